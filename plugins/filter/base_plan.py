@@ -79,6 +79,16 @@ options:
         The machine's clock is compared with the time in which it was read, so that a slow connection is no wrong clock.
         When it is not given, the time at which the filter runs is taken.
     type: float
+  inventory_dir:
+    description:
+      - The folder of the inventory, beside which paths of the controller are looked for first, for O(purpose=inputs).
+    type: string
+  search:
+    description:
+      - Further folders where they are looked for, usually C(ansible_search_path).
+    type: list
+    elements: string
+    default: []
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -118,20 +128,22 @@ def base_plan(
     skip_tags: Sequence[str] = (),
     joins: bool = False,
     before: float | None = None,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
 ) -> Any:
     """What ``purpose`` says; every error names the variable, its value and the fix."""
     after = time.time()
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, preflight
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads
     from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan as plan
 
     given_, node_, data = plain(given), plain(node), plain(versions)
     answers = {
         "variables": lambda: list(base_inputs.variables()),
-        "inputs": lambda: plan.checked_inputs(given_, data, fail),
+        "inputs": lambda: plan.checked_inputs(given_, data, fail, inventory_dir, search),
         "steps": lambda: plan.steps(given_, run_tags, skip_tags),
         "queries": lambda: plan.queries(given_, joins),
-        "preflight": lambda: preflight.preflight(
+        "preflight": lambda: plan.checked(
             node_, given_, steps or (), after if before is None else float(before), after
         ),
         "sources": lambda: plan.sources(node_, given_),

@@ -60,6 +60,16 @@ options:
       - Whether a variable that is refused fails the task. Otherwise the result is a dictionary with C(refused).
     type: boolean
     default: true
+  inventory_dir:
+    description:
+      - The folder of the inventory, beside which paths of the controller are looked for first.
+    type: string
+  search:
+    description:
+      - Further folders where they are looked for, usually C(ansible_search_path).
+    type: list
+    elements: string
+    default: []
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -82,7 +92,7 @@ _value:
   type: raw
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -109,6 +119,8 @@ def join_plan(
     token: str = "",
     kubelet_version: str = "",
     fail: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
 ) -> Any:
     """What ``purpose`` says; every error names the variable, its value and the fix."""
     # ansible-core imports every filter file in each worker, for any one filter
@@ -137,7 +149,9 @@ def join_plan(
     try:
         # later than the check, the token may be the one that was made
         users_own = purpose in ("inputs", "check")
-        return answers[purpose](plan.checked_inputs(plain(given), secret, str(kubelet_version), users_own))
+        return answers[purpose](
+            plan.checked_inputs(plain(given), secret, str(kubelet_version), users_own, inventory_dir, search)
+        )
     except join_inputs.InvalidInput as error:
         if fail:
             raise AnsibleFilterError(str(error)) from error

@@ -40,6 +40,10 @@ _SHA512 = re.compile(r"[0-9a-f]{128}\Z")
 #: all programs of a node, and those of them that come out of it where no sum of theirs is known
 NODE_ARCHIVE = "kubernetes-node"
 IN_NODE_ARCHIVE = ("kubelet", "kubeadm")
+_FOLDER = re.compile(r"[^\x00-\x1f\x7f]+\Z")
+_UNIT_DROP_IN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf\Z")
+#: drop-ins that the role writes itself
+_OWN_DROP_INS = ("10-kubeadm.conf", "10-kubenode.conf", "20-kubenode-proxy.conf")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -94,6 +98,7 @@ def check(inputs: Raw, problems: Problems) -> None:
     _check_lists(inputs, problems)
     _check_sizes(inputs, problems)
     _check_mappings(inputs, problems)
+    _check_drop_ins(inputs, problems)
     _check_urls(inputs, problems)
     _check_registries(inputs, problems)
     _check_images(inputs, problems)
@@ -125,6 +130,7 @@ def _path(value: Any) -> bool:
 
 def _check_lists(inputs: Raw, problems: Problems) -> None:
     for name, pattern, fix in (
+        ("template_path", _FOLDER, "use paths of folders on the controller"),
         ("packages_extra", _PACKAGE, "use package names"),
         ("kernel_modules", _MODULE, "use names of kernel modules"),
         ("images", _IMAGE, "use image references, for example registry.k8s.io/kube-proxy:v1.36.4"),
@@ -189,7 +195,15 @@ def _check_sizes(inputs: Raw, problems: Problems) -> None:
 
 
 def _check_mappings(inputs: Raw, problems: Problems) -> None:
-    for name in ("checksums", "mirrors", "sysctls", "registry_mirrors", "containerd_config", "repository_keys"):
+    for name in (
+        "checksums",
+        "mirrors",
+        "sysctls",
+        "registry_mirrors",
+        "containerd_config",
+        "repository_keys",
+        "unit_drop_ins",
+    ):
         if not isinstance(inputs[name], Mapping):
             problems.add(name, inputs[name], "use a dictionary")
             inputs[name] = {}
@@ -210,6 +224,31 @@ def _check_mappings(inputs: Raw, problems: Problems) -> None:
                     fix = "use amd64 or arm64 and 64 lower-case hexadecimal digits (SHA-256), or 128 (SHA-512)"
                     problems.add("checksums.%s.%s.%s" % (component, version, arch), digest, fix)
     inputs["checksums"] = {name: item for name, item in inputs["checksums"].items() if isinstance(item, Mapping)}
+
+
+def _check_drop_ins(inputs: Raw, problems: Problems) -> None:
+    units = unit_names(inputs)
+    for unit, drop_ins in inputs["unit_drop_ins"].items():
+        if unit not in units:
+            problems.add("unit_drop_ins", unit, "use one of %s" % ", ".join(units))
+        elif not isinstance(drop_ins, Mapping):
+            problems.add("unit_drop_ins.%s" % unit, drop_ins, "use {name of a file: its content}")
+        else:
+            for name, text in drop_ins.items():
+                if not _text(name) or not _UNIT_DROP_IN.match(name) or name in _OWN_DROP_INS:
+                    fix = (
+                        "use a name of letters, digits, '-', '_' and '.' that ends with .conf and is not the role's own"
+                    )
+                    problems.add("unit_drop_ins.%s" % unit, name, fix)
+                elif not _text(text):
+                    problems.add("unit_drop_ins.%s.%s" % (unit, name), text, "use the text of a drop-in")
+
+
+def unit_names(inputs: Mapping[str, Any]) -> list[str]:
+    """The units that base runs, which may have drop-ins of the user's."""
+    docker = inputs["container_runtime"] == "docker"
+    runtime = ["docker.service", "cri-docker.service"] if docker else ["containerd.service"]
+    return [*runtime, "kubelet.service", "kubenode-runtime-probe.service", "kubenode-runtime-probe.timer"]
 
 
 def _check_urls(inputs: Raw, problems: Problems) -> None:

@@ -25,7 +25,9 @@ from . import (
     kubelet,
     kubelet_service,
     packages,
+    preflight,
     runtime,
+    templates,
     trust,
     versions,
 )
@@ -50,10 +52,21 @@ def collection_version() -> str:
     return found[1] if found else ""
 
 
-def checked_inputs(given: Mapping[str, Any], data: Mapping[str, Any], fail: bool = True) -> Mapping[str, Any]:
-    """The role's variables, checked and complete; with ``fail`` false, ``{refused: …}`` for those that cannot be."""
+def checked_inputs(
+    given: Mapping[str, Any],
+    data: Mapping[str, Any],
+    fail: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
+) -> Mapping[str, Any]:
+    """The role's variables, checked and complete; with ``fail`` false, ``{refused: …}`` for those that cannot be.
+
+    ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
+    """
     try:
-        return {**normalised(given, data), "collection": collection_version()}
+        inputs = normalised(given, data)
+        found = templates.folders("base", inputs["template_path"], inventory_dir, search)
+        return {**inputs, "template_path": found, "collection": collection_version()}
     except ValueError as error:
         if fail:
             raise
@@ -111,6 +124,9 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
         "bin_dir": bin_dir(node, inputs),
         "swap": inputs["swap"],
     }
+    drop_ins = {unit: sorted(given) for unit, given in sorted(inputs["unit_drop_ins"].items()) if given}
+    if drop_ins:
+        now["unit_drop_ins"] = drop_ins
     before = node.get("base") or {}
     # a machine that was prebaked stays so: the run that completes it on its first day takes nothing away
     if before.get("prebaked") and not inputs["prebake"]:
@@ -162,6 +178,17 @@ _MAKERS = {
     "health": kubelet_service.health,
     "facts": facts,
 }
+
+
+def checked(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, list[str]]:
+    """The preflight. Templates of the user's are rendered here, too, since they may fail."""
+    found = preflight.preflight(node, inputs, steps, before, after)
+    if inputs["template_path"] and not found["refusals"]:
+        try:
+            plan(node, inputs, steps)
+        except templates.TemplateFailed as error:
+            found["refusals"].append(str(error))
+    return found
 
 
 def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
+from .plan_types import BaseInputs
 
 UNIT_DIR = "/etc/systemd/system"
 HEADER = "# Written by kubenode.provision (base); changes are overwritten.\n"
@@ -68,6 +71,18 @@ def unit(identity: str, name: str, **fields: Any) -> Setting:
 def handler(identity: str, argv: list[str], on: list[str]) -> Setting:
     """A command that runs once when one of the named settings changed."""
     return setting("handler", identity, argv=argv, on=on)
+
+
+def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) -> list[Setting]:
+    """The user's drop-ins of a unit, and the absence of those that an earlier run wrote and nobody wants now."""
+    wanted = inputs["unit_drop_ins"].get(unit_name, {})
+    before = ((node.get("base") or {}).get("unit_drop_ins") or {}).get(unit_name, [])
+    gone = [name for name in before if name not in wanted]
+    identity, folder = f"{step}/drop-in-{unit_name}/", f"{UNIT_DIR}/{unit_name}.d/"
+    return [
+        *(file(identity + name, folder + name, HEADER + text) for name, text in sorted(wanted.items())),
+        *(absent(identity + name, folder + name) for name in gone),
+    ]
 
 
 def drop_in(identity: str, unit_name: str, name: str, text: str, secret: bool = False) -> Setting:

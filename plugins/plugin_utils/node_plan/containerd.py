@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import base64
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
-from . import builders, formats, trust, versions
+from . import builders, formats, templates, trust, versions
 from .plan_types import BaseInputs
-from .systems import AMAZON, DEBIAN, RHEL, bin_dir, known
+from .systems import AMAZON, DEBIAN, RHEL, known
 
 CONFIG = "/etc/containerd/config.toml"
 CERTS_DIR = "/etc/containerd/certs.d"
@@ -80,99 +81,31 @@ def _of_schema_3(tables: Mapping[str, Any]) -> bool:
 
 
 def config(node: Node, inputs: BaseInputs) -> dict[str, Any]:
-    """The document of config.toml, the user's tables merged over ours."""
+    """The document of config.toml: what the template says, with the user's tables merged over it."""
     running = version(node, inputs)
     selinux = inputs["selinux"] == "enforcing" or (
         inputs["selinux"] == "unmanaged" and node.get("selinux") == "enforcing"
     )
-    # a system without SELinux has no labels to give
-    selinux = selinux and node.get("selinux") in ("enforcing", "permissive")
-    runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
-    # Docker's package ships a file that turns the CRI plugin off
-    document = {"version": schema(running, inputs["containerd_config"]), "disabled_plugins": []}
-    if document["version"] == 2:
-        plugins = {"io.containerd.grpc.v1.cri": _cri_2(inputs, selinux, runtimes)}
-    else:
-        plugins = _cri_3(node, inputs, selinux, runtimes, running)
-    document["plugins"] = plugins
+    schema_ = schema(running, inputs["containerd_config"])
+    several = schema_ > 2 and versions.release(running) >= (2, 1, 0)
+    text = templates.render(
+        "base",
+        "containerd-config.toml.j2",
+        inputs,
+        node=node,
+        schema=schema_,
+        certs_dir=CERTS_DIR,
+        cni_bin=CNI_BIN,
+        cni_conf=CNI_CONF,
+        cni_folders=[CNI_BIN, *([_DEBIAN_CNI] if known(node).family == DEBIAN else [])] if several else [],
+        # a system without SELinux has no labels to give
+        selinux=selinux and node.get("selinux") in ("enforcing", "permissive"),
+    )
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        raise templates.TemplateFailed(f"base_template_path: containerd-config.toml.j2: no TOML: {error}") from error
     return formats.merged(document, inputs["containerd_config"])
-
-
-def _cri_2(inputs: BaseInputs, selinux: bool, runtimes: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sandbox_image": inputs["sandbox_image"],
-        "enable_selinux": selinux,
-        "containerd": {"snapshotter": inputs["snapshotter"], "default_runtime_name": "runc", "runtimes": runtimes},
-        "cni": {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF},
-        "registry": {"config_path": CERTS_DIR},
-    }
-
-
-def _cri_3(node: Node, inputs: BaseInputs, selinux: bool, runtimes: dict[str, Any], running: str) -> dict[str, Any]:
-    if versions.release(running) >= (2, 1, 0):
-        folders = [CNI_BIN, _DEBIAN_CNI] if known(node).family == DEBIAN else [CNI_BIN]
-        cni = {"bin_dirs": folders, "conf_dir": CNI_CONF}
-    else:
-        cni = {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF}
-    return {
-        "io.containerd.cri.v1.images": {
-            "snapshotter": inputs["snapshotter"],
-            "pinned_images": {"sandbox": inputs["sandbox_image"]},
-            "registry": {"config_path": CERTS_DIR},
-        },
-        "io.containerd.cri.v1.runtime": {
-            "enable_selinux": selinux,
-            "cni": cni,
-            "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
-        },
-    }
-
-
-def unit(node: Node, inputs: BaseInputs) -> str:
-    """containerd.service for the tarball's programs."""
-    return _UNIT % {"bin": bin_dir(node, inputs)}
-
-
-def drop_in(node: Node, inputs: BaseInputs) -> str:
-    """What every containerd.service gets, wherever it comes from."""
-    text = _DROP_IN
-    if known(node).family not in (DEBIAN, RHEL, AMAZON) and inputs["containerd_source"] == "distribution":
-        text += "# the system's own unit reads the file this names\nEnvironment=CONTAINERD_CONFIG=%s\n" % CONFIG
-    return text
-
-
-_UNIT = """\
-[Unit]
-Description=containerd container runtime
-Documentation=https://containerd.io
-After=network.target dbus.service local-fs.target
-
-[Service]
-Type=notify
-Environment="PATH=%(bin)s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ExecStartPre=-/sbin/modprobe overlay
-ExecStart=%(bin)s/containerd
-# containers outlive a restart of the daemon
-KillMode=process
-Delegate=yes
-RestartSec=5
-LimitNPROC=infinity
-LimitCORE=infinity
-TasksMax=infinity
-
-[Install]
-WantedBy=multi-user.target
-"""
-_DROP_IN = """\
-[Unit]
-StartLimitIntervalSec=0
-
-[Service]
-Restart=always
-OOMScoreAdjust=-999
-# "infinity" makes some programs in containers walk a billion file descriptors
-LimitNOFILE=1048576
-"""
 
 
 _REGISTRY_SERVERS = {"docker.io": "https://registry-1.docker.io"}

@@ -144,6 +144,7 @@ def checked(given: Mapping[str, Any], token: str) -> JoinInputs:
         timeout=lambda number: _within(number, 5, 86400),
         max_clock_skew=lambda number: _within(number, 1, 3600),
         config_dir=_config_dir,
+        template_path=_template_path,
         reserved=_reserved,
         kubelet_drop_ins=_drop_ins,
         discovery=_discovery,
@@ -278,6 +279,13 @@ def _config_dir(value: Any) -> str:
     if str(value).lower() not in ("auto", "true", "false"):
         raise ValueError("%r must be auto, true or false" % (value,))
     return str(value).lower()
+
+
+def _template_path(value: list[Any]) -> list[str]:
+    for path in value:
+        if not isinstance(path, str) or not path or not path.isprintable():
+            raise ValueError("%r must be the path of a folder on the controller" % (path,))
+    return value
 
 
 def _reserved(value: Any) -> Any:

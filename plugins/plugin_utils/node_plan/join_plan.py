@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
-from . import builders, join_inputs
+from . import builders, join_inputs, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path
 from .plan_types import JoinInputs
@@ -36,14 +36,24 @@ UNIT = "kubelet.service"
 
 
 def checked_inputs(
-    given: Mapping[str, Any], token: str, kubelet_version: str = "", users_own: bool = True
+    given: Mapping[str, Any],
+    token: str,
+    kubelet_version: str = "",
+    users_own: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
 ) -> JoinInputs:
     """The role's variables, checked and complete; raise :class:`InvalidInput` at the first that cannot be.
 
     ``kubelet_version``: the kubelet that the machine will have, for which fields and flags are checked; a version that
     is none, the role base refuses. ``users_own``: whether ``token`` is the user's and not one that was made.
+    ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
     """
     inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
+    try:
+        inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
+    except templates.TemplateFailed as error:
+        raise InvalidInput(str(error)) from error
     if users_own:
         join_inputs.check_one_token(inputs, token)
     if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":
@@ -56,7 +66,7 @@ def check(node: Node, inputs: JoinInputs, token: str) -> dict[str, Any]:
     kubelet = Kubelet(node, inputs)
     # everything that can be refused is refused before the cluster is asked
     kubelet.config()
-    kubelet.args()
+    _kubelet_env(inputs, kubelet.args())
     joins = inputs["method"] == "kubeadm"
     return {
         "kubeadm": {"path": kubeadm_path(node), "kubelet": kubelet.path} if joins else {},
@@ -215,8 +225,16 @@ def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[S
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
             listed.append(builders.absent("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
-    listed.append(builders.file("join/args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % " ".join(kubelet.args())))
+    listed.append(_kubelet_env(inputs, kubelet.args()))
     return listed
+
+
+def _kubelet_env(inputs: JoinInputs, args: list[str]) -> Setting:
+    try:
+        text = templates.render("join", "kubelet.env.j2", inputs, args=args)
+    except templates.TemplateFailed as error:
+        raise InvalidInput(str(error)) from error
+    return builders.file("join/args", paths.KUBELET_ENV, text)
 
 
 def _unit(**fields: Any) -> Setting:
@@ -228,18 +246,18 @@ def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
         raise InvalidInput("join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is %s" % kubelet.version)
     patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
-    flags = "--bootstrap-kubeconfig=%s --kubeconfig=%s --config=%s" % (
-        paths.BOOTSTRAP_KUBECONFIG,
-        paths.KUBECONFIG,
-        paths.CONFIG,
-    )
+    flags = [
+        f"--bootstrap-kubeconfig={paths.BOOTSTRAP_KUBECONFIG}",
+        f"--kubeconfig={paths.KUBECONFIG}",
+        f"--config={paths.CONFIG}",
+    ]
     if kubelet.reads_drop_ins:
-        flags += " --config-dir=" + paths.DROP_INS
+        flags.append(f"--config-dir={paths.DROP_INS}")
     whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
     listed = [
         builders.directory("join/dir/patches", paths.PATCHES),
         builders.file("join/patch", paths.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
-        builders.file("join/args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % flags),
+        _kubelet_env(inputs, flags),
         builders.secret_file("join/kubeadm-join", paths.KUBEADM_JOIN, "kubeadm-join"),
     ]
     if kubelet.reads_drop_ins:

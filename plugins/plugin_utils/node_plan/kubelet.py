@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
-from . import kubelet_config, kubelet_tables, node_names
+from . import kubelet_config, kubelet_tables, node_names, templates
 from .join_inputs import InvalidInput, node_addresses
 from .plan_types import JoinInputs, Taint
 
@@ -131,7 +131,11 @@ class Kubelet(KubeletOptions):
     def config(self) -> dict[str, Any]:
         """KubeletConfiguration as a dictionary."""
         self.check_fields()
-        made = kubelet_config.taken_fields(kubelet_config.defaults(self._facts()), self.minor, self.fields)
+        try:
+            defaults = kubelet_config.defaults(self._inputs, self._facts())
+        except templates.TemplateFailed as error:
+            raise InvalidInput(str(error)) from error
+        made = kubelet_config.taken_fields(defaults, self.minor, self.fields)
         return _say("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
 
     def args(self) -> list[str]:
@@ -191,15 +195,11 @@ class Kubelet(KubeletOptions):
         else:
             kube, system = reserved.get("kube"), reserved.get("system")
         return {
-            "cluster_dns": inputs["cluster_dns"],
-            "cluster_domain": inputs["cluster_domain"],
+            "node": node,
             "kube_reserved": kube,
-            "max_pods": inputs["max_pods"],
-            "provider_id": inputs["provider_id"],
             "read_only_usr": node["read_only_usr"],
             "resolv": node.get("resolv", {}),
             "runtime_socket": _socket((self._base.get("runtime") or {}).get("socket")),
-            "serving_certs": inputs["serving_certs"],
             "swap": self._base.get("swap") or "off",
             "system_reserved": system,
             "taints": self.taints,

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join.paths import CA_FILE
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import yaml_value
+
+from . import formats, templates
 
 #: field → its type, or the fields below it (see kubelet_tables)
 Fields = Mapping[str, Any]
@@ -20,6 +23,7 @@ Flags = Mapping[str, str]
 
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+_TEMPLATE = "kubelet-config.yaml.j2"
 RESOLVED = "/run/systemd/resolve/resolv.conf"
 
 # what the kubelet keeps when no signal is set; setting one drops the others
@@ -47,53 +51,20 @@ class InvalidConfig(ValueError):
     """The configuration is refused; the text names the field and the fix."""
 
 
-def defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults for a machine.
+def defaults(inputs: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """KubeletConfiguration as the template says it; raise :class:`templates.TemplateFailed` when it says none.
 
-    ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
-    read_only_usr, cluster_dns, cluster_domain, max_pods, serving_certs, provider_id, taints (parsed),
-    kube_reserved and system_reserved (None: none).
+    ``inputs``: the role's. ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
+    read_only_usr, taints (parsed), kube_reserved and system_reserved (None: none).
     """
-    config = {
-        "authentication": {
-            "anonymous": {"enabled": False},
-            "webhook": {"enabled": True, "cacheTTL": "2m0s"},
-            "x509": {"clientCAFile": CA_FILE},
-        },
-        "authorization": {"mode": "Webhook", "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"}},
-        "cgroupDriver": "systemd",
-        "clusterDomain": facts["cluster_domain"],
-        "containerRuntimeEndpoint": facts["runtime_socket"],
-        "failSwapOn": facts["swap"] == "off",
-        "maxParallelImagePulls": 5,
-        # a pod that forks without end takes its own processes, not the machine's
-        "podPidsLimit": 4096,
-        "protectKernelDefaults": True,
-        "readOnlyPort": 0,
-        "resolvConf": resolv_conf(facts["resolv"]),
-        "rotateCertificates": True,
-        "seccompDefault": True,
-        "serializeImagePulls": False,
-        "shutdownGracePeriod": "60s",
-        "shutdownGracePeriodCriticalPods": "20s",
-        "tlsMinVersion": "VersionTLS12",
-    }
-    if facts["swap"] == "limited":
-        config["memorySwap"] = {"swapBehavior": "LimitedSwap"}
-    if facts["read_only_usr"]:
-        config["volumePluginDir"] = "/var/lib/kubelet/volumeplugins"
-    if facts["serving_certs"] == "bootstrap":
-        config["serverTLSBootstrap"] = True
-    for field, key in (
-        ("clusterDNS", "cluster_dns"),
-        ("maxPods", "max_pods"),
-        ("providerID", "provider_id"),
-        ("registerWithTaints", "taints"),
-        ("kubeReserved", "kube_reserved"),
-        ("systemReserved", "system_reserved"),
-    ):
-        if facts[key]:
-            config[field] = facts[key]
+    given = {**facts, "ca_file": paths.CA, "resolv_conf": resolv_conf(facts["resolv"])}
+    text = templates.render("join", _TEMPLATE, inputs, **given)
+    try:
+        config = yaml_value(text)
+    except ValueError as error:
+        raise templates.TemplateFailed(f"join_template_path: {_TEMPLATE}: no YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise templates.TemplateFailed(f"join_template_path: {_TEMPLATE}: it is no dictionary of fields")
     return config
 
 
@@ -120,27 +91,13 @@ def taken_fields(config: Mapping[str, Any], minor: str, fields: Fields | None) -
     return {name: value for name, value in config.items() if takes_field(name, minor, fields)}
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``over`` laid on it: dictionaries merge, a null takes a field away, all else replaces."""
-    result = dict(base)
-    for name, value in over.items():
-        if value is None:
-            result.pop(name, None)
-        elif isinstance(value, dict):
-            below = result.get(name)
-            result[name] = merge(below if isinstance(below, dict) else {}, value)
-        else:
-            result[name] = value
-    return result
-
-
 def merged_config(config: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults and the user's fields as the file is to be, with apiVersion and kind."""
-    result = merge(config, user)
+    result = formats.merged(config, user)
     given = user.get("evictionHard")
     if isinstance(given, dict) and given and not result.get("mergeDefaultEvictionSettings"):
         # a null in the user's dictionary still takes a signal away
-        result["evictionHard"] = merge(_EVICTION_HARD, given)
+        result["evictionHard"] = formats.merged(_EVICTION_HARD, given)
     if "serializeImagePulls" not in user and user.get("maxParallelImagePulls") == 1:
         result["serializeImagePulls"] = True
     if result.get("serializeImagePulls"):

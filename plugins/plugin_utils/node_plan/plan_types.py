@@ -64,6 +64,10 @@ class BaseInputs(TypedDict, total=False):
     firewall: str
     firewall_ports: list[str]
     min_disk: str
+    #: absolute paths on the controller
+    template_path: list[str]
+    #: unit → name of the file → content
+    unit_drop_ins: dict[str, dict[str, str]]
     max_clock_skew: float
     time_sync: str
     prebake: bool
@@ -138,6 +142,8 @@ class JoinInputs(TypedDict, total=False):
     serving_certs: str
     state: str
     taints: list[str]
+    #: absolute paths on the controller
+    template_path: list[str]
     timeout: int
     token_create: dict[str, Any]
     unknown_fields: str

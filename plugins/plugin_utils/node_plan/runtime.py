@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import json
-
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
-from . import builders, containerd, formats, trust
+from . import builders, containerd, formats, templates, trust
 from .containerd import CNI_BIN, CNI_CONF
 from .plan_types import BaseInputs
-from .systems import DEBIAN, FLATCAR, RHEL, bin_dir, known
+from .systems import AMAZON, DEBIAN, FLATCAR, RHEL, bin_dir, known
 
 DOCKER_CONFIG = "/etc/docker/daemon.json"
 DOCKER_SOCKET = "/run/cri-dockerd.sock"
@@ -37,80 +36,6 @@ def docker_from_repository(node: Node, inputs: BaseInputs) -> bool:
     return inputs["containerd_source"] == "repository" and known(node).family in (DEBIAN, RHEL)
 
 
-def docker_config(inputs: BaseInputs) -> str:
-    """daemon.json: systemd as cgroup driver, capped logs, containers that outlive a restart of the daemon."""
-    document = {
-        "exec-opts": ["native.cgroupdriver=systemd"],
-        "live-restore": True,
-        "log-driver": "json-file",
-        "log-opts": {"max-size": "10m", "max-file": "5"},
-    }
-    mirrors = [mirror["url"] for mirror in inputs["registry_mirrors"].get("docker.io", [])]
-    if mirrors:
-        document["registry-mirrors"] = mirrors
-    return json.dumps(document, indent=2, sort_keys=True) + "\n"
-
-
-def shim_unit(node: Node, inputs: BaseInputs) -> str:
-    """cri-docker.service."""
-    image = formats.systemd_word("--pod-infra-container-image=" + inputs["sandbox_image"])
-    return _SHIM_UNIT % {"bin": bin_dir(node, inputs), "image": image, "cni_bin": CNI_BIN, "cni_conf": CNI_CONF}
-
-
-_DOCKER_DROP_IN = """\
-[Unit]
-StartLimitIntervalSec=0
-
-[Service]
-Restart=always
-OOMScoreAdjust=-500
-"""
-
-_SHIM_UNIT = """\
-[Unit]
-Description=CRI for Docker Engine
-Documentation=https://mirantis.github.io/cri-dockerd
-After=network-online.target docker.service cri-docker.socket
-Wants=network-online.target
-Requires=docker.service cri-docker.socket
-StartLimitIntervalSec=0
-
-[Service]
-Type=notify
-ExecStart=%(bin)s/cri-dockerd --container-runtime-endpoint=fd:// --network-plugin=cni --cni-bin-dir=%(cni_bin)s \
---cni-conf-dir=%(cni_conf)s %(image)s
-ExecReload=/bin/kill -s HUP $MAINPID
-Restart=always
-RestartSec=2
-LimitNPROC=infinity
-LimitCORE=infinity
-LimitNOFILE=1048576
-TasksMax=infinity
-Delegate=yes
-KillMode=process
-
-[Install]
-WantedBy=multi-user.target
-"""
-_SHIM_SOCKET = (
-    """\
-[Unit]
-Description=Socket of the CRI for Docker Engine
-PartOf=cri-docker.service
-
-[Socket]
-ListenStream=%s
-SocketMode=0660
-SocketUser=root
-SocketGroup=root
-
-[Install]
-WantedBy=sockets.target
-"""
-    % DOCKER_SOCKET
-)
-
-
 #: settings of other steps that a daemon reads only when it starts
 _PROXY = "proxy/%s"
 
@@ -129,56 +54,77 @@ def units(inputs: BaseInputs) -> list[str]:
 
 def runtime(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Files first, then the units."""
-    crictl = "".join(
-        "%s: %s\n" % pair
-        for pair in (
-            ("runtime-endpoint", "unix://" + socket(inputs)),
-            ("image-endpoint", "unix://" + socket(inputs)),
-            ("timeout", "10"),
-        )
-    )
-    result = [builders.file("runtime/crictl", "/etc/crictl.yaml", builders.HEADER + crictl)]
+    result = [_from_template("runtime/crictl", "/etc/crictl.yaml", "crictl.yaml.j2", node, inputs)]
     return result + (_docker(node, inputs) if inputs["container_runtime"] == "docker" else _containerd(node, inputs))
+
+
+def _from_template(identity: str, path: str, template: str, node: Node, inputs: BaseInputs) -> Setting:
+    text = templates.render(
+        "base",
+        template,
+        inputs,
+        node=node,
+        bin_dir=bin_dir(node, inputs),
+        cni_bin=CNI_BIN,
+        cni_conf=CNI_CONF,
+        config=containerd.CONFIG,
+        # Flatcar's own unit of containerd reads the file that this variable names
+        config_by_environment=(
+            known(node).family not in (DEBIAN, RHEL, AMAZON) and inputs["containerd_source"] == "distribution"
+        ),
+        mirrors=[mirror["url"] for mirror in inputs["registry_mirrors"].get("docker.io", [])],
+        socket=socket(inputs),
+    )
+    return builders.file(identity, path, text)
 
 
 def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
     text = builders.HEADER + formats.toml_document(containerd.config(node, inputs))
+    unit = builders.UNIT_DIR + "/containerd.service"
     result = [
         builders.directory("runtime/certs-dir", containerd.CERTS_DIR),
         builders.file("runtime/config", containerd.CONFIG, text),
         *containerd.registry_files(inputs),
     ]
     if inputs["containerd_source"] == "tarball":
-        path = builders.UNIT_DIR + "/containerd.service"
-        result.append(builders.file("runtime/unit", path, builders.HEADER + containerd.unit(node, inputs)))
+        result.append(_from_template("runtime/unit", unit, "containerd.service.j2", node, inputs))
     elif ((node.get("base") or {}).get("runtime") or {}).get("source") == "tarball":
         # what an earlier run wrote would hide the unit of the package
-        result.append(builders.absent("runtime/unit", builders.UNIT_DIR + "/containerd.service"))
-    result.append(
-        builders.drop_in("runtime/drop-in", "containerd.service", "10-kubenode.conf", containerd.drop_in(node, inputs))
-    )
+        result.append(builders.absent("runtime/unit", unit))
+    result.append(_drop_in("containerd.service", "containerd-drop-in.conf.j2", node, inputs))
     restart = ["runtime/config", "runtime/unit", "runtime/drop-in", _PROXY % "containerd", "artifact:containerd"]
-    result.append(_running("containerd.service", inputs, restart))
-    return result
+    return result + _running("containerd.service", node, inputs, restart)
+
+
+def _drop_in(unit: str, template: str, node: Node, inputs: BaseInputs) -> Setting:
+    path = f"{builders.UNIT_DIR}/{unit}.d/10-kubenode.conf"
+    return _from_template("runtime/drop-in", path, template, node, inputs)
 
 
 def _docker(node: Node, inputs: BaseInputs) -> list[Setting]:
+    shim = builders.UNIT_DIR + "/cri-docker"
+    # systemd as cgroup driver, capped logs, containers that outlive a restart of the daemon
+    config = _from_template("runtime/config", DOCKER_CONFIG, "docker-daemon.json.j2", node, inputs)
+    try:
+        json_value(config["content"])
+    except ValueError as error:
+        raise templates.TemplateFailed(f"base_template_path: docker-daemon.json.j2: no JSON: {error}") from error
     result = [
-        builders.file("runtime/config", DOCKER_CONFIG, docker_config(inputs)),
-        builders.drop_in("runtime/drop-in", "docker.service", "10-kubenode.conf", _DOCKER_DROP_IN),
-        builders.file("runtime/cri-socket", builders.UNIT_DIR + "/cri-docker.socket", builders.HEADER + _SHIM_SOCKET),
-        builders.file(
-            "runtime/cri-unit", builders.UNIT_DIR + "/cri-docker.service", builders.HEADER + shim_unit(node, inputs)
-        ),
+        config,
+        _drop_in("docker.service", "docker-drop-in.conf.j2", node, inputs),
+        _from_template("runtime/cri-socket", shim + ".socket", "cri-docker.socket.j2", node, inputs),
+        _from_template("runtime/cri-unit", shim + ".service", "cri-docker.service.j2", node, inputs),
     ]
-    result.append(_running("docker.service", inputs, ["runtime/config", "runtime/drop-in", _PROXY % "docker"]))
+    result += _running("docker.service", node, inputs, ["runtime/config", "runtime/drop-in", _PROXY % "docker"])
     result.append(builders.unit("runtime/cri-socket-unit", "cri-docker.socket", enabled=True, state="started"))
     restart = ["runtime/cri-unit", "runtime/cri-socket", _PROXY % "cri-docker", "artifact:cri-dockerd"]
-    result.append(_running("cri-docker.service", inputs, restart))
-    return result
+    return result + _running("cri-docker.service", node, inputs, restart)
 
 
-def _running(name: str, inputs: BaseInputs, restart: list[str]) -> Setting:
-    restart = [*restart, *trust.ids(inputs)]
+def _running(name: str, node: Node, inputs: BaseInputs, restart: list[str]) -> list[Setting]:
+    """The user's drop-ins of a unit, then the unit, restarted for these and for what ``restart`` names."""
+    drop_ins = builders.users_drop_ins("runtime", name, node, inputs)
+    restart = [*restart, *trust.ids(inputs), *(item["id"] for item in drop_ins)]
     identity = "runtime/" + name.partition(".")[0] + "-unit"
-    return builders.unit(identity, name, enabled=True, masked=False, state="started", restart_on=restart)
+    unit = builders.unit(identity, name, enabled=True, masked=False, state="started", restart_on=restart)
+    return [*drop_ins, unit]

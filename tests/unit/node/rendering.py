@@ -13,11 +13,13 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     downloads,
     packages,
     preflight,
+    templates,
 )
 from tests.unit.node.facts import READ_AT
 
 #: the script is the same everywhere and has a file of its own
 _PROBE = "health/probe"
+PROBE_SCRIPT = templates.render("base", "runtime-probe.sh.j2", {"template_path": []})
 
 
 def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:

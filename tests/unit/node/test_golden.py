@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_service
 from tests.unit.node import differences
 from tests.unit.node.differences import Blocks, blocks
 from tests.unit.node.facts import NAMES, given, node
 from tests.unit.node.keys import DOCKER_LIKE, KUBERNETES_LIKE
-from tests.unit.node.rendering import rendered
+from tests.unit.node.rendering import PROBE_SCRIPT, rendered
 from tests.unit.node.samples import CA
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -185,7 +184,7 @@ def golden() -> dict[str, Blocks]:
 
 def _probe() -> str:
     header = "#!/bin/sh\n# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
-    return kubelet_service.PROBE_SCRIPT.replace("#!/bin/sh\n", header, 1)
+    return PROBE_SCRIPT.replace("#!/bin/sh\n", header, 1)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_service
+from tests.unit.node.rendering import PROBE_SCRIPT
 
 CRICTL = """#!/bin/sh
 echo "$*" >>"$0.asked"
@@ -32,7 +32,7 @@ class Probe:
 
     def __init__(self, folder):
         self.folder = folder
-        for name, text in (("crictl", CRICTL), ("systemctl", SYSTEMCTL), ("probe", kubelet_service.PROBE_SCRIPT)):
+        for name, text in (("crictl", CRICTL), ("systemctl", SYSTEMCTL), ("probe", PROBE_SCRIPT)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
         (folder / "state").mkdir()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    formats,
     kubelet,
     kubelet_config,
     kubelet_tables,
@@ -26,19 +27,17 @@ DICTIONARIES = st.dictionaries(st.sampled_from("abcd"), TREES, max_size=4)
 @given(DICTIONARIES, DICTIONARIES)
 def test_merge(base, over):
     kept = dict(base)
-    result = kubelet_config.merge(base, over)
+    result = formats.merged(base, over)
     assert base == kept
     assert set(result) == set(base) | set(over)
     for name, value in over.items():
         if not isinstance(value, dict):
             assert result[name] == value
-    assert kubelet_config.merge(result, over) == result
+    assert formats.merged(result, over) == result
 
 
 def test_merge_takes_away_what_is_null():
-    assert kubelet_config.merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {
-        "a": {"c": 2}
-    }
+    assert formats.merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {"a": {"c": 2}}
 
 
 @pytest.mark.parametrize(
@@ -76,30 +75,32 @@ def test_fields_that_are_taken():
     )
 
 
-def facts(**changes):
-    return {
+def defaults(swap="off", read_only_usr=False, **inputs):
+    variables = {
         "cluster_dns": [],
         "cluster_domain": "cluster.local",
-        "kube_reserved": None,
         "max_pods": 0,
         "provider_id": "",
-        "read_only_usr": False,
+        "serving_certs": "self-signed",
+        "template_path": [],
+        **inputs,
+    }
+    facts = {
+        "kube_reserved": None,
+        "read_only_usr": read_only_usr,
         "resolv": {},
         "runtime_socket": "unix:///run/containerd/containerd.sock",
-        "serving_certs": "self-signed",
-        "swap": "off",
+        "swap": swap,
         "system_reserved": None,
         "taints": [],
-        **changes,
     }
+    return kubelet_config.defaults(variables, facts)
 
 
 @pytest.mark.parametrize("minor", sorted(kubelet_tables.FIELDS))
 @pytest.mark.parametrize("swap", ["off", "limited", "keep"])
 def test_defaults_are_fields_of_every_minor(minor, swap):
-    made = kubelet_config.defaults(
-        facts(swap=swap, cluster_dns=["10.96.0.10"], max_pods=5, provider_id="x://1", read_only_usr=True)
-    )
+    made = defaults(swap=swap, cluster_dns=["10.96.0.10"], max_pods=5, provider_id="x://1", read_only_usr=True)
     kubelet_config.check_fields(made, kubelet_tables.FIELDS[minor])
     assert kubelet_config.taken_fields(made, minor, kubelet_tables.FIELDS[minor]) == made
     assert made["failSwapOn"] is (swap == "off")
@@ -112,7 +113,7 @@ def test_defaults_are_fields_of_every_minor(minor, swap):
 
 
 def test_an_old_minor_gets_no_field_it_refuses():
-    made = kubelet_config.taken_fields(kubelet_config.defaults(facts(provider_id="x://1")), "1.20", None)
+    made = kubelet_config.taken_fields(defaults(provider_id="x://1"), "1.20", None)
     assert not {
         "seccompDefault",
         "shutdownGracePeriod",
@@ -149,12 +150,10 @@ def test_one_eviction_signal_does_not_drop_the_others():
 
 
 def test_pulls_one_by_one_are_one_at_a_time():
-    made = kubelet_config.merged_config(kubelet_config.defaults(facts()), {"serializeImagePulls": True})
+    made = kubelet_config.merged_config(defaults(), {"serializeImagePulls": True})
     assert "maxParallelImagePulls" not in made
     with pytest.raises(kubelet_config.InvalidConfig, match="serializeImagePulls false"):
-        kubelet_config.merged_config(
-            kubelet_config.defaults(facts()), {"serializeImagePulls": True, "maxParallelImagePulls": 4}
-        )
+        kubelet_config.merged_config(defaults(), {"serializeImagePulls": True, "maxParallelImagePulls": 4})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
 
 try:
@@ -21,7 +20,6 @@ except ImportError:  # before 2.19, every text may be a template
 
 def templated(text: str, variables: Mapping[str, Any]) -> Any:
     """What a template says of these variables, whose texts may be templates themselves."""
-    init_plugin_loader()
     return Templar(loader=DataLoader(), variables=_trusted(variables)).template(trust_as_template(text))
 
 
