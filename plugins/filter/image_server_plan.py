@@ -62,23 +62,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
-
-inputs_ = Late("plugin_utils._image_server_inputs")
-plan = Late("plugin_utils._image_server_plan")
-
-#: purpose → whether it needs what was seen on the machine, and what does it
-_PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
-    "inputs": (False, lambda inputs, node, record: inputs_.checked(inputs)),
-    "queries": (False, lambda inputs, node, record: plan.queries()),
-    "refusals": (True, lambda inputs, node, record: plan.refusals(inputs, node)),
-    "missing": (True, lambda inputs, node, record: plan.missing(inputs, node)),
-    "url": (True, lambda inputs, node, record: plan.url(inputs, node)),
-    "artifacts": (False, lambda inputs, node, record: plan.artifacts(inputs)),
-    "settings": (True, plan.function("settings")),
-    "secrets": (True, lambda inputs, node, record: plan.secrets(inputs, node)),
-}
 
 
 def image_server_plan(
@@ -88,9 +72,24 @@ def image_server_plan(
     record: Mapping[str, Any] | None = None,
 ) -> Any:
     """See DOCUMENTATION."""
-    if purpose not in _PURPOSES:
-        raise AnsibleFilterError(f"image_server_plan: {purpose!r} must be one of {', '.join(_PURPOSES)}")
-    needs_node, function = _PURPOSES[purpose]
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_plan as plan
+
+    #: purpose → whether it needs what was seen on the machine, and what does it
+    purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
+        "inputs": (False, lambda inputs, node, record: inputs_.checked(inputs)),
+        "queries": (False, lambda inputs, node, record: plan.queries()),
+        "refusals": (True, lambda inputs, node, record: plan.refusals(inputs, node)),
+        "missing": (True, lambda inputs, node, record: plan.missing(inputs, node)),
+        "url": (True, lambda inputs, node, record: plan.url(inputs, node)),
+        "artifacts": (False, lambda inputs, node, record: plan.artifacts(inputs)),
+        "settings": (True, plan.settings),
+        "secrets": (True, lambda inputs, node, record: plan.secrets(inputs, node)),
+    }
+    if purpose not in purposes:
+        raise AnsibleFilterError(f"image_server_plan: {purpose!r} must be one of {', '.join(purposes)}")
+    needs_node, function = purposes[purpose]
     if not isinstance(inputs, Mapping) or (needs_node and not isinstance(node, Mapping)):
         raise AnsibleFilterError(f"image_server_plan: {purpose} needs a dictionary{' and node' if needs_node else ''}")
     try:

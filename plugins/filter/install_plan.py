@@ -80,10 +80,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-plans = Late("plugin_utils._install_plan")
-
 
 def install_plan(
     hosts: Iterable[Mapping[str, Any]],
@@ -95,6 +91,9 @@ def install_plan(
     last_try: bool = False,
 ) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _install_plan as plans
+
     if playbook not in plans.PLAYBOOKS:
         raise AnsibleFilterError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(plans.PLAYBOOKS)}")
     return plans.plan(hosts, playbook, phase, directory, token, stay, last_try)

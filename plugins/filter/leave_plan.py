@@ -63,16 +63,15 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_leaving = Late("plugin_utils._leaving")
-_spelling = Late("plugin_utils._variables")
-
 
 def leave_plan(
     hosts: Iterable[Mapping[str, Any]], word: str = "", given: Any = None, known: Collection[str] = ()
 ) -> dict[str, Any]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _leaving
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _variables as _spelling
+
     if word not in ("", "delete", "release"):
         raise AnsibleFilterError(f"leave_plan: word is {word!r}; use delete or release, or leave it out")
     hosts = list(hosts)

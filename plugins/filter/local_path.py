@@ -54,13 +54,12 @@ from collections.abc import Iterable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_paths = Late("plugin_utils._paths")
-
 
 def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
+
     if not path:
         return ""
     try:

@@ -62,15 +62,14 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_events = Late("plugin_utils._events")
-
 
 def machine_events(
     machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]], last_try: bool = False
 ) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _events
+
     try:
         return _events.events(machines, hostvars, last_try)
     except ValueError as error:

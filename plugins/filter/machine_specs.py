@@ -61,14 +61,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-names = Late("module_utils._common.names")
-paths = Late("plugin_utils._paths")
-spelling = Late("plugin_utils._variables")
-options = Late("module_utils._rescue.options")
-values = Late("module_utils._common.options")
-
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
     "server_ip": ("kubenode_server_ip",),
@@ -187,6 +179,12 @@ _OF_CLOUD_MACHINES: dict[str, dict[str, Any]] = {
 
 def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.module_utils._common import names
+    from ansible_collections.kubenode.provision.plugins.module_utils._common import options as values
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths as paths
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _variables as spelling
+
     if purpose not in _VARIABLES:
         raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(sorted(_VARIABLES))}")
     hosts, kinds = list(hosts), _kinds(purpose)
@@ -237,6 +235,8 @@ def _of_the_command_line() -> Mapping[str, Any]:
 
 def _kinds(purpose: str) -> dict[str, dict[str, Any]]:
     """What each option of a machine may be, where Ansible would refuse a value by the option's name."""
+    from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
     if purpose == "hcloud_machine":
         return _OF_CLOUD_MACHINES
     if purpose in ("image_url_check", "installimage_check"):

@@ -15,11 +15,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_builds = Late("plugin_utils._node_image_builds")
-_faults = Late("plugin_utils._node_image_faults")
-
 _COLLECTION = Path(__file__).resolve().parents[2]
 
 
@@ -34,6 +29,9 @@ def role_version() -> str:
 
 def node_image_builds(inputs: Mapping[str, Any], bases: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     """See node_image_builds.yml."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as _builds
+
     if not isinstance(inputs, Mapping):
         raise AnsibleFilterError("node_image_builds: feed it a dictionary with matrix, uploads and server_types")
     version = role_version()
@@ -44,13 +42,34 @@ def node_image_builds(inputs: Mapping[str, Any], bases: list[dict[str, Any]] | N
         raise AnsibleFilterError(str(exc)) from None
 
 
+def node_image_faults(*given: Any, **named: Any) -> Any:
+    """See node_image_faults.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_faults as _faults
+
+    return _faults.faults(*given, **named)
+
+
+def node_image_outcomes(*given: Any, **named: Any) -> Any:
+    """See node_image_outcomes.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as _builds
+
+    return _builds.outcomes(*given, **named)
+
+
+def node_image_table(*given: Any, **named: Any) -> Any:
+    """See node_image_table.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as _builds
+
+    return _builds.table(*given, **named)
+
+
 class FilterModule:
     """The filters of this file."""
 
     def filters(self):
         return {
             "node_image_builds": node_image_builds,
-            "node_image_faults": _faults.function("faults"),
-            "node_image_outcomes": _builds.function("outcomes"),
-            "node_image_table": _builds.function("table"),
+            "node_image_faults": node_image_faults,
+            "node_image_outcomes": node_image_outcomes,
+            "node_image_table": node_image_table,
         }

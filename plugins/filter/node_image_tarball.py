@@ -10,19 +10,39 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_tarballs = Late("plugin_utils._node_image_tarballs")
-
 
 def node_image_tarballs(
     builds: list[dict[str, Any]], inputs: Mapping[str, Any], snapshots: list[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """See node_image_tarballs.yml."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+
     try:
         return _tarballs.tarballs(builds, inputs, snapshots or [])
     except _tarballs.TarballsNotUsable as exc:
         raise AnsibleFilterError(str(exc)) from None
+
+
+def node_image_tarball_outcomes(*given: Any, **named: Any) -> Any:
+    """See node_image_tarball_outcomes.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+
+    return _tarballs.outcomes(*given, **named)
+
+
+def node_image_tarball_record(*given: Any, **named: Any) -> Any:
+    """See node_image_tarball_record.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+
+    return _tarballs.record(*given, **named)
+
+
+def node_image_tarball_table(*given: Any, **named: Any) -> Any:
+    """See node_image_tarball_table.yml."""
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+
+    return _tarballs.table(*given, **named)
 
 
 class FilterModule:
@@ -31,7 +51,7 @@ class FilterModule:
     def filters(self):
         return {
             "node_image_tarballs": node_image_tarballs,
-            "node_image_tarball_outcomes": _tarballs.function("outcomes"),
-            "node_image_tarball_record": _tarballs.function("record"),
-            "node_image_tarball_table": _tarballs.function("table"),
+            "node_image_tarball_outcomes": node_image_tarball_outcomes,
+            "node_image_tarball_record": node_image_tarball_record,
+            "node_image_tarball_table": node_image_tarball_table,
         }

@@ -49,9 +49,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-paths = Late("plugin_utils._paths")
 PREFIX = "kubenode_image_"
 #: what every host of a run shares: options of the module
 COMMON = (
@@ -149,6 +146,9 @@ def _value(host: Mapping[str, Any], name: str, *, strict: bool = False) -> Any:
 
 def _place(host: Mapping[str, Any], path: str) -> str:
     """Where a path leads to, by the rule for all of them."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths as paths
+
     return str(paths.for_writing(path, paths.inventory_dir_of(host)))
 
 

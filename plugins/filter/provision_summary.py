@@ -57,10 +57,6 @@ _value:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_events = Late("plugin_utils._events")
-
 
 def provision_summary(
     machines: Iterable[Mapping[str, Any]],
@@ -69,6 +65,9 @@ def provision_summary(
     before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _events
+
     return _events.summary(machines, phase, api_calls, before)
 
 

@@ -59,14 +59,13 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
-_conflicts = Late("plugin_utils._conflicts")
-_spelling = Late("plugin_utils._variables")
-
 
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
     """See DOCUMENTATION."""
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _conflicts
+    from ansible_collections.kubenode.provision.plugins.plugin_utils import _variables as _spelling
+
     hosts = list(hosts)
     misspelt = [*_spelling.unknown(hosts), *_spelling.unknown_of_roles(hosts, roles)]
     for sentence in [*misspelt, *_conflicts.unused(hosts, playbook)]:

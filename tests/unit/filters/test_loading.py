@@ -8,10 +8,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-
 PLUGINS = "ansible_collections.kubenode.provision.plugins."
 LOADING = """
 import json, sys
@@ -28,15 +24,5 @@ def test_loading_filters_imports_no_plan():
     assert len([name for name in modules if name.startswith("filter.")]) >= 8
     assert {name for name in modules if name.startswith("module_utils.")} == set()
     assert {name for name in modules if name.startswith("plugin_utils.")} <= {
-        f"plugin_utils.{name}" for name in ("_late", "_plain", "_text")
+        f"plugin_utils.{name}" for name in ("_plain", "_text")
     }
-
-
-def test_what_is_late_is_the_module_itself():
-    late = Late("plugin_utils._plain")
-    assert late.plain is Late("plugin_utils._plain").plain
-    assert late.function("plain")({"a": (1,)}) == late.plain({"a": (1,)})
-    with pytest.raises(ImportError):
-        _missing = Late("plugin_utils._no_such").anything
-    with pytest.raises(AttributeError):
-        _missing = late.no_such
