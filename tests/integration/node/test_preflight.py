@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role base stops at its first refusal, without a machine: the role's own task, given a judgement."""
+"""The role base stops at its first refusal, without a machine: the role's own task, given the result of a preflight."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_debts_outlive_the_run_and_end_when_everybody_was_told(tmp_path):
     Pending(host).add(["a", "b"])
     debts = Pending(host)
     assert debts.ids() == debts.ids("unit") == {"a", "b"}
-    debts.told("unit", ["a", "never"])
+    debts.notified("unit", ["a", "never"])
     again = Pending(host)
     assert again.ids("unit") == {"b"}
     assert again.ids("other") == {"a", "b"}

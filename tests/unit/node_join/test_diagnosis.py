@@ -42,7 +42,7 @@ CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a 
     ],
 )
 def test_reasons_in_the_log(line, code):
-    assert journal.told(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
+    assert journal.cause(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
 
 
 NO_SWAP = "failed to run Kubelet: running with swap on is not supported"

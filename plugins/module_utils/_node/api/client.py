@@ -32,7 +32,7 @@ class ApiError(Exception):
 
 
 class Answer:
-    """Status, JSON body (None when it is no JSON) and the server's clock against ours in seconds (None: no date)."""
+    """Status, JSON body (None when it is none), seconds by which the server's clock is ahead (None: no date)."""
 
     def __init__(self, status: int, body: Any, skew: float | None = None) -> None:
         self.status = status

@@ -17,7 +17,7 @@ from ..machine.host import Host
 from ..machine.pending import Pending
 from . import fetch, install, record
 
-#: Parts of files lie here until they are whole; nobody but root may look or write.
+#: Parts of files lie here until they are whole; only root may read and write them.
 CACHE = "/var/cache/kubenode/artifacts"
 
 
@@ -85,7 +85,7 @@ def _bring(host: Host, artifact: dict[str, Any], fetcher: fetch.Fetcher, pending
     part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
     came = fetcher.fetch(artifact["url"], part, digest, algorithm)
     with lock:
-        # before the files change: whoever must be restarted is not forgotten when this run is cut off
+        # before the files change, so that a run that is cut off leaves the note which units to restart
         pending.add([change_id(artifact)])
     try:
         digests = install.install(host, artifact, part)

@@ -35,7 +35,7 @@ def apply(host: Host, actions: Iterable[Action]) -> list[str]:
 
 
 def trim(host: Host) -> list[str]:
-    """Tell the disks what is free, so that an image of them is small; returns warnings."""
+    """Discard the free blocks of the disks (fstrim), so that an image of them is small; returns warnings."""
     if host.container or not host.find("fstrim"):
         return []
     return _run(host, ["fstrim", "--all"], _TRIM_SECONDS)

@@ -152,7 +152,7 @@ def _iscsi(host: Host, _found: list[Action]) -> list[Action]:
         return []
     if any("iscsi-init.service" in host.names(folder) for folder in _KEYGEN_UNITS):
         return [Action("iscsi", removable.REMOVE, removable.ISCSI_NAME, None)]
-    # Debian's open-iscsi makes a name at its next start when told so
+    # this content makes Debian's open-iscsi generate a name at its next start
     return [Action("iscsi", removable.WRITE, removable.ISCSI_NAME, removable.ISCSI_TEXT)]
 
 

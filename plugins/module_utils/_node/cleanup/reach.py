@@ -13,7 +13,7 @@ from . import removable
 
 
 class Reach:
-    """``left`` collects, for people, what was met and stays. Raises OSError when mounts cannot be told."""
+    """``left`` lists what was found and stays, for people. Raises OSError when the mounts cannot be read."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -38,7 +38,7 @@ ITEMS = (
     "machine-id",
     "host-keys",
 )
-#: What is left alone unless it is asked for: without these, nobody may be able to log in or to find the machine.
+#: What is removed only when it is asked for: without these, a login or the name of the machine may be lost.
 ASKED = ("authorized-keys", "hostname")
 
 _HISTORIES = [
@@ -108,7 +108,7 @@ CLOUD_INIT_NETWORK = [
 ]
 
 #: Where a machine's own file tree may go on with a file system of its own, or behind a link of the distribution.
-#: Whatever else is mounted was put there for a time, or is shared with others.
+#: File systems of other kinds are there for a time only, or are shared with other machines.
 PLACES = (
     "/boot",
     "/boot/efi",

@@ -39,7 +39,7 @@ class ImagesFailed(Exception):
 def make_plan(
     there: Mapping[str, Any], record: Mapping[str, Any], given: Mapping[str, Any], pinned: Callable[[Any], bool]
 ) -> Plan:
-    """A :class:`Plan`; ``there`` is reference → labels, ``given`` the module's options, ``pinned`` judges labels."""
+    """A :class:`Plan`; ``there`` is reference → labels, ``given`` the module's options, ``pinned`` a test of labels."""
     loads = [one for one in given["archives"] if not _brought(one, record, there)]
     brought = [name for one in given["archives"] for name in record.get(one["sha256"].lower(), ())]
     wanted = list(dict.fromkeys(references.canonical(image) for image in given["images"]))

@@ -21,7 +21,7 @@ from ..machine.host import LATE, Host
 from . import parse
 from .facts import Binary, File, Node
 
-#: systemd's own rule: an error of 16 s or more means that nobody keeps the clock.
+#: systemd's own rule: with an error of 16 s or more, no time service keeps the clock.
 _UNSYNCHRONIZED = 16000000
 #: struct timex of a 64-bit Linux: modes, padding, offset, freq, maxerror; it is 208 bytes long.
 _HEAD = struct.Struct("@I4xqqq")
@@ -83,7 +83,7 @@ VERSIONLOCKS = (
     "/etc/yum/pluginconf.d/versionlock.list",
     "/etc/dnf/versionlock.toml",
 )
-#: How a program tells its version, where that is not --version.
+#: The arguments that print the version of a program, where they are not --version.
 _VERSION_WORDS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"], "etcdctl": ["version"]}
 _ROUTES = {"4": "1.0.0.0", "6": "2000::"}
 _LIMIT = 120

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a machine can tell of a cluster before anything is written: CA, versions, clocks, token, name, certificate."""
+"""What a machine finds out about a cluster before a change: CA, versions, clocks, token, name, certificate."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REVIEW = {
         }
     },
 }
-#: An answer that tells nothing yet is asked for again after this time, in seconds.
+#: After this time, in seconds, a request is repeated whose answer decided nothing.
 _AGAIN = 1.0
 
 

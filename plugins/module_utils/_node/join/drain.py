@@ -174,7 +174,7 @@ class Drain:
         except (cluster.NoAnswer, cluster.Refused) as error:
             return left, str(error)
         if plan.refused:
-            # Bound by somebody who sets nodeName himself: a cordon does not keep it away.
+            # A controller that sets nodeName itself bound it: a cordon does not keep it away.
             raise NotDrained(
                 "a pod came to the Node %s that is not to be evicted: %s" % (self._name, in_words(plan.refused)),
                 plan.refused,

@@ -96,7 +96,7 @@ def _block(lines: Sequence[str]) -> str:
     return "\n".join(kept)
 
 
-def told(lines: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
+def cause(lines: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
     """(code, line) by the last line that names a reason; (None, None) when no line does."""
     for line in reversed(lines):
         for code, pattern in (

@@ -1,9 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What kubeadm is told, and what it says (pure): a JoinConfiguration, patches for the kubelet, why it failed.
-
-https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
-"""
+"""Why kubeadm failed, by what it said (pure)."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Wait:
         return None
 
     def _by_journal(self, lines: list[str], detail: str) -> JoinFailure:
-        code, line = journal.told(lines)
+        code, line = journal.cause(lines)
         if code and line:
             return JoinFailure(code, "%s; the kubelet says: %s" % (detail, line[:400]))
         state = self._unit()

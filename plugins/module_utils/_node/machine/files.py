@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Writes files and links so that nobody ever sees a part of them, not even after a power cut."""
+"""Writes files and links as a whole or not at all, also when the power fails."""
 
 from __future__ import annotations
 

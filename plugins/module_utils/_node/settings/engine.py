@@ -31,7 +31,7 @@ _PLANNERS = {
 
 
 class Planned(NamedTuple):
-    """A setting, what it does, and which changes it has heard of."""
+    """A setting, what it does, and the changes that it waited for."""
 
     setting: Setting
     step: Step
@@ -102,7 +102,7 @@ def apply(
             job = step.act if step.changed else step.check
             if job:
                 job()
-            pending.told(setting["id"], item.heard)
+            pending.notified(setting["id"], item.heard)
         except (SettingError, OSError) as error:
             raise ApplyError(_failure(setting, error, results), setting["id"], results) from error
         results.append(result(item, clock() - begin))
@@ -152,7 +152,7 @@ def _failure(setting: Setting, error: Exception, results: list[dict[str, Any]]) 
 
 
 def _forget(pending: Pending, settings: Sequence[Setting]) -> None:
-    """Drop the changes that everybody who waits for them was told of."""
+    """Drop the changes that every unit and handler that waits for them has taken over."""
     mine = {setting["id"] for setting in settings}
     for key in pending.ids():
         waiting = [setting["id"] for setting in settings if key in spec.listens(setting)]

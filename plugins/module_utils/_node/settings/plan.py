@@ -11,7 +11,7 @@ from ..info import gather, parse
 from ..machine.host import Host
 from ..machine.pending import Pending
 
-#: Folders whose content systemd reads only when it is told to.
+#: Folders whose content systemd reads again only after a daemon-reload.
 SYSTEMD_FOLDERS = (
     "/etc/systemd/system/",
     "/run/systemd/system/",
@@ -116,14 +116,14 @@ class Context:
         self._warn = warn
 
     def warn(self, text: str) -> None:
-        """Tell something once."""
+        """Warn of something once."""
         if text not in self._said:
             self._said.add(text)
             if self._warn:
                 self._warn(text)
 
     def heard(self, who: str, ids: Iterable[str]) -> list[str]:
-        """Those of ``ids`` that changed, or had changed earlier without that ``who`` was told."""
+        """Those of ``ids`` that changed now, or in an earlier run before ``who`` was notified."""
         return [key for key in ids if key in self.changed or key in self.pending.ids(who)]
 
     def touches(self, path: str, there: bool = True) -> None:
@@ -156,7 +156,7 @@ class Context:
         return self._modules[name]
 
     def reload(self) -> None:
-        """Let systemd read its files anew when that is owed."""
+        """Reload systemd when its files have changed."""
         if not self.reload_owed:
             return
         if self.host.systemd_runs:

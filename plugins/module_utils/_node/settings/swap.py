@@ -70,7 +70,7 @@ def plan_swap(context: Context, setting: Setting) -> Step:
         active = []
     jobs = _fstab_jobs(host) + _zram_jobs(host) + _unit_jobs(context)
     if active:
-        # a device that is still in use would be told anew by systemd; it goes when nothing brings it back any more
+        # swapoff comes last, when nothing turns the swap on again: systemd starts its units for a device that is in use
         jobs.append(("swapoff " + ", ".join(entry["name"] for entry in active), None, lambda: _swapoff(context)))
     if not jobs:
         return same(before)

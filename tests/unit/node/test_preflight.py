@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one look says: judged together, and without anything that may be secret."""
+"""The preflight of one look at a machine: all findings together, without anything that may be secret."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.prefl
 from tests.unit.node.facts import NAMES, READ_AT, given, node
 
 
-def judged(facts, steps=None, **variables):
+def checked(facts, steps=None, **variables):
     taken = given(**variables)
     return preflight(facts, taken, base_inputs.managed(taken) if steps is None else steps, READ_AT, READ_AT)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fresh_machine_lacks_all_that_the_plans_name(name):
-    found = judged(node(name))
+    found = checked(node(name))
     assert found["refusals"] == []
     assert found["packages"] == packages.packages(node(name), given())["missing"]
     assert found["artifacts"] == [one["name"] for one in downloads.missing(node(name), given())]
@@ -28,7 +28,7 @@ def test_a_fresh_machine_lacks_all_that_the_plans_name(name):
 
 
 def test_a_refused_machine_gets_no_plan():
-    found = judged(node("debian-13", arch="riscv64"))
+    found = checked(node("debian-13", arch="riscv64"))
     assert found["refusals"]
     assert found["packages"] == found["artifacts"] == []
 
@@ -38,16 +38,16 @@ def test_a_refused_machine_gets_no_plan():
     [([], []), (["swap"], []), (["cni"], ["cni-plugins"]), (["kubelet"], ["kubelet"])],
 )
 def test_only_the_steps_of_the_run_fetch(steps, programs):
-    assert judged(node("debian-13"), steps)["artifacts"] == programs
+    assert checked(node("debian-13"), steps)["artifacts"] == programs
 
 
 def test_unmanaged_packages_are_not_missed():
-    assert judged(node("debian-13"), manage_packages=False)["packages"] == []
+    assert checked(node("debian-13"), manage_packages=False)["packages"] == []
 
 
 def test_no_address_and_no_credential_is_kept():
     secret = "s3cr3t"
-    found = judged(
+    found = checked(
         node("debian-13"), mirror=f"https://user:{secret}@mirror.example/", http_proxy=f"http://u:{secret}@p:1"
     )
     assert found["artifacts"]
