@@ -26,7 +26,7 @@ class PlanError(ValueError):
 
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9+._-]*"
-_PACKAGE = re.compile(r"%s(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~*_-]+)?\Z" % _NAME)
+_PACKAGE = re.compile(rf"{_NAME}(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~*_-]+)?\Z")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _SYSCTL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]*\Z")
 _SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)\Z")
@@ -54,7 +54,7 @@ class Problems(list[str]):
 
     def add(self, variable: str, value: Any, fix: str) -> None:
         """One finding, a line. Values that may hold a secret are given as "…"; a user's key is part of ``variable``."""
-        self.append(escaped("base_%s is %s; %s" % (variable, value if value == "…" else repr(value), fix)))
+        self.append(escaped(f"base_{variable} is {value if value == '…' else repr(value)}; {fix}"))
 
     def stop(self) -> None:
         """PlanError with everything found, when there is something."""
@@ -90,7 +90,7 @@ def check(inputs: Raw, problems: Problems) -> None:
     options = variables()
     for name, option in options.items():
         if option["type"] == "str" and "choices" in option and inputs[name] not in option["choices"]:
-            problems.add(name, inputs[name], "use one of %s" % ", ".join(option["choices"]))
+            problems.add(name, inputs[name], f"use one of {', '.join(option['choices'])}")
     for name, value in inputs.items():
         if options[name]["type"] == "bool" and not isinstance(value, bool):
             problems.add(name, value, "use true or false")
@@ -143,7 +143,7 @@ def _check_lists(inputs: Raw, problems: Problems) -> None:
         known = role_specs.options("base")["storage_clients"]["choices"]
         for item in inputs["storage_clients"]:
             if item not in known:
-                problems.add("storage_clients", item, "use some of %s" % ", ".join(known))
+                problems.add("storage_clients", item, f"use some of {', '.join(known)}")
     if _is_list(inputs, "firewall_ports", problems):
         for item in inputs["firewall_ports"]:
             if not _ports(item):
@@ -173,9 +173,7 @@ def _check_sizes(inputs: Raw, problems: Problems) -> None:
         if seconds(inputs[name]) is None:
             problems.add(name, inputs[name], "use a span such as 60s or 2m")
     if (seconds(inputs["shutdown_grace_period_critical"]) or 0) > (seconds(inputs["shutdown_grace_period"]) or 0):
-        fix = (
-            "it is a part of base_shutdown_grace_period (%s), so it cannot be longer" % inputs["shutdown_grace_period"]
-        )
+        fix = f"it is a part of base_shutdown_grace_period ({inputs['shutdown_grace_period']}), so it cannot be longer"
         problems.add("shutdown_grace_period_critical", inputs["shutdown_grace_period_critical"], fix)
     if inputs["kubelet_watchdog"] and (seconds(inputs["kubelet_watchdog"]) or 0) < 10:
         problems.add("kubelet_watchdog", inputs["kubelet_watchdog"], "use a span of 10s or more, or '' for none")
@@ -213,16 +211,16 @@ def _check_mappings(inputs: Raw, problems: Problems) -> None:
         elif value is not None and (
             isinstance(value, (bool, Mapping, list)) or re.search(r"[\x00-\x1f\x7f]", str(value))
         ):
-            problems.add("sysctls.%s" % key, value, "use a number or text of one line, or null to leave the key alone")
+            problems.add(f"sysctls.{key}", value, "use a number or text of one line, or null to leave the key alone")
     for component, by_version in inputs["checksums"].items():
         if not isinstance(by_version, Mapping) or not all(isinstance(item, Mapping) for item in by_version.values()):
-            problems.add("checksums.%s" % component, by_version, "use {version: {amd64: digest, arm64: digest}}")
+            problems.add(f"checksums.{component}", by_version, "use {version: {amd64: digest, arm64: digest}}")
             continue
         for version, by_arch in by_version.items():
             for arch, digest in by_arch.items():
                 if arch not in ("amd64", "arm64") or not (is_sha512(digest) or _is_sha256(digest)):
                     fix = "use amd64 or arm64 and 64 lower-case hexadecimal digits (SHA-256), or 128 (SHA-512)"
-                    problems.add("checksums.%s.%s.%s" % (component, version, arch), digest, fix)
+                    problems.add(f"checksums.{component}.{version}.{arch}", digest, fix)
     inputs["checksums"] = {name: item for name, item in inputs["checksums"].items() if isinstance(item, Mapping)}
 
 
@@ -230,18 +228,18 @@ def _check_drop_ins(inputs: Raw, problems: Problems) -> None:
     units = unit_names(inputs)
     for unit, drop_ins in inputs["unit_drop_ins"].items():
         if unit not in units:
-            problems.add("unit_drop_ins", unit, "use one of %s" % ", ".join(units))
+            problems.add("unit_drop_ins", unit, f"use one of {', '.join(units)}")
         elif not isinstance(drop_ins, Mapping):
-            problems.add("unit_drop_ins.%s" % unit, drop_ins, "use {name of a file: its content}")
+            problems.add(f"unit_drop_ins.{unit}", drop_ins, "use {name of a file: its content}")
         else:
             for name, text in drop_ins.items():
                 if not _text(name) or not _UNIT_DROP_IN.match(name) or name in _OWN_DROP_INS:
                     fix = (
                         "use a name of letters, digits, '-', '_' and '.' that ends with .conf and is not the role's own"
                     )
-                    problems.add("unit_drop_ins.%s" % unit, name, fix)
+                    problems.add(f"unit_drop_ins.{unit}", name, fix)
                 elif not _text(text):
-                    problems.add("unit_drop_ins.%s.%s" % (unit, name), text, "use the text of a drop-in")
+                    problems.add(f"unit_drop_ins.{unit}.{name}", text, "use the text of a drop-in")
 
 
 def unit_names(inputs: Mapping[str, Any]) -> list[str]:
@@ -253,7 +251,7 @@ def unit_names(inputs: Mapping[str, Any]) -> list[str]:
 
 def _check_urls(inputs: Raw, problems: Problems) -> None:
     for name, value in [("mirror", inputs["mirror"])] + [
-        ("mirrors.%s" % host, url) for host, url in inputs["mirrors"].items()
+        (f"mirrors.{host}", url) for host, url in inputs["mirrors"].items()
     ]:
         if value != "" or name != "mirror":
             _check_url(name, value, problems)
@@ -288,7 +286,7 @@ _MIRROR_FIELDS = ("url", "ca", "skip_verify", "override_path", "username", "pass
 
 def _check_registries(inputs: Raw, problems: Problems) -> None:
     for host, mirrors in inputs["registry_mirrors"].items():
-        name = "registry_mirrors.%s" % host
+        name = f"registry_mirrors.{host}"
         if not _text(host) or not _HOST.match(host):
             problems.add("registry_mirrors", host, "use a registry's host or host:port, or _default")
             continue
@@ -308,7 +306,7 @@ def _check_registries(inputs: Raw, problems: Problems) -> None:
 def _check_mirror(name: str, mirror: Mapping[str, Any], problems: Problems) -> None:
     unknown = sorted(set(mirror) - set(_MIRROR_FIELDS))
     if unknown:
-        problems.add(name, unknown[0], "use the fields %s" % ", ".join(_MIRROR_FIELDS))
+        problems.add(name, unknown[0], f"use the fields {', '.join(_MIRROR_FIELDS)}")
     url = mirror.get("url")
     if not usable_url(url):
         problems.add(name + ".url", "…", "use a URL http://… or https://… without spaces and quotes")
@@ -316,7 +314,7 @@ def _check_mirror(name: str, mirror: Mapping[str, Any], problems: Problems) -> N
         problems.add(name + ".url", "…", "give the credentials as username and password, not in the URL")
     for field in ("skip_verify", "override_path"):
         if not isinstance(mirror.get(field, False), bool):
-            problems.add("%s.%s" % (name, field), mirror[field], "use true or false")
+            problems.add(f"{name}.{field}", mirror[field], "use true or false")
     if bool(mirror.get("username")) != bool(mirror.get("password")):
         problems.add(name, "…", "give username and password together")
     if ":" in str(mirror.get("username") or ""):
@@ -369,7 +367,7 @@ def _is_sha256(digest: Any) -> bool:
 
 
 def is_sha512(digest: Any) -> bool:
-    """Whether a digest is a SHA-512; the pinned ones are told apart by their length."""
+    """Whether a digest is a SHA-512, which its length shows."""
     return _text(digest) and bool(_SHA512.match(digest))
 
 
@@ -419,20 +417,19 @@ def check_keys(inputs: Raw, problems: Problems) -> None:
     for name in needed_keys(inputs):
         text, pinned = inputs["repository_keys"].get(name), inputs["key_fingerprints"][name]
         if not text:
-            fix = "give the repository's signing key (ASCII-armoured); its fingerprint must be %s" % " or ".join(pinned)
-            problems.add("repository_keys.%s" % name, text, fix)
+            fix = f"give the repository's signing key (ASCII-armoured); its fingerprint must be {' or '.join(pinned)}"
+            problems.add(f"repository_keys.{name}", text, fix)
             continue
         try:
             found = openpgp.fingerprint(text)
         except ValueError as error:
-            problems.add("repository_keys.%s" % name, "…", str(error))
+            problems.add(f"repository_keys.{name}", "…", str(error))
             continue
         if found not in [item.replace(" ", "").upper() for item in pinned]:
-            fix = (
-                "this is not the pinned key %s; check it and name it in base_repository_key_fingerprints"
-                % " or ".join(pinned)
+            fix = "this is not the pinned key {}; check it and name it in base_repository_key_fingerprints".format(
+                " or ".join(pinned)
             )
-            problems.add("repository_keys.%s" % name, "key %s" % found, fix)
+            problems.add(f"repository_keys.{name}", f"key {found}", fix)
 
 
 #: every managed step, in the order in which its settings have to come
@@ -552,7 +549,7 @@ def _fill_versions(inputs: Raw, defaults: Mapping[str, Any]) -> None:
             defaults["containerd"], kubernetes
         )
     pause = versions.for_minor(defaults["pause"], kubernetes)
-    inputs["sandbox_image"] = inputs["sandbox_image"] or "registry.k8s.io/pause:%s" % pause
+    inputs["sandbox_image"] = inputs["sandbox_image"] or f"registry.k8s.io/pause:{pause}"
 
 
 def managed(inputs: Mapping[str, Any]) -> list[str]:

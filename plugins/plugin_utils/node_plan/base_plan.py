@@ -199,7 +199,7 @@ def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = Non
         wanted = [steps] if isinstance(steps, str) else list(steps)
         unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
         if unknown:
-            raise ValueError("step %r is unknown; there are %s" % (unknown[0], ", ".join(STEPS)))
+            raise ValueError(f"step {unknown[0]!r} is unknown; there are {', '.join(STEPS)}")
     inputs = {**inputs, "at": inputs.get("at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
 

@@ -74,7 +74,7 @@ def handler(identity: str, argv: list[str], on: list[str]) -> Setting:
 
 
 def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) -> list[Setting]:
-    """The user's drop-ins of a unit, and the absence of those that an earlier run wrote and nobody wants now."""
+    """The user's drop-ins of a unit; those that an earlier run wrote and that are wanted no more are removed."""
     wanted = inputs["unit_drop_ins"].get(unit_name, {})
     before = ((node.get("base") or {}).get("unit_drop_ins") or {}).get(unit_name, [])
     gone = [name for name in before if name not in wanted]
@@ -87,5 +87,5 @@ def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) ->
 
 def drop_in(identity: str, unit_name: str, name: str, text: str, secret: bool = False) -> Setting:
     """A drop-in of a unit."""
-    path = "%s/%s.d/%s" % (UNIT_DIR, unit_name, name)
+    path = f"{UNIT_DIR}/{unit_name}.d/{name}"
     return file(identity, path, HEADER + text, "0600" if secret else "0644", secret)

@@ -115,25 +115,23 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
     """One hosts.toml for each registry, and the CA files it names. A file with credentials is secret and 0600."""
     result = []
     for host, mirrors in inputs["registry_mirrors"].items():
-        folder = "%s/%s" % (CERTS_DIR, host)
+        folder = f"{CERTS_DIR}/{host}"
         result.append(builders.directory("runtime/certs-dir-" + host, folder))
         secret = any(_header(mirror) for mirror in mirrors)
         blocks = (
             []
             if host == "_default"
-            else ["server = %s\n" % formats.toml_string(_REGISTRY_SERVERS.get(host, "https://" + host))]
+            else [f"server = {formats.toml_string(_REGISTRY_SERVERS.get(host, 'https://' + host))}\n"]
         )
         for mirror in mirrors:
             authorities, cas = [], mirror.get("ca") or ""
             if cas.startswith("/"):
                 authorities = [cas]
             for certificate in trust.certificates(cas):
-                path = "%s/ca-%s.crt" % (folder, trust.certificate_name(certificate))
+                path = f"{folder}/ca-{trust.certificate_name(certificate)}.crt"
                 authorities.append(path)
                 result.append(
-                    builders.file(
-                        "runtime/certs-ca-%s-%s" % (host, trust.certificate_name(certificate)), path, certificate
-                    )
+                    builders.file(f"runtime/certs-ca-{host}-{trust.certificate_name(certificate)}", path, certificate)
                 )
             blocks.append(_block(mirror, authorities))
         content = builders.HEADER + "\n".join(blocks)
@@ -146,21 +144,21 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
 def _header(mirror: Mapping[str, Any]) -> dict[str, Any]:
     header = dict(mirror.get("header") or {})
     if mirror.get("username"):
-        pair = "%s:%s" % (mirror["username"], mirror["password"])
+        pair = f"{mirror['username']}:{mirror['password']}"
         header["Authorization"] = "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")
     return header
 
 
 def _block(mirror: Mapping[str, Any], authorities: list[str]) -> str:
-    name = "host.%s" % formats.toml_string(mirror["url"].rstrip("/"))
-    lines = ["[%s]" % name, "  capabilities = %s" % formats.toml_value(["pull", "resolve"])]
+    name = f"host.{formats.toml_string(mirror['url'].rstrip('/'))}"
+    lines = [f"[{name}]", f"  capabilities = {formats.toml_value(['pull', 'resolve'])}"]
     if authorities:
-        lines.append("  ca = %s" % formats.toml_value(authorities))
+        lines.append(f"  ca = {formats.toml_value(authorities)}")
     for field in ("skip_verify", "override_path"):
         if mirror.get(field):
-            lines.append("  %s = true" % field)
+            lines.append(f"  {field} = true")
     header = _header(mirror)
     if header:
-        lines.append("  [%s.header]" % name)
-        lines += ["    %s = %s" % (formats.toml_key(key), formats.toml_value(value)) for key, value in header.items()]
+        lines.append(f"  [{name}.header]")
+        lines += [f"    {formats.toml_key(key)} = {formats.toml_value(value)}" for key, value in header.items()]
     return "\n".join(lines) + "\n"

@@ -27,7 +27,7 @@ def mirrored(url: str, inputs: BaseInputs) -> str:
     if own:
         return own.rstrip("/") + below
     if inputs["mirror"]:
-        return "%s/%s%s" % (inputs["mirror"].rstrip("/"), parts.netloc, below)
+        return f"{inputs['mirror'].rstrip('/')}/{parts.netloc}{below}"
     return url
 
 
@@ -107,19 +107,19 @@ def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version
         "kind": "tar" if url.endswith((".tar.gz", ".tgz")) else "binary",
     }
     if component == base_inputs.NODE_ARCHIVE:
-        install = [{"member": "kubernetes/node/bin/" + name, "path": "%s/%s" % (folder, name), "mode": "0755"}]
+        install = [{"member": "kubernetes/node/bin/" + name, "path": f"{folder}/{name}", "mode": "0755"}]
     elif name in ("kubelet", "kubeadm", "runc"):
-        install = [{"path": "%s/%s" % (folder, name), "mode": "0755"}]
+        install = [{"path": f"{folder}/{name}", "mode": "0755"}]
     elif name == "containerd":
         install = [
-            {"member": "bin/" + program, "path": "%s/%s" % (folder, program), "mode": "0755"} for program in _CONTAINERD
+            {"member": "bin/" + program, "path": f"{folder}/{program}", "mode": "0755"} for program in _CONTAINERD
         ]
     elif name == "cni-plugins":
         install = [{"member": "*", "directory": containerd.CNI_BIN, "mode": "0755"}]
     elif name == "cri-dockerd":
         install = [{"member": "cri-dockerd/cri-dockerd", "path": folder + "/cri-dockerd", "mode": "0755"}]
     else:
-        install = [{"member": name, "path": "%s/%s" % (folder, name), "mode": "0755"}]
+        install = [{"member": name, "path": f"{folder}/{name}", "mode": "0755"}]
     result["install"] = install
     return result
 

@@ -16,25 +16,25 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def refuse_control(text: str, what: str) -> str:
     """The text itself; ValueError when it has a line break or another control character, which no quoting carries."""
     if _CONTROL.search(text):
-        raise ValueError("%s has a line break or another control character; remove it" % what)
+        raise ValueError(f"{what} has a line break or another control character; remove it")
     return text
 
 
 def systemd_environment(name: str, value: str) -> str:
     """One Environment= line of a unit: specifiers doubled, quotes and backslashes escaped."""
     text = refuse_control(value, name).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return 'Environment="%s=%s"' % (name, text)
+    return f'Environment="{name}={text}"'
 
 
 def systemd_word(value: str) -> str:
     """One argument of an ExecStart= line."""
     text = refuse_control(value, "an argument").replace("\\", "\\\\").replace('"', '\\"')
-    return '"%s"' % text.replace("%", "%%").replace("$", "$$")
+    return f'"{text.replace("%", "%%").replace("$", "$$")}"'
 
 
 def apt_value(value: str) -> str:
     """A quoted value of an apt.conf file. Such a file cannot carry a double quote, so that one is percent-encoded."""
-    return '"%s"' % refuse_control(value, "an apt option").replace('"', "%22")
+    return '"{}"'.format(refuse_control(value, "an apt option").replace('"', "%22"))
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
@@ -48,10 +48,10 @@ def toml_string(text: str) -> str:
     def escaped(match: re.Match[str]) -> str:
         character = match.group()
         if "\ud800" <= character <= "\udfff":
-            raise ValueError("TOML cannot hold the lone surrogate U+%04X" % ord(character))
-        return _SHORT.get(character) or "\\u%04X" % ord(character)
+            raise ValueError(f"TOML cannot hold the lone surrogate U+{ord(character):04X}")
+        return _SHORT.get(character) or f"\\u{ord(character):04X}"
 
-    return '"%s"' % _TO_ESCAPE.sub(escaped, text)
+    return f'"{_TO_ESCAPE.sub(escaped, text)}"'
 
 
 def toml_key(name: str) -> str:
@@ -67,16 +67,16 @@ def toml_value(item: Any) -> str:
         return str(int(item))
     if isinstance(item, float):
         if not math.isfinite(item):
-            raise ValueError("%r has no place in a configuration" % item)
+            raise ValueError(f"{item!r} has no place in a configuration")
         return repr(float(item))
     if isinstance(item, str):
         return toml_string(str(item))
     if isinstance(item, (list, tuple)):
-        return "[%s]" % ", ".join(toml_value(part) for part in item)
+        return f"[{', '.join(toml_value(part) for part in item)}]"
     if isinstance(item, Mapping):
-        return "{%s}" % ", ".join("%s = %s" % (toml_key(name), toml_value(part)) for name, part in item.items())
+        return "{{{}}}".format(", ".join(f"{toml_key(name)} = {toml_value(part)}" for name, part in item.items()))
     raise ValueError(
-        "%r is a %s; TOML here holds text, numbers, booleans, lists and mappings" % (item, type(item).__name__)
+        f"{item!r} is a {type(item).__name__}; TOML here holds text, numbers, booleans, lists and mappings"
     )
 
 
@@ -91,9 +91,9 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) ->
     scalars = [(name, item) for name, item in table.items() if item is not None and not isinstance(item, Mapping)]
     tables = [(name, item) for name, item in table.items() if isinstance(item, Mapping)]
     if path and (scalars or not tables):
-        lines.extend(["", "%s[%s]" % ("  " * (len(path) - 1), ".".join(toml_key(part) for part in path))])
+        lines.extend(["", f"{'  ' * (len(path) - 1)}[{'.'.join(toml_key(part) for part in path)}]"])
     for name, item in scalars:
-        lines.append("%s%s = %s" % ("  " * max(len(path) - 1, 0), toml_key(name), toml_value(item)))
+        lines.append(f"{'  ' * max(len(path) - 1, 0)}{toml_key(name)} = {toml_value(item)}")
     for name, item in tables:
         _table(item, (*path, name), lines)
 

@@ -80,16 +80,16 @@ def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
         )
         for name in names
     ]
-    lines = ["%s = %s" % item for item in values.items()]
+    lines = ["{} = {}".format(*item) for item in values.items()]
     if inputs["ipv6"]:
-        lines += ["-net.ipv6.conf.%s.accept_ra = 2" % pattern for pattern in _UPLINKS]
+        lines += [f"-net.ipv6.conf.{pattern}.accept_ra = 2" for pattern in _UPLINKS]
     result.append(builders.file("kernel/sysctl-file", SYSCTL_FILE, builders.HEADER + "\n".join(lines) + "\n"))
     running = dict(values)
     uplink = ((node.get("network") or {}).get("default") or {}).get("6") or {}
     name = uplink.get("interface") or ""
     # a dot in a key separates, so an interface with a dot gets its value at the next boot only
     if inputs["ipv6"] and name and name.startswith(("en", "eth")) and "." not in name:
-        running["net.ipv6.conf.%s.accept_ra" % name] = "2"
+        running[f"net.ipv6.conf.{name}.accept_ra"] = "2"
     optional = [key for key in running if key.startswith(("net.ipv6.", "kernel.keys."))]
     result.append(builders.setting("sysctl", "kernel/sysctl", values=running, optional=optional))
     return result
@@ -117,7 +117,7 @@ _EXCLUDED = (
 
 def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """A cap for the journal."""
-    text = "%s[Journal]\nSystemMaxUse=%s\n" % (builders.HEADER, inputs["journald_max"])
+    text = f"{builders.HEADER}[Journal]\nSystemMaxUse={inputs['journald_max']}\n"
     return [
         builders.file("journald/cap", "/etc/systemd/journald.conf.d/90-kubenode.conf", text),
         builders.handler(
@@ -127,7 +127,7 @@ def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
 
 
 def shutdown(node: Node, inputs: BaseInputs) -> list[Setting]:
-    """logind waits as long as the kubelet's graceful shutdown takes, whatever a file that sorts before ours says."""
+    """logind waits as long as the kubelet's graceful shutdown takes; our file sorts last, so that it wins."""
     seconds = base_inputs.checked_seconds(inputs["shutdown_grace_period"])
     text = "%s[Login]\nInhibitDelayMaxSec=%ds\n" % (builders.HEADER, seconds)
     result = [builders.file("shutdown/logind", LOGIND + "/zz-kubenode.conf", text)]
@@ -146,8 +146,8 @@ def updates(node: Node, inputs: BaseInputs) -> list[Setting]:
         return []
     family = known(node).family
     if family == DEBIAN:
-        lines = "".join('    "%s";\n' % pattern for pattern in _EXCLUDED)
-        text = "%sUnattended-Upgrade::Package-Blacklist {\n%s};\n" % (builders.HEADER.replace("# ", "// ", 1), lines)
+        lines = "".join(f'    "{pattern}";\n' for pattern in _EXCLUDED)
+        text = f"{builders.HEADER.replace('# ', '// ', 1)}Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
         return [builders.file("updates/unattended", "/etc/apt/apt.conf.d/90-kubenode-unattended", text)]
     if family == FLATCAR:
         return [

@@ -53,16 +53,14 @@ def node_addresses(wanted: str | list[str], network: Network) -> list[str]:
         return [_automatic(family, wanted, network) for family in AUTOMATIC[wanted]]
     families = [ipaddress.ip_address(address).version for address in wanted]
     if len(wanted) > 2 or len(set(families)) < len(families):
-        raise InvalidAddress("%s: give one address, or one IPv4 and one IPv6 address" % ", ".join(wanted))
+        raise InvalidAddress(f"{', '.join(wanted)}: give one address, or one IPv4 and one IPv6 address")
     own = {str(_address(entry["address"])) for entry in network.get("addresses", [])}
     for text in wanted:
         address = ipaddress.ip_address(text)
         if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
-            raise InvalidAddress("%s is not an address that other machines reach" % text)
+            raise InvalidAddress(f"{text} is not an address that other machines reach")
         if text not in own:
-            raise InvalidAddress(
-                "%s is no address of this machine; it has %s" % (text, ", ".join(sorted(own)) or "none")
-            )
+            raise InvalidAddress(f"{text} is no address of this machine; it has {', '.join(sorted(own)) or 'none'}")
     return list(wanted)
 
 
@@ -98,7 +96,7 @@ def _address(text: Any) -> Address:
             raise ValueError(text)
         return ipaddress.ip_address(text)
     except ValueError as error:
-        raise InvalidAddress("%r is no IP address" % (text,)) from error
+        raise InvalidAddress(f"{text!r} is no IP address") from error
 
 
 #: type in the argument specs → types of Python
@@ -166,9 +164,7 @@ def with_drop_ins(given: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             read[name] = yaml_value(content) if isinstance(content, str) else content
         except ValueError as error:
-            raise InvalidInput(
-                "join_kubelet_drop_ins: %s: not YAML: %s" % (name, " ".join(str(error).split()))
-            ) from error
+            raise InvalidInput(f"join_kubelet_drop_ins: {name}: not YAML: {' '.join(str(error).split())}") from error
     return dict(given, kubelet_drop_ins=read)
 
 
@@ -184,7 +180,7 @@ def _together(inputs: Raw, token: str) -> None:
         try:
             discovery.split_token(token)
         except ValueError as error:
-            raise InvalidInput("join_token: %s" % error) from error
+            raise InvalidInput(f"join_token: {error}") from error
     # what is in a file, the caller has read, or cannot read here
     if not (inputs["ca_cert"] or inputs["ca_file"] or pins or (jws and token)):
         raise InvalidInput(
@@ -194,7 +190,7 @@ def _together(inputs: Raw, token: str) -> None:
     if inputs["method"] == "kubeadm":
         for name in ("kubelet_extra_args", "kubelet_drop_ins"):
             if any("config-dir" in str(key) for key in inputs[name]):
-                raise InvalidInput("join_%s: kubeadm writes the flags of the kubelet itself" % name)
+                raise InvalidInput(f"join_{name}: kubeadm writes the flags of the kubelet itself")
     if inputs["config_dir"] == "false" and inputs["kubelet_drop_ins"]:
         raise InvalidInput("join_kubelet_drop_ins: they need join_config_dir auto or true")
 
@@ -208,17 +204,17 @@ def _typed(given: Mapping[str, Any]) -> Raw:
     options = variables()
     unknown = sorted(set(given) - set(options))
     if unknown:
-        raise InvalidInput("join_%s: no such variable%s" % (unknown[0], kubelet_config.nearest(unknown[0], options)))
+        raise InvalidInput(f"join_{unknown[0]}: no such variable{kubelet_config.nearest(unknown[0], options)}")
     inputs = {}
     for name, option in options.items():
         kinds = _RAW[name] if option["type"] == "raw" else _TYPES[option["type"]]
         value = given.get(name)
         value = role_specs.default(option) if value is None else _converted(value, kinds)
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
-            raise InvalidInput("join_%s: %r must be %s" % (name, value, _kinds(kinds)))
+            raise InvalidInput(f"join_{name}: {value!r} must be {_kinds(kinds)}")
         choices = option.get("choices")
         if choices and value not in choices:
-            raise InvalidInput("join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, choices))))
+            raise InvalidInput(f"join_{name}: {value!r} must be one of {', '.join(map(repr, choices))}")
         inputs[name] = value
     return inputs
 
@@ -244,7 +240,7 @@ def _variable(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
     try:
         return check(value)
     except ValueError as error:
-        raise InvalidInput("join_%s: %s" % (name, error)) from error
+        raise InvalidInput(f"join_{name}: {error}") from error
 
 
 def _server(server: str) -> str:
@@ -265,7 +261,7 @@ def _ca(text: str) -> str:
 
 def _domain(name: str) -> str:
     if not _DOMAIN.match(name):
-        raise ValueError("%r is no domain; write it as cluster.local" % name)
+        raise ValueError(f"{name!r} is no domain; write it as cluster.local")
     return name
 
 
@@ -277,38 +273,34 @@ def _within(number: int, least: int, most: int) -> int:
 
 def _config_dir(value: Any) -> str:
     if str(value).lower() not in ("auto", "true", "false"):
-        raise ValueError("%r must be auto, true or false" % (value,))
+        raise ValueError(f"{value!r} must be auto, true or false")
     return str(value).lower()
 
 
 def _template_path(value: list[Any]) -> list[str]:
     for path in value:
         if not isinstance(path, str) or not path or not path.isprintable():
-            raise ValueError("%r must be the path of a folder on the controller" % (path,))
+            raise ValueError(f"{path!r} must be the path of a folder on the controller")
     return value
 
 
 def _reserved(value: Any) -> Any:
     if isinstance(value, str):
         if value != "auto":
-            raise ValueError("%r must be auto or a dictionary of kube and system" % value)
+            raise ValueError(f"{value!r} must be auto or a dictionary of kube and system")
         return value
     for name, part in value.items():
         if name not in ("kube", "system") or not isinstance(part, dict):
-            raise ValueError(
-                "%r must be kube or system, each a dictionary such as {cpu: 100m, memory: 200Mi}" % (name,)
-            )
+            raise ValueError(f"{name!r} must be kube or system, each a dictionary such as {{cpu: 100m, memory: 200Mi}}")
     return value
 
 
 def _drop_ins(value: dict[str, Any]) -> dict[str, Any]:
     for name, content in value.items():
         if not _DROP_IN.match(str(name)):
-            raise ValueError(
-                "%r is no name of a drop-in; use letters, digits, '-', '_', '.', ending with .conf" % (name,)
-            )
+            raise ValueError(f"{name!r} is no name of a drop-in; use letters, digits, '-', '_', '.', ending with .conf")
         if not isinstance(content, dict):
-            raise ValueError("%s: it must be a dictionary of fields of KubeletConfiguration" % name)
+            raise ValueError(f"{name}: it must be a dictionary of fields of KubeletConfiguration")
         kubelet_config.check_head(content, name)
     return value
 
@@ -317,10 +309,10 @@ def _discovery(value: dict[str, Any]) -> Discovery:
     _known("discovery", value)
     pins = value.get("ca_hashes") or []
     if not isinstance(pins, list):
-        raise ValueError("ca_hashes: %r must be a list" % (pins,))
+        raise ValueError(f"ca_hashes: {pins!r} must be a list")
     jws = truth(value.get("jws") or False)
     if not isinstance(jws, bool):
-        raise ValueError("jws: %r must be true or false" % (jws,))
+        raise ValueError(f"jws: {jws!r} must be true or false")
     return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": jws}
 
 
@@ -336,7 +328,7 @@ def _usages(inputs: Raw) -> None:
         return
     usages = made.get("usages") or (["authentication", "signing"] if kubeadm else ["authentication"])
     if not isinstance(usages, list):
-        raise ValueError("usages: %r must be a list" % (usages,))
+        raise ValueError(f"usages: {usages!r} must be a list")
     if "authentication" not in usages:
         raise ValueError("usages: a machine cannot join without authentication")
     if kubeadm and "signing" not in usages:
@@ -348,4 +340,4 @@ def _known(variable: str, value: Mapping[str, Any]) -> None:
     options = role_specs.options("join")[variable]["options"]
     for name in value:
         if name not in options:
-            raise ValueError("%r is no option; there are %s" % (name, ", ".join(options)))
+            raise ValueError(f"{name!r} is no option; there are {', '.join(options)}")

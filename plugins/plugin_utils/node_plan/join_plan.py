@@ -24,7 +24,7 @@ from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path
 from .plan_types import JoinInputs
 
-#: kubeadm speaks v1beta4 since then.
+#: kubeadm speaks v1beta4 since then: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
 _KUBEADM_SINCE = (1, 31)
 
 
@@ -244,7 +244,7 @@ def _unit(**fields: Any) -> Setting:
 def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     """Settings of the files that `kubeadm join` reads; the one with the token comes from node_settings' secrets."""
     if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
-        raise InvalidInput("join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is %s" % kubelet.version)
+        raise InvalidInput(f"join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is {kubelet.version}")
     patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
     flags = [
         f"--bootstrap-kubeconfig={paths.BOOTSTRAP_KUBECONFIG}",
@@ -273,7 +273,7 @@ def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hash
     host, port = split_server(inputs["api_server"])
     extra = {
         "node-ip": ",".join(kubelet.addresses),
-        "node-labels": ",".join("%s=%s" % item for item in sorted(inputs["labels"].items())),
+        "node-labels": ",".join("{}={}".format(*item) for item in sorted(inputs["labels"].items())),
         "cloud-provider": inputs["cloud_provider"],
     }
     extra.update(kubelet.extra_args())

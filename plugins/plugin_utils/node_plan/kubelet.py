@@ -69,7 +69,7 @@ _SOCKET = "unix:///run/containerd/containerd.sock"
 
 
 class KubeletOptions:
-    """What the user gives to a kubelet itself, judged by its version alone: ``version``, ``minor``."""
+    """What the user gives to a kubelet itself, checked for its version (``version``, ``minor``) without a machine."""
 
     def __init__(self, inputs: JoinInputs, version: str) -> None:
         self._inputs, self.version = inputs, version
@@ -85,7 +85,7 @@ class KubeletOptions:
     def check_drop_ins(self) -> None:
         """Raise :class:`InvalidInput` for drop-ins that this kubelet would not read."""
         if not self._can_read_drop_ins() and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
-            raise InvalidInput("join_kubelet_drop_ins: kubelet %s reads no folder of drop-ins" % self.version)
+            raise InvalidInput(f"join_kubelet_drop_ins: kubelet {self.version} reads no folder of drop-ins")
 
     def _can_read_drop_ins(self) -> bool:
         return kubelet_config.takes_flag("config-dir", self.minor, self.flag_table)
@@ -101,7 +101,7 @@ class KubeletOptions:
         """Raise :class:`InvalidInput` for a field of KubeletConfiguration that this kubelet does not take."""
         self._check(self._inputs["kubelet_config"], "join_kubelet_config")
         for name, content in sorted(self._inputs["kubelet_drop_ins"].items()):
-            self._check(content, "join_kubelet_drop_ins: %s" % name)
+            self._check(content, f"join_kubelet_drop_ins: {name}")
 
     def extra_args(self) -> dict[str, str]:
         """The user's own flags, {name: value}."""
@@ -114,7 +114,7 @@ class KubeletOptions:
         try:
             kubelet_config.check_fields(given, self.fields)
         except kubelet_config.InvalidConfig as error:
-            raise InvalidInput("%s: %s (kubelet %s)" % (where, error, self.version)) from error
+            raise InvalidInput(f"{where}: {error} (kubelet {self.version})") from error
 
 
 class Kubelet(KubeletOptions):
@@ -149,7 +149,7 @@ class Kubelet(KubeletOptions):
             "cert-dir": paths.PKI,
             "hostname-override": self.name,
             "node-ip": ",".join(self.addresses),
-            "node-labels": ",".join("%s=%s" % item for item in sorted(inputs["labels"].items())),
+            "node-labels": ",".join("{}={}".format(*item) for item in sorted(inputs["labels"].items())),
             "cloud-provider": inputs["cloud_provider"],
         }
         if not self._takes("providerID"):
@@ -158,20 +158,22 @@ class Kubelet(KubeletOptions):
             wanted["register-with-taints"] = ",".join(map(_taint_text, self.taints))
         extra = self.extra_args()
         lines = kubelet_config.flag_lines(wanted, self.minor, self.flag_table)
-        return lines + ["--%s=%s" % item for item in sorted(extra.items()) if item[0] not in wanted]
+        return lines + ["--{}={}".format(*item) for item in sorted(extra.items()) if item[0] not in wanted]
 
     def warnings(self) -> list[str]:
         """What the user should know, but what stops nothing."""
         said = []
         if self.fields is None:
             said.append(
-                "there is no table of fields and flags for kubelet %s (there are %s): join_kubelet_config and "
-                "join_kubelet_extra_args go to it unchecked" % (self.version, ", ".join(sorted(kubelet_tables.FIELDS)))
+                "there is no table of fields and flags for kubelet {} (there are {}): join_kubelet_config and "
+                "join_kubelet_extra_args go to it unchecked".format(
+                    self.version, ", ".join(sorted(kubelet_tables.FIELDS))
+                )
             )
         if self._unlimited_events() and kubelet_config.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:
             said.append(
-                "eventRecordQPS is 0: kubelet %s sends events without a limit; before 1.37, 0 meant the default, 50"
-                % self.version
+                f"eventRecordQPS is 0: kubelet {self.version} sends events without a limit; "
+                "before 1.37, 0 meant the default, 50"
             )
         servers = self._node.get("resolv", {}).get(self.config().get("resolvConf", ""), [])
         if len(servers) > 3:
@@ -206,7 +208,7 @@ class Kubelet(KubeletOptions):
         }
 
 
-#: Where a program may lie; base tells which of them it used.
+#: Where a program may lie; the record of base says which folder it used.
 _FOLDERS = ("/usr/local/bin", "/opt/bin", "/usr/bin")
 
 
@@ -214,7 +216,7 @@ def queries() -> dict[str, list[str]]:
     """What node_info is to look at for a join."""
     return {
         "binaries": [
-            place for name in ("kubelet", "kubeadm") for place in [name, *("%s/%s" % (one, name) for one in _FOLDERS)]
+            place for name in ("kubelet", "kubeadm") for place in [name, *(f"{one}/{name}" for one in _FOLDERS)]
         ],
         "units": ["kubelet.service"],
         "files": list(paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,)),
@@ -234,7 +236,7 @@ def kubeadm_path(node: Node) -> str:
 def _binaries(program: str, node: Node, base: Mapping[str, Any]) -> list[Binary]:
     """What there is of a program, that of base first."""
     found = node.get("binaries") or {}
-    preferred = "%s/%s" % (base["bin_dir"], program) if base.get("bin_dir") else program
+    preferred = f"{base['bin_dir']}/{program}" if base.get("bin_dir") else program
     names_ = [preferred] + sorted(name for name in found if name.rpartition("/")[2] == program)
     return [binary for binary in map(found.get, names_) if binary]
 
@@ -256,11 +258,11 @@ def _socket(path: str | None) -> str:
 
 def _taint_text(taint: Taint) -> str:
     value = "=" + taint["value"] if taint["value"] else ""
-    return "%s%s:%s" % (taint["key"], value, taint["effect"])
+    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 def _say(variable: str, function: Callable[..., Any], *values: Any) -> Any:
     try:
         return function(*values)
     except ValueError as error:
-        raise InvalidInput("join_%s: %s" % (variable, error)) from error
+        raise InvalidInput(f"join_{variable}: {error}") from error

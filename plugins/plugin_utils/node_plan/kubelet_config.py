@@ -71,7 +71,7 @@ def defaults(inputs: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, A
 def resolv_conf(resolv: Mapping[str, list[str]]) -> str:
     """The file with the name servers pods are to use; never one that leads back to the machine's own stub.
 
-    Empty on a machine without any such file: a kubelet that is told of one makes no pod.
+    Empty on a machine without any such file: a kubelet that is given a path that is not there makes no pod.
     """
     if not resolv:
         return ""
@@ -113,22 +113,22 @@ def check_fields(config: Mapping[str, Any], fields: Fields, where: str = "") -> 
         if not where and name in ("apiVersion", "kind"):
             continue
         if name not in fields:
-            raise InvalidConfig("%s%s: this kubelet knows no such field%s" % (where, name, nearest(name, fields)))
-        _check_field("%s%s" % (where, name), value, fields[name])
+            raise InvalidConfig(f"{where}{name}: this kubelet knows no such field{nearest(name, fields)}")
+        _check_field(f"{where}{name}", value, fields[name])
 
 
 def check_head(config: Mapping[str, Any], name: str) -> None:
     """Raise :class:`InvalidConfig` when a drop-in is of another kind; ``name`` is the drop-in's."""
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if config.get(field, wanted) != wanted:
-            raise InvalidConfig("%s: %s is %r; it must be %s" % (name, field, config[field], wanted))
+            raise InvalidConfig(f"{name}: {field} is {config[field]!r}; it must be {wanted}")
 
 
 def nearest(name: object, names: Iterable[Any]) -> str:
     """The end of an error that names what may have been meant, empty when nothing is near."""
     lower = {str(one).lower(): one for one in names}
     found = difflib.get_close_matches(str(name).lower(), list(lower), n=1, cutoff=0.7)
-    return "; did you mean %s?" % lower[found[0]] if found else ""
+    return f"; did you mean {lower[found[0]]}?" if found else ""
 
 
 def minor_number(minor: str) -> tuple[int, int]:
@@ -173,21 +173,21 @@ def _check_field(where: str, value: Any, kind: Any) -> None:
         return
     if isinstance(kind, dict):
         if not isinstance(value, dict):
-            raise InvalidConfig("%s: it is %r, but must be a dictionary" % (where, value))
+            raise InvalidConfig(f"{where}: it is {value!r}, but must be a dictionary")
         if list(kind) == ["*"]:
             for name, item in sorted(value.items(), key=lambda pair: str(pair[0])):
-                _check_field("%s.%s" % (where, name), item, kind["*"])
+                _check_field(f"{where}.{name}", item, kind["*"])
         else:
             check_fields(value, kind, where + ".")
     elif isinstance(kind, (list, tuple)):
         if not isinstance(value, list):
-            raise InvalidConfig("%s: it is %r, but must be a list" % (where, value))
+            raise InvalidConfig(f"{where}: it is {value!r}, but must be a list")
         for number, item in enumerate(value):
             _check_field("%s[%d]" % (where, number), item, kind[0])
     else:
         fits, wanted = _TYPES[kind]
         if not fits(value):
-            raise InvalidConfig("%s: it is %r, but must be %s" % (where, value, wanted))
+            raise InvalidConfig(f"{where}: it is {value!r}, but must be {wanted}")
 
 
 #: flag → the role variable that sets it
@@ -244,7 +244,7 @@ def takes_flag(name: str, minor: str, table: Flags | None) -> bool:
 def flag_lines(wanted: Mapping[str, str], minor: str, table: Flags | None) -> list[str]:
     """``--name=value`` for each of ``wanted`` ({flag: value, empty when unset}) that the minor has."""
     return [
-        "--%s=%s" % (name, check_flag(name, value))
+        f"--{name}={check_flag(name, value)}"
         for name, value in wanted.items()
         if value and takes_flag(name, minor, table)
     ]
@@ -259,9 +259,9 @@ def check_extra(extra: Mapping[str, Any], table: Flags | None, minor: str, allow
     for given, value in sorted(extra.items()):
         name = str(given).lstrip("-")
         if name in OWNED:
-            raise InvalidFlag("--%s is written by the role; set %s instead" % (name, OWNED[name]))
+            raise InvalidFlag(f"--{name} is written by the role; set {OWNED[name]} instead")
         if not _NAME.match(name):
-            raise InvalidFlag("%r is no name of a flag" % (given,))
+            raise InvalidFlag(f"{given!r} is no name of a flag")
         if value is None:
             continue
         if not allow:
@@ -275,13 +275,13 @@ def _check_known(name: str, table: Flags | None, minor: str) -> None:
         text = "kubelet %s does not start with --%s; of cAdvisor's flags, it has --housekeeping-interval only"
         raise InvalidFlag(text % (minor, name))
     if table is not None and name not in table:
-        raise InvalidFlag("kubelet %s knows no flag --%s%s" % (minor, name, nearest(name, table)))
+        raise InvalidFlag(f"kubelet {minor} knows no flag --{name}{nearest(name, table)}")
 
 
 def check_flag(name: str, value: str) -> str:
     """Return ``value`` when the unit can pass it on unchanged, else raise :class:`InvalidFlag`."""
     if _UNSAFE.search(value):
-        raise InvalidFlag("--%s: the value %r holds white space, a quote, a backslash, '$' or '`'" % (name, value))
+        raise InvalidFlag(f"--{name}: the value {value!r} holds white space, a quote, a backslash, '$' or '`'")
     return value
 
 
@@ -289,5 +289,5 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):
-        raise InvalidFlag("%r: the value of a flag is a text" % (value,))
+        raise InvalidFlag(f"{value!r}: the value of a flag is a text")
     return str(value)

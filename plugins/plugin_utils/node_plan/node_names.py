@@ -13,7 +13,7 @@ from .plan_types import Taint
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_SUBDOMAIN = re.compile(r"%s(\.%s)*\Z" % (_DNS_LABEL, _DNS_LABEL))
+_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*\Z")
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~/:@+-]+\Z")
 #: Providers of which the form of the identifier is known.
 _NUMBERED = ("hcloud", "hrobot")
@@ -49,8 +49,8 @@ def check_node_name(name: Any) -> str:
     # the name is also the value of the label kubernetes.io/hostname, which is shorter than a host name may be
     if not isinstance(name, str) or len(name) > 63 or not _SUBDOMAIN.match(name):
         raise InvalidName(
-            "%r is no name for a node; use up to 63 lower-case letters, digits, '-' and '.', "
-            "beginning and ending with a letter or digit" % (name,)
+            f"{name!r} is no name for a node; use up to 63 lower-case letters, digits, '-' and '.', "
+            "beginning and ending with a letter or digit"
         )
     return name
 
@@ -64,11 +64,11 @@ def check_label_key(key: Any) -> str:
     """Return ``key`` when Kubernetes takes it as a key of a label or taint, else raise :class:`InvalidName`."""
     prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
-        raise InvalidName("%r: what is before '/' must be a DNS name in lower case" % (key,))
+        raise InvalidName(f"{key!r}: what is before '/' must be a DNS name in lower case")
     if not _LABEL_NAME.match(name):
         raise InvalidName(
-            "%r: the key must be 1 to 63 letters, digits, '-', '_' and '.', "
-            "beginning and ending with a letter or digit" % (key,)
+            f"{key!r}: the key must be 1 to 63 letters, digits, '-', '_' and '.', "
+            "beginning and ending with a letter or digit"
         )
     return key
 
@@ -76,11 +76,11 @@ def check_label_key(key: Any) -> str:
 def check_label_value(key: Any, value: Any) -> str:
     """Return ``value`` when Kubernetes takes it, else raise :class:`InvalidName`; ``key`` is named in the error."""
     if not isinstance(value, str):
-        raise InvalidName("%s: the value %r is not a text; quote it" % (key, value))
+        raise InvalidName(f"{key}: the value {value!r} is not a text; quote it")
     if value and not _LABEL_NAME.match(value):
         raise InvalidName(
-            "%s: the value %r must be up to 63 letters, digits, '-', '_' and '.', "
-            "beginning and ending with a letter or digit" % (key, value)
+            f"{key}: the value {value!r} must be up to 63 letters, digits, '-', '_' and '.', "
+            "beginning and ending with a letter or digit"
         )
     return value
 
@@ -92,14 +92,15 @@ def check_own_label(key: Any) -> str:
     if key in _OWN_KEYS or _below(prefix, _OWN_DOMAINS) or not _below(prefix, _CLUSTER_DOMAINS):
         return key
     if _below(prefix, ("node-role.kubernetes.io",)) or prefix == "node-role.kubernetes.io":
-        hint = "a role is given with administrator's rights, after the join: kubectl label node NAME %s=" % key
+        hint = f"a role is given with administrator's rights, after the join: kubectl label node NAME {key}="
     else:
         hint = (
-            "within kubernetes.io and k8s.io a kubelet may set only %s and names below %s; "
-            "use a prefix of your own, or set it with administrator's rights"
-            % (", ".join(sorted(_OWN_KEYS)), " and ".join(_OWN_DOMAINS))
+            "within kubernetes.io and k8s.io a kubelet may set only {} and names below {}; "
+            "use a prefix of your own, or set it with administrator's rights".format(
+                ", ".join(sorted(_OWN_KEYS)), " and ".join(_OWN_DOMAINS)
+            )
         )
-    raise InvalidName("a kubelet may not set the label %r on its own Node: %s" % (key, hint))
+    raise InvalidName(f"a kubelet may not set the label {key!r} on its own Node: {hint}")
 
 
 def check_labels(labels: dict[Any, Any]) -> dict[str, str]:
@@ -113,11 +114,11 @@ def check_labels(labels: dict[Any, Any]) -> dict[str, str]:
 def parse_taint(text: Any) -> Taint:
     """``key=value:Effect`` or ``key:Effect`` as {key, value, effect}; raise :class:`InvalidName` for anything else."""
     if not isinstance(text, str) or ":" not in text:
-        raise InvalidName("%r is no taint; write key=value:Effect or key:Effect" % (text,))
+        raise InvalidName(f"{text!r} is no taint; write key=value:Effect or key:Effect")
     head, _colon, effect = text.rpartition(":")
     key, _equals, value = head.partition("=")
     if effect not in EFFECTS:
-        raise InvalidName("%r: the effect %r must be one of %s" % (text, effect, ", ".join(EFFECTS)))
+        raise InvalidName(f"{text!r}: the effect {effect!r} must be one of {', '.join(EFFECTS)}")
     check_label_key(key)
     check_label_value(key, value)
     return {"key": key, "value": value, "effect": effect}
@@ -139,10 +140,10 @@ def parse_taints(texts: Iterable[Any]) -> list[Taint]:
 def check_provider_id(text: str) -> str:
     """Return ``text`` when it is a provider ID such as ``hcloud://123``, else raise :class:`InvalidName`."""
     if not _PROVIDER_ID.match(text):
-        raise InvalidName("%r is no provider ID; write PROVIDER://ID, such as hcloud://123456" % (text,))
+        raise InvalidName(f"{text!r} is no provider ID; write PROVIDER://ID, such as hcloud://123456")
     scheme, _mark, rest = text.partition("://")
     if scheme in _NUMBERED and not re.match(r"[1-9][0-9]*\Z", rest):
-        raise InvalidName("%r: after %s:// stands the number of the server" % (text, scheme))
+        raise InvalidName(f"{text!r}: after {scheme}:// stands the number of the server")
     return text
 
 

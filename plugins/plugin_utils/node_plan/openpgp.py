@@ -21,7 +21,7 @@ _PUBLIC_KEY, _SECRET_KEY, _SECRET_SUBKEY = 6, 5, 7
 def fingerprint(text: str) -> str:
     """Fingerprint of the one primary key, upper-case hexadecimal. ValueError for none, a second or a secret one.
 
-    A second primary key would be trusted as well by whoever reads the file, so a file may hold only one.
+    A package manager trusts every primary key in the file, so the file may hold only one.
     """
     match = _ARMOUR.match(text.replace("\r\n", "\n").lstrip())
     if not match:

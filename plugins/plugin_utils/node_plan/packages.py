@@ -171,7 +171,7 @@ def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
             continue
         suffix = "asc"
         folder = "/etc/apt/keyrings" if system.package_manager == "apt" else "/etc/pki/rpm-gpg"
-        key = "%s/kubenode-%s.%s" % (folder, name, suffix)
+        key = f"{folder}/kubenode-{name}.{suffix}"
         text = inputs["repository_keys"][name].strip() + "\n"
         result.append(builders.file("packages/key-" + name, key, text))
         write = _apt if system.package_manager == "apt" else _dnf
@@ -195,15 +195,15 @@ def _apt(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         suites = "Suites: /\n"
     else:
         url = _DOCKER % known(node).docker_repository
-        suites = "Suites: %s\nComponents: stable\n" % node["os"]["codename"]
-    text = "%sTypes: deb\nURIs: %s\n%sArchitectures: %s\nSigned-By: %s\n" % (
+        suites = f"Suites: {node['os']['codename']}\nComponents: stable\n"
+    text = "{}Types: deb\nURIs: {}\n{}Architectures: {}\nSigned-By: {}\n".format(
         builders.HEADER,
         downloads.mirrored(url, inputs),
         suites,
         node["arch"],
         key,
     )
-    return builders.file("packages/source-" + name, "/etc/apt/sources.list.d/kubenode-%s.sources" % name, text)
+    return builders.file("packages/source-" + name, f"/etc/apt/sources.list.d/kubenode-{name}.sources", text)
 
 
 def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
@@ -214,9 +214,9 @@ def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
     else:
         release = known(node).version
         arch = {"amd64": "x86_64", "arm64": "aarch64"}[node["arch"]]
-        url, title = "%s/%s/%s/stable" % (_DOCKER % known(node).docker_repository, release, arch), "Docker"
+        url, title = f"{_DOCKER % known(node).docker_repository}/{release}/{arch}/stable", "Docker"
         signed = ""
-    text = "%s[kubenode-%s]\nname=%s\nbaseurl=%s\nenabled=1\ngpgcheck=1\n%sgpgkey=file://%s\n" % (
+    text = "{}[kubenode-{}]\nname={}\nbaseurl={}\nenabled=1\ngpgcheck=1\n{}gpgkey=file://{}\n".format(
         builders.HEADER,
         name,
         title,
@@ -224,4 +224,4 @@ def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         signed,
         key,
     )
-    return builders.file("packages/source-" + name, "/etc/yum.repos.d/kubenode-%s.repo" % name, text)
+    return builders.file("packages/source-" + name, f"/etc/yum.repos.d/kubenode-{name}.repo", text)

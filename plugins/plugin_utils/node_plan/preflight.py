@@ -27,15 +27,15 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
         return [told % node["uid"]]
     system = system_of(node)
     if system is None:
-        shown = node["os"].get("pretty_name") or "%s %s" % (node["os"]["id"], node["os"].get("version_id", ""))
-        return ["%s is not supported; supported are %s" % (shown, SUPPORTED)]
+        shown = node["os"].get("pretty_name") or f"{node['os']['id']} {node['os'].get('version_id', '')}"
+        return [f"{shown} is not supported; supported are {SUPPORTED}"]
     if node["arch"] not in ("amd64", "arm64"):
-        return ["the machine's architecture is %s; supported are amd64 and arm64" % node["arch"]]
+        return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
     for client in packages.without_storage(node, inputs):
         found.append(
-            "base_storage_clients names %s, of which %s has no package; take it out of the list" % (client, system.name)
+            f"base_storage_clients names {client}, of which {system.name} has no package; take it out of the list"
         )
     if inputs["version_check"] == "refuse" and not _source_faults(system, inputs):
         found += matrix(node, inputs)
@@ -56,7 +56,7 @@ def warnings(node: Node, inputs: BaseInputs) -> list[str]:
             "boot it with systemd.unified_cgroup_hierarchy=1"
         )
     if inputs["selinux"] == "enforcing" and node.get("selinux") == "absent":
-        found.append("base_selinux is 'enforcing', but %s has no SELinux; the step does nothing" % system.name)
+        found.append(f"base_selinux is 'enforcing', but {system.name} has no SELinux; the step does nothing")
     return found
 
 
@@ -74,8 +74,10 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
         "distribution": "set base_containerd_source to tarball or repository",
     }[inputs["containerd_source"]]
     return [
-        "containerd %s is too old for Kubernetes %s, which needs %s or newer of these lines; "
-        "%s, or base_version_check to 'warn'" % (running, minor, ", ".join(sorted(minimums, key=versions.release)), fix)
+        "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; "
+        "{}, or base_version_check to 'warn'".format(
+            running, minor, ", ".join(sorted(minimums, key=versions.release)), fix
+        )
     ]
 
 
@@ -84,13 +86,13 @@ def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
     if inputs["manage_runtime"]:
         if source == "distribution" and runtime == "containerd" and system.family == RHEL:
             found.append(
-                "base_containerd_source is 'distribution', but %s has no containerd package; use tarball or repository"
-                % system.name
+                f"base_containerd_source is 'distribution', but {system.name} has no containerd package; "
+                "use tarball or repository"
             )
         if source == "repository" and system.family in (AMAZON, FLATCAR):
             fix = "use tarball or distribution" if runtime == "containerd" else "use distribution"
             found.append(
-                "base_containerd_source is 'repository', but Docker has no repository for %s; %s" % (system.name, fix)
+                f"base_containerd_source is 'repository', but Docker has no repository for {system.name}; {fix}"
             )
         if runtime == "docker" and system.family == RHEL and source != "repository":
             text = "base_container_runtime is 'docker', but %s has no such package; "

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables of the roles base and join, judged without the machine by the same rules as in the roles."""
+"""Variables of the roles base and join, checked without the machine by the same rules as in the roles."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def findings(variables: Mapping[str, Any], running: Iterable[str]) -> list[str]:
         option = dict(option, no_log=True) if option and option.get("type") == "dict" else option
         wrong = wrong_value(option, value) if option and value is not None else ""
         if option is None:
-            texts.append("vars: has %r, which is no variable of the roles%s" % (name, nearest(name, known)))
+            texts.append(f"vars: has {name!r}, which is no variable of the roles{nearest(name, known)}")
         elif wrong:
-            texts.append("%s is %s" % (name, wrong))
+            texts.append(f"{name} is {wrong}")
         else:
             good[name] = value
     version = ""

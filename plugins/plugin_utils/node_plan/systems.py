@@ -65,7 +65,7 @@ _RELEASES = {
 for _id, _name in (("rocky", "Rocky Linux"), ("almalinux", "AlmaLinux"), ("rhel", "RHEL")):
     for _version, _glibc in (("9", (2, 34)), ("10", (2, 39))):
         _repository = "rhel" if _id == "rhel" else "centos"
-        _RELEASES[_id, _version] = System("%s %s" % (_name, _version), RHEL, _version, _glibc, "", _repository)
+        _RELEASES[_id, _version] = System(f"{_name} {_version}", RHEL, _version, _glibc, "", _repository)
 _FLATCAR = System("Flatcar", FLATCAR, "", (2, 38), "2.0.4")
 
 SUPPORTED = (
@@ -90,7 +90,7 @@ def known(node: Node) -> System:
     system = system_of(node)
     if system is None:
         raise ValueError(
-            "%s is not supported; supported are %s" % (node["os"].get("pretty_name") or node["os"]["id"], SUPPORTED)
+            f"{node['os'].get('pretty_name') or node['os']['id']} is not supported; supported are {SUPPORTED}"
         )
     return system
 

@@ -34,7 +34,7 @@ def certificates(text: str) -> list[str]:
         # every certificate is a DER SEQUENCE
         if kind != "CERTIFICATE" or der[:1] != b"\x30":
             return []
-        result.append("-----BEGIN CERTIFICATE-----\n%s-----END CERTIFICATE-----\n" % _wrapped(der))
+        result.append(f"-----BEGIN CERTIFICATE-----\n{_wrapped(der)}-----END CERTIFICATE-----\n")
     return result
 
 
@@ -54,7 +54,7 @@ _STORES = {
     FLATCAR: ("/etc/ssl/certs", "pem", ["update-ca-certificates"]),
 }
 _DNF_STORE = ("/etc/pki/ca-trust/source/anchors", "pem", ["update-ca-trust", "extract"])
-#: what never goes through a proxy, whatever the user adds
+#: what never goes through a proxy, besides what the user adds
 _DIRECT = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
 _DROP_IN = "20-kubenode-proxy.conf"
 _APT = "/etc/apt/apt.conf.d/90-kubenode-proxy"
@@ -77,7 +77,7 @@ def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = {}
     for certificate in _certificates(inputs):
         name = certificate_name(certificate)
-        path = "%s/kubenode-%s.%s" % (folder, name, suffix)
+        path = f"{folder}/kubenode-{name}.{suffix}"
         result["ca/" + name] = builders.file("ca/" + name, path, certificate)
     if not result:
         return []
@@ -109,12 +109,12 @@ def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
     values, result = environment(inputs), []
     secret = any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
     for name in proxy_units(inputs):
-        path = "%s/%s.service.d/%s" % (builders.UNIT_DIR, name, _DROP_IN)
+        path = f"{builders.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
         if not values:
             result.append(builders.absent("proxy/" + name, path))
             continue
         lines = [formats.systemd_environment(key, value) for key, value in values.items()]
-        text = "[Service]\n%s\n" % "\n".join(lines)
+        text = "[Service]\n{}\n".format("\n".join(lines))
         result.append(builders.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
     if known(node).package_manager == "apt":
         result.append(_apt(inputs, secret))
@@ -125,7 +125,7 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     lines = []
     for scheme, value in (("http", inputs["http_proxy"]), ("https", inputs["https_proxy"])):
         if value:
-            lines.append("Acquire::%s::Proxy %s;" % (scheme, formats.apt_value(value)))
+            lines.append(f"Acquire::{scheme}::Proxy {formats.apt_value(value)};")
     if not lines:
         return builders.absent("proxy/apt", _APT)
     header = builders.HEADER.replace("# ", "// ", 1)

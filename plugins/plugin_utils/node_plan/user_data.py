@@ -93,23 +93,23 @@ def settings(inputs: UserData) -> str:
         "programs": PROGRAMS,
         "python_home": PYTHON_HOME,
     }
-    lines = ["%s=%s" % (name, quoted(value)) for name, value in assigned.items()]
+    lines = [f"{name}={quoted(value)}" for name, value in assigned.items()]
     for name in ("http_proxy", "https_proxy", "no_proxy"):
         value = inputs["vars"].get("base_" + name)
         if value:
             text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-            lines.append("export %s=%s" % (name, quoted(text)))
-    lines.append('provision_options() { "$@" %s; }' % " ".join(map(quoted, options(inputs))))
+            lines.append(f"export {name}={quoted(text)}")
+    lines.append(f'provision_options() {{ "$@" {" ".join(map(quoted, options(inputs)))}; }}')
     return "\n".join(lines) + "\n"
 
 
 def quoted(word: str) -> str:
     """A word for a POSIX shell, always in single quotes; it cannot hold NUL, which no argument can."""
-    return "'%s'" % word.replace("'", "'\"'\"'")
+    return "'{}'".format(word.replace("'", "'\"'\"'"))
 
 
 def _identity(inputs: UserData) -> str:
-    """Tells one set of inputs from another, so that a machine that is set up is not set up again; without secrets."""
+    """An id of the inputs without their secrets: a machine that was set up with them is not set up again."""
     told = {key: value for key, value in inputs.items() if key not in ("token", "vars", "cloud_config")}
     told["vars"] = sorted(inputs["vars"])
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8")).hexdigest()[:16]
@@ -119,19 +119,19 @@ def cloud_config(inputs: UserData) -> str:
     """The cloud-config of normalised inputs."""
     lines = ["#cloud-config"]
     if inputs["hostname"]:
-        lines += ["preserve_hostname: false", "hostname: %s" % _text(inputs["hostname"])]
+        lines += ["preserve_hostname: false", f"hostname: {_text(inputs['hostname'])}"]
     if inputs["ssh_authorized_keys"]:
         lines += ["disable_root: false", "ssh_authorized_keys:"]
-        lines += ["  - %s" % _text(key) for key in inputs["ssh_authorized_keys"]]
+        lines += [f"  - {_text(key)}" for key in inputs["ssh_authorized_keys"]]
     lines.append("write_files:")
     for entry in files(inputs):
         lines += [
-            "  - path: %s" % _text(entry.path),
-            '    permissions: "%04o"' % entry.mode,
+            f"  - path: {_text(entry.path)}",
+            f'    permissions: "{entry.mode:04o}"',
             "    encoding: b64",
-            "    content: %s" % base64.b64encode(entry.content.encode("utf-8")).decode("ascii"),
+            f"    content: {base64.b64encode(entry.content.encode('utf-8')).decode('ascii')}",
         ]
-    lines += ["runcmd:", "  - [/bin/sh, %s]" % SETUP]
+    lines += ["runcmd:", f"  - [/bin/sh, {SETUP}]"]
     return "\n".join(lines) + "\n"
 
 
@@ -141,8 +141,7 @@ def _text(value: Any) -> str:
 
 
 SETUP_UNIT = "kubenode-setup.service"
-_SETUP_UNIT = (
-    """\
+_SETUP_UNIT = f"""\
 [Unit]
 Description=Makes this machine a Kubernetes node
 Wants=network-online.target
@@ -152,7 +151,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 RemainAfterExit=true
-ExecStart=/bin/sh %s
+ExecStart=/bin/sh {SETUP}
 Restart=on-failure
 RestartSec=30
 RestartPreventExitStatus=2
@@ -160,8 +159,6 @@ RestartPreventExitStatus=2
 [Install]
 WantedBy=multi-user.target
 """
-    % SETUP
-)
 
 
 def ignition_config(inputs: UserData) -> str:
@@ -196,7 +193,7 @@ HETZNER_LIMIT = 32 * 1024
 def user_data(inputs: Any, format_name: str = "cloud-init", limit: int = HETZNER_LIMIT) -> str:
     """The user data as text; InputError when an input is wrong or the result is over `limit` bytes (0: no limit)."""
     if format_name not in FORMATS:
-        raise InputError("the format is %r; choose one of %s" % (format_name, ", ".join(FORMATS)))
+        raise InputError(f"the format is {format_name!r}; choose one of {', '.join(FORMATS)}")
     text = FORMATS[format_name](normalised(inputs))
     size = len(text.encode("utf-8"))
     if limit and size > limit:

@@ -27,19 +27,19 @@ def _text(value: Any) -> str:
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("is %r; it must be true or false" % (value,))
+        raise ValueError(f"is {value!r}; it must be true or false")
     return value
 
 
 def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
-        raise ValueError("is %r; it must be a whole number from 1 to 1000" % (value,))
+        raise ValueError(f"is {value!r}; it must be a whole number from 1 to 1000")
     return value
 
 
 def _phase(value: Any) -> str:
     if value not in PHASES:
-        raise ValueError("is %r; choose one of %s" % (value, ", ".join(PHASES)))
+        raise ValueError(f"is {value!r}; choose one of {', '.join(PHASES)}")
     return value
 
 
@@ -55,7 +55,7 @@ def _keys(value: Any) -> list[str]:
 
 def _user(value: Any) -> str:
     if not isinstance(value, str) or not value.isidentifier() or not value.isascii():
-        raise ValueError("is %r; it must be a user's name" % (value,))
+        raise ValueError(f"is {value!r}; it must be a user's name")
     return value
 
 
@@ -64,12 +64,12 @@ def _variables(value: Any) -> dict[str, Any]:
         raise ValueError("must be a dictionary of variables of the roles base and join")
     for name in value:
         if not isinstance(name, str) or not name.startswith(("base_", "join_")):
-            raise ValueError("has %r; variables of the roles begin with base_ or join_" % (name,))
+            raise ValueError(f"has {name!r}; variables of the roles begin with base_ or join_")
     for part in ("base_http_proxy", "base_https_proxy"):
         try:
             values.proxy(value.get(part) or "")
         except (TypeError, ValueError):
-            raise ValueError("has a %s that is no http or https URL" % part) from None
+            raise ValueError(f"has a {part} that is no http or https URL") from None
     excluded = value.get("base_no_proxy") or ""
     words = excluded if isinstance(excluded, (list, tuple)) else [excluded]
     if not all(isinstance(word, str) and word.isprintable() for word in words):
@@ -114,7 +114,7 @@ def normalised(inputs: Any) -> UserData:
     result: dict[str, Any] = {}
     errors = []
     for name in sorted(set(map(str, inputs)) - set(KEYS)):
-        errors.append("%s: is no input; there are %s" % (name, ", ".join(KEYS)))
+        errors.append(f"{name}: is no input; there are {', '.join(KEYS)}")
     for name, (check, default) in KEYS.items():
         value = inputs.get(name)
         # empty text means the same as a key that is left out, since templates often give it
@@ -124,7 +124,7 @@ def normalised(inputs: Any) -> UserData:
         try:
             result[name] = check(value)
         except ValueError as error:
-            errors.append("%s: %s" % (name, error))
+            errors.append(f"{name}: {error}")
     if not errors:
         taken = cast(UserData, result)
         errors = _together(taken) or role_variables.findings(variables(taken), running(taken))
@@ -143,7 +143,7 @@ def _together(inputs: UserData) -> list[str]:
             errors.append("prebake: ends after base, but phase is join; leave one of them out")
         inputs["phase"] = "base"
     if inputs["phase"] != "base" and not (inputs["api_server"] or inputs["vars"].get("join_api_server")):
-        errors.append("api_server: is missing; phase %s joins a cluster: https://host:6443" % inputs["phase"])
+        errors.append(f"api_server: is missing; phase {inputs['phase']} joins a cluster: https://host:6443")
     return errors
 
 

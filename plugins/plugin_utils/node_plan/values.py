@@ -39,14 +39,14 @@ def version(value: str) -> str:
     """A Kubernetes version without the v in front."""
     found = _VERSION.fullmatch(value)
     if not found:
-        raise ValueError("is %r; give a full version such as 1.36.4" % value)
+        raise ValueError(f"is {value!r}; give a full version such as 1.36.4")
     return found.group(1)
 
 
 def cloud_provider(value: str) -> str:
     """Nothing or `external`: providers inside the kubelet went with Kubernetes 1.31."""
     if value not in ("", "external"):
-        raise ValueError("is %r; the kubelet only knows external, or leave it empty" % value)
+        raise ValueError(f"is {value!r}; the kubelet only knows external, or leave it empty")
     return value
 
 
@@ -58,12 +58,12 @@ def api_server(value: str) -> str:
     except ValueError:
         port = 0
     if not port:
-        raise ValueError("is %r; give it as https://host:6443" % value)
+        raise ValueError(f"is {value!r}; give it as https://host:6443")
     host = parts.hostname or ""
     extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme != "https" or not _HOST.fullmatch(host) or extra:
-        raise ValueError("is %r; give it as https://host:6443, without path and user" % value)
-    return "https://%s:%d" % ("[%s]" % host if ":" in host else host, port)
+        raise ValueError(f"is {value!r}; give it as https://host:6443, without path and user")
+    return "https://%s:%d" % (f"[{host}]" if ":" in host else host, port)
 
 
 def certificates(value: str) -> str:
@@ -80,7 +80,8 @@ def certificates(value: str) -> str:
         if der[:2] != b"\x30\x82" or len(der) != 4 + int.from_bytes(der[2:4], "big"):
             raise ValueError("holds a certificate that is damaged; copy the PEM file as a whole")
     return "".join(
-        "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(block.split()) for block in blocks
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n".format("\n".join(block.split()))
+        for block in blocks
     )
 
 
@@ -88,7 +89,7 @@ def hostname(value: str) -> str:
     """A hostname that can be a node's name."""
     error = machine_error(value)
     if error is not None:
-        raise ValueError("is %r: %s" % (value, error))
+        raise ValueError(f"is {value!r}: {error}")
     return value
 
 
@@ -98,7 +99,7 @@ def ssh_key(value: str) -> str:
     if not value or not value.isprintable():
         raise ValueError("has a key that is empty or not one line of text")
     if not any(_KEY_TYPE.fullmatch(word) for word in value.split()):
-        raise ValueError("has %r, which is no public SSH key (ssh-ed25519 AAAA… name)" % value[:60])
+        raise ValueError(f"has {value[:60]!r}, which is no public SSH key (ssh-ed25519 AAAA… name)")
     return value
 
 
