@@ -203,6 +203,7 @@ class Kubelet(KubeletOptions):
             "resolv": node.get("resolv", {}),
             "runtime_socket": _socket((self._base.get("runtime") or {}).get("socket")),
             "swap": self._base.get("swap") or "off",
+            "shutdown": self._base.get("shutdown") or {},
             "system_reserved": system,
             "taints": self.taints,
         }

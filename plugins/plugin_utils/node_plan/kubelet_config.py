@@ -55,7 +55,8 @@ def defaults(inputs: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, A
     """KubeletConfiguration as the template says it; raise :class:`templates.TemplateFailed` when it says none.
 
     ``inputs``: the role's. ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
-    read_only_usr, taints (parsed), kube_reserved and system_reserved (None: none).
+    read_only_usr, shutdown (spans that base was given: grace_period, grace_period_critical), taints (parsed),
+    kube_reserved and system_reserved (None: none).
     """
     given = {**facts, "ca_file": paths.CA, "resolv_conf": resolv_conf(facts["resolv"])}
     text = templates.render("join", _TEMPLATE, inputs, **given)

@@ -89,6 +89,7 @@ def defaults(swap="off", read_only_usr=False, **inputs):
         "kube_reserved": None,
         "read_only_usr": read_only_usr,
         "resolv": {},
+        "shutdown": {},
         "runtime_socket": "unix:///run/containerd/containerd.sock",
         "swap": swap,
         "system_reserved": None,

@@ -12,7 +12,9 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_tables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan, kubelet_tables
+from tests.unit.node.facts import given as given_to_base
+from tests.unit.node.facts import node as base_node
 
 from ._machines import Authority, machine, seen
 
@@ -299,3 +301,17 @@ def test_leaving_needs_no_cluster():
     assert all(one.get("recursive") for one in listed if one.get("path", "").endswith(("/pods", "/plugins")))
     # the folder itself may be a disk of its own
     assert "/var/lib/kubelet" not in paths
+
+
+def test_the_kubelet_waits_as_long_as_base_was_given():
+    def periods(**base):
+        config = yaml.safe_load(
+            settings(node=machine(base={"swap": "off", **base}))["/var/lib/kubelet/config.yaml"]["content"]
+        )
+        return config["shutdownGracePeriod"], config["shutdownGracePeriodCriticalPods"]
+
+    assert periods() == ("60s", "20s")
+    inputs = given_to_base(shutdown_grace_period="2m", shutdown_grace_period_critical="45s")
+    recorded = base_plan.record(base_node("debian-13"), inputs)
+    assert periods(shutdown=recorded["shutdown"]) == ("2m", "45s")
+    assert "shutdown" not in base_plan.record(base_node("debian-13"), given_to_base())
