@@ -124,7 +124,7 @@ def join_plan(
 ) -> Any:
     """What ``purpose`` says; every error names the variable, its value and the fix."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs, kubelet
     from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_plan as plan
 
     if purpose == "variables":
@@ -132,7 +132,7 @@ def join_plan(
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
     answers = {
         "inputs": lambda inputs: inputs,
-        "queries": lambda inputs: plan.queries(),
+        "queries": lambda inputs: kubelet.queries(),
         "check": lambda inputs: plan.check(node_, inputs, secret),
         "lacks": lambda inputs: plan.lacks(inputs, seen_, secret),
         "settings": lambda inputs: plan.present(node_, inputs, seen_),

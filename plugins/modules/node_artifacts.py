@@ -225,7 +225,12 @@ diff:
 
 import ssl
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import engine, fetch, record, spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import (
+    artifact_spec,
+    fetch,
+    install,
+    record,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
@@ -277,7 +282,7 @@ def run(module):
     shown = [artifact["url"] for artifact in params["artifacts"]]
     shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
     module.no_log_values.update(fetch.secrets(shown))
-    errors = spec.errors(params["artifacts"])
+    errors = artifact_spec.errors(params["artifacts"])
     errors += ["%s must be at least 1" % name for name in ("parallel", "timeout") if params[name] < 1]
     if errors:
         module.fail_json(msg="wrong artifacts: " + "; ".join(errors), artifacts=[], changed_ids=[])
@@ -286,15 +291,15 @@ def run(module):
         headers = {str(name): str(value) for name, value in params["headers"].items()}
         fetcher = fetch.Fetcher(headers, params["extra_ca"], max(0, params["retries"]), params["timeout"])
         wait = 0 if module.check_mode else params["timeout"]
-        reasons = engine.plan(host, params["artifacts"], params["parallel"])
+        reasons = install.plan(host, params["artifacts"], params["parallel"])
         done = {}
         diff = {"diff": differences(host, params["artifacts"], reasons)} if module._diff else {}
         if any(reasons) and not module.check_mode:
-            with engine.locked(host, wait):
+            with install.locked(host, wait):
                 # somebody else may have brought them meanwhile
-                reasons = engine.plan(host, params["artifacts"], params["parallel"])
+                reasons = install.plan(host, params["artifacts"], params["parallel"])
                 wanted = [artifact for artifact, reason in zip(params["artifacts"], reasons) if reason]
-                results = engine.apply(host, wanted, fetcher, Pending(host), params["parallel"])
+                results = install.apply(host, wanted, fetcher, Pending(host), params["parallel"])
                 done = {artifact["name"]: result for artifact, result in zip(wanted, results)}
     except (fetch.FetchError, OSError, ssl.SSLError) as error:
         module.fail_json(msg=str(error), artifacts=[], changed_ids=[])

@@ -169,8 +169,8 @@ diff:
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, spec
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Context
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
 
 def main():
@@ -184,11 +184,11 @@ def main():
         },
         supports_check_mode=True,
     )
-    settings, errors = spec.with_secrets(module.params["settings"], module.params["secrets"])
-    module.no_log_values.update(spec.secret_values(settings))
-    arguments = dict(module.params, settings=spec.masked(settings), secrets=spec.MASK)
+    settings, errors = setting_spec.with_secrets(module.params["settings"], module.params["secrets"])
+    module.no_log_values.update(setting_spec.secret_values(settings))
+    arguments = dict(module.params, settings=setting_spec.masked(settings), secrets=setting_spec.MASK)
     hidden = {"invocation": {"module_args": arguments}}
-    errors += spec.errors(module.params["settings"])
+    errors += setting_spec.errors(module.params["settings"])
     if errors:
         module.fail_json(msg="wrong settings: " + "; ".join(errors), errors=errors, steps=[], changed_ids=[], **hidden)
     host = Host()

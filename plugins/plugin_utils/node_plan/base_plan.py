@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import (
     builders,

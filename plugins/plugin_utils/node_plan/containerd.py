@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import builders, formats, templates, trust, versions
 from .plan_types import BaseInputs

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api.clien
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig, paths
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import builders, join_inputs, templates
 from .join_inputs import InvalidInput

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import base_inputs, builders, containerd, runtime, templates, trust, versions
 from .plan_types import BaseInputs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import builders, containerd, formats, templates, trust
 from .containerd import CNI_BIN, CNI_CONF

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import Quarantine, QuarantineError
@@ -95,7 +95,7 @@ def by_hostname(name):
 
 
 def by_settings(name):
-    return " ".join(spec.errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
+    return " ".join(setting_spec.errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
 
 
 #: everything that takes the name of a machine: from a name to its error, or nothing

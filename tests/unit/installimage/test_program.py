@@ -24,13 +24,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
-    installimage_inputs,
-    programs,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
-    robot_installimage as action,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import installimage_inputs, programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage as action
 from tests.unit.disks import recorded
 from tests.waiting import until
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, spec
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Context
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
 
 class PowerCut(BaseException):
@@ -92,12 +92,12 @@ class Machine:
 
     def plan(self, settings: list[dict], **options: Any) -> list[engine.Planned]:
         """Check mode."""
-        assert spec.errors(settings) == []
+        assert setting_spec.errors(settings) == []
         return engine.plan(self.context(True), settings, **options)
 
     def apply(self, settings: list[dict], changed: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, bool]:
         """One run of node_settings: which settings changed, by id."""
-        assert spec.errors(settings) == []
+        assert setting_spec.errors(settings) == []
         self.ran.clear()
         context = self.context(False, changed)
         results = engine.apply(context, engine.plan(context, settings, only), settings)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import archive, engine, install
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import archive, install
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
@@ -152,9 +152,9 @@ def test_patterns_do_not_go_into_folders():
 
 def test_the_cache_is_root_s_alone_and_one_run_waits_for_another(tmp_path):
     host = Host(str(tmp_path))
-    with engine.locked(host, 5):
-        assert (tmp_path / engine.CACHE.lstrip("/")).stat().st_mode & 0o777 == 0o700
-        with pytest.raises(archive.FetchError, match="another run"), engine.locked(host, 0):
+    with install.locked(host, 5):
+        assert (tmp_path / install.CACHE.lstrip("/")).stat().st_mode & 0o777 == 0o700
+        with pytest.raises(archive.FetchError, match="another run"), install.locked(host, 0):
             pass
-    with engine.locked(host, 0):
+    with install.locked(host, 0):
         pass

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import files
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import atomic
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import (
     LATE,
     MISSING,
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
         raise ValueError
 
     with pytest.raises(ValueError):
-        files.write_file(Host(str(tmp_path)), "/x", b"new", 0o600, check=refuse)
+        atomic.write_file(Host(str(tmp_path)), "/x", b"new", 0o600, check=refuse)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_text() == "old"
 

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.images im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import tokens, wait
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import SettingError
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import SettingError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     join_inputs,

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import spec as artifacts
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import artifact_spec, fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import names
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import name_checks
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 
 
 def setting(kind: str = "file", **fields: object) -> dict:
@@ -41,11 +40,11 @@ GOOD = [
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda given: given["kind"])
 def test_good_settings(good):
-    assert spec.errors([good]) == []
+    assert setting_spec.errors([good]) == []
 
 
 def test_every_kind_is_covered():
-    assert {good["kind"] for good in GOOD} == set(spec.KINDS)
+    assert {good["kind"] for good in GOOD} == set(setting_spec.KINDS)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +89,12 @@ def test_every_kind_is_covered():
     ],
 )
 def test_bad_settings(bad, says):
-    (error,) = spec.errors([bad])
+    (error,) = setting_spec.errors([bad])
     assert says in error
 
 
 def test_all_errors_are_told_at_once():
-    found = spec.errors(
+    found = setting_spec.errors(
         [setting(path="x", content="", mode=1), setting("swap", mode="on"), setting("swap", mode="off")]
     )
     assert len(found) == 5
@@ -103,20 +102,24 @@ def test_all_errors_are_told_at_once():
 
 
 def test_two_settings_for_one_path():
-    (error,) = spec.errors([setting(path="/a", content=""), {**setting("link", path="/a", target="b"), "id": "b"}])
+    (error,) = setting_spec.errors(
+        [setting(path="/a", content=""), {**setting("link", path="/a", target="b"), "id": "b"}]
+    )
     assert error == "b: /a is already the path of a"
 
 
 def test_who_waits_comes_later():
     unit = {**setting("unit", name="x", restart_on=["a"]), "id": "u"}
-    assert spec.errors([setting(path="/a", content=""), unit]) == []
-    assert spec.errors([unit, setting(path="/a", content="")]) == ["u: it waits for a, which does not come before it"]
-    assert spec.errors([{**unit, "restart_on": ["u"]}]) == ["u: it waits for u, which does not come before it"]
+    assert setting_spec.errors([setting(path="/a", content=""), unit]) == []
+    assert setting_spec.errors([unit, setting(path="/a", content="")]) == [
+        "u: it waits for a, which does not come before it"
+    ]
+    assert setting_spec.errors([{**unit, "restart_on": ["u"]}]) == ["u: it waits for u, which does not come before it"]
 
 
 @given(st.text())
 def test_a_path_that_passes_is_one_line_and_has_no_detours(path):
-    if names.path_error(path) is None:
+    if name_checks.path_error(path) is None:
         assert path.startswith("/")
         assert not set(path.split("/")) & {".", ".."}
         assert "\n" not in path
@@ -124,11 +127,11 @@ def test_a_path_that_passes_is_one_line_and_has_no_detours(path):
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4))
 def test_no_value_breaks_the_checks(value):
-    for kind, fields in spec.KINDS.items():
+    for kind, fields in setting_spec.KINDS.items():
         for field in fields:
-            spec.errors([setting(kind, **{field: value})])
-        spec.errors([{**setting(kind), "id": value, "step": value}])
-    spec.errors([setting(value)])  # type: ignore[arg-type]
+            setting_spec.errors([setting(kind, **{field: value})])
+        setting_spec.errors([{**setting(kind), "id": value, "step": value}])
+    setting_spec.errors([setting(value)])  # type: ignore[arg-type]
 
 
 def test_queries():
@@ -153,10 +156,10 @@ TAR = {"kind": "tar", "install": [{"member": "bin/*", "directory": "/usr/local/b
 
 
 def test_good_artifacts():
-    assert artifacts.errors([artifact(), artifact(name="b", **TAR)]) == []
-    assert artifacts.errors([artifact(sha256=None, sha512=SHA * 2)]) == []
+    assert artifact_spec.errors([artifact(), artifact(name="b", **TAR)]) == []
+    assert artifact_spec.errors([artifact(sha256=None, sha512=SHA * 2)]) == []
     link = {"path": "/usr/bin/x", "target": "../local/bin/x"}
-    assert artifacts.errors([artifact(links=[link], url="http://u:p@127.0.0.1:80/x?y#z")]) == []
+    assert artifact_spec.errors([artifact(links=[link], url="http://u:p@127.0.0.1:80/x?y#z")]) == []
 
 
 @pytest.mark.parametrize(
@@ -185,14 +188,16 @@ def test_good_artifacts():
     ],
 )
 def test_bad_artifacts(fields, says):
-    found = artifacts.errors([artifact(**fields)])
+    found = artifact_spec.errors([artifact(**fields)])
     assert any(says in error for error in found), found
     assert "pass" not in "".join(found)
 
 
 def test_two_artifacts_with_one_name_or_one_path():
-    assert len(artifacts.errors([artifact(), artifact()])) == 1
-    assert artifacts.errors([artifact(), artifact(name="b")]) == ["b: /usr/local/sbin/runc is already a file of runc"]
+    assert len(artifact_spec.errors([artifact(), artifact()])) == 1
+    assert artifact_spec.errors([artifact(), artifact(name="b")]) == [
+        "b: /usr/local/sbin/runc is already a file of runc"
+    ]
 
 
 def test_urls_are_shown_without_what_is_secret():

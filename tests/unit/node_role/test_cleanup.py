@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions as actions_
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 DEFAULT = [item for item in removable.ITEMS if item not in removable.ASKED]
@@ -98,9 +99,9 @@ class Machine:
         return found
 
     def clean(self, items=DEFAULT, kept=("/var/tmp/kept/inner",)):
-        actions = plan.actions(self.host, items, kept)
+        actions = actions_.actions(self.host, items, kept)
         before = self.files()
-        apply.apply(self.host, actions)
+        actions_.apply(self.host, actions)
         assert before != self.files() or not actions
         return actions
 
@@ -112,7 +113,7 @@ def machine(tmp_path):
 
 def test_looking_changes_nothing(machine):
     before = machine.files()
-    assert plan.actions(machine.host, removable.ITEMS)
+    assert actions.actions(machine.host, removable.ITEMS)
     assert machine.files() == before
     assert machine.ran == []
 
@@ -128,7 +129,7 @@ def test_identity_caches_and_logs_go_and_all_else_stays(machine):
 
 def test_the_second_run_finds_nothing(machine):
     machine.clean()
-    assert plan.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
+    assert actions.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
 
 
 def test_nothing_is_named_twice(machine):
@@ -170,11 +171,11 @@ def test_links_are_never_followed(machine, tmp_path):
 
 def test_a_log_that_becomes_a_link_is_not_emptied(machine, tmp_path):
     (tmp_path / "precious").write_text("precious")
-    actions = plan.actions(machine.host, ["logs"])
+    actions = actions_.actions(machine.host, ["logs"])
     os.unlink(tmp_path / "var/log/syslog")
     os.symlink(tmp_path / "precious", tmp_path / "var/log/syslog")
     with pytest.raises(OSError, match="syslog"):
-        apply.apply(machine.host, actions)
+        actions_.apply(machine.host, actions)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
@@ -218,7 +219,7 @@ def test_the_iscsi_initiator_takes_a_new_name(machine, unit, left):
     machine.write(removable.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
     machine.clean(["iscsi"])
     assert machine.files().get(removable.ISCSI_NAME) == left
-    assert plan.actions(machine.host, ["iscsi"]) == []
+    assert actions.actions(machine.host, ["iscsi"]) == []
 
 
 def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
@@ -229,7 +230,7 @@ def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
 
 @pytest.mark.parametrize("path", removable.JOINED)
 def test_a_node_of_a_cluster_is_refused(machine, path):
-    plan.refuse_joined(machine.host)
+    actions.refuse_joined(machine.host)
     machine.write(path, "identity")
-    with pytest.raises(plan.Refused, match=path):
-        plan.refuse_joined(machine.host)
+    with pytest.raises(actions.Refused, match=path):
+        actions.refuse_joined(machine.host)

@@ -119,6 +119,10 @@ def test_join_plans_what_its_filter_plans():
     given["__join_inputs"] = templated(expression("join/tasks/inputs.yml", set_fact, "__join_inputs"), given)
     inputs = plain(given["__join_inputs"])
     assert inputs["labels"] == {"example.com/rack": "r1"}
+    (look,) = [task for task in load("join/tasks/present.yml") if "__join_queries" in task.get("vars", {})]
+    queries = templated(look["vars"]["__join_queries"], given)
+    assert set(queries) == {"binaries", "units", "files"}
+    assert "/usr/local/bin/kubelet" in queries["binaries"]
     check = templated(expression("join/tasks/present.yml", set_fact, "__join_check"), given)
     assert plain(check) == join_plan(inputs, "check", node=machine(), token=TOKEN)
     assert plain(templated(expression("join/tasks/present.yml", apply, "settings"), given)) == join_plan(

@@ -1,18 +1,25 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Puts the files of a fetched artifact in their places: all of them are ready before the first one is renamed."""
+"""Fetches and installs artifacts: side by side, one run at a time, whole files only."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import stat
 import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Host
-from . import archive, fetch
+from ..machine.pending import Pending
+from . import archive, fetch, record
 
 
 class _Staged:
@@ -30,10 +37,10 @@ class _Staged:
         status = self._host.status(path)
         if status is not None and stat.S_ISDIR(status.st_mode):
             raise archive.ArchiveError("%s is a directory" % path)
-        made = files.make_parents(self._host, path)
+        made = atomic.make_parents(self._host, path)
         folder = os.path.dirname(self._host.path(path))
         fetch.enough_space(folder, size, self._what)
-        fd, temporary = tempfile.mkstemp(prefix=files.PREFIX, dir=folder)
+        fd, temporary = tempfile.mkstemp(prefix=atomic.PREFIX, dir=folder)
         digest = hashlib.sha256()
         self._files[path] = (temporary, digest, made)
         with os.fdopen(fd, "wb") as target:
@@ -48,7 +55,7 @@ class _Staged:
             digests[path] = digest.hexdigest()
             del self._files[path]
         for folder in {os.path.dirname(path) for path in digests}:
-            files.sync_folder(self._host.path(folder))
+            atomic.sync_folder(self._host.path(folder))
         return digests
 
     def discard(self) -> None:
@@ -100,7 +107,7 @@ def links(host: Host, artifact: dict[str, Any]) -> None:
     """Make the artifact's links."""
     paths = [link["path"] for link in artifact.get("links") or []]
     for link in artifact.get("links") or []:
-        files.write_link(host, link["path"], link["target"])
+        atomic.write_link(host, link["path"], link["target"])
     if paths:
         _label(host, paths)
 
@@ -109,3 +116,82 @@ def _label(host: Host, paths: list[str]) -> None:
     """Give new files the SELinux label that the policy has for them."""
     if host.text("/sys/fs/selinux/enforce") is not None and host.find("restorecon"):
         host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)
+
+
+#: Parts of files lie here until they are whole; only root may read and write them.
+CACHE = "/var/cache/kubenode/artifacts"
+
+
+def plan(host: Host, artifacts: Sequence[dict[str, Any]], parallel: int) -> list[str | None]:
+    """Why each artifact must be installed, or None, in order."""
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        return list(pool.map(lambda artifact: record.missing(host, artifact), artifacts))
+
+
+def change_id(artifact: dict[str, Any]) -> str:
+    """How node_settings calls a change of this artifact."""
+    return "artifact:" + artifact["name"]
+
+
+@contextlib.contextmanager
+def locked(host: Host, seconds: float) -> Iterator[None]:
+    """Only one run at a time; raises FetchError when another one takes too long."""
+    folder = host.path(CACHE)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    text = "another run has been fetching artifacts for %d s; wait for it, or end it" % seconds
+                    raise fetch.FetchError(text) from None
+                time.sleep(0.2)
+        yield
+    finally:
+        os.close(fd)
+
+
+def apply(
+    host: Host, artifacts: Sequence[dict[str, Any]], fetcher: fetch.Fetcher, pending: Pending, parallel: int
+) -> list[tuple[int, float, str | None]]:
+    """Fetch and install; a list of (bytes, seconds, error or None) in order. One that fails stops no other."""
+    lock = threading.Lock()
+
+    def one(artifact: dict[str, Any]) -> tuple[int, float, str | None]:
+        begin = time.monotonic()
+        try:
+            came = _bring(host, artifact, fetcher, pending, lock)
+        except (fetch.FetchError, OSError) as error:
+            return 0, time.monotonic() - begin, "%s %s: %s" % (artifact["name"], artifact["version"], error)
+        return came, time.monotonic() - begin, None
+
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        return list(pool.map(one, artifacts))
+
+
+def _bring(host: Host, artifact: dict[str, Any], fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
+    if record.missing_files(host, artifact) is None:
+        links(host, artifact)
+        return 0
+    if artifact["kind"] == "binary" and record.proves_itself(host, artifact):
+        links(host, artifact)
+        record.write(host, artifact, {artifact["install"][0]["path"]: artifact["sha256"]})
+        return 0
+    algorithm, digest = record.pin(artifact)
+    part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
+    came = fetcher.fetch(artifact["url"], part, digest, algorithm)
+    with lock:
+        # before the files change, so that a run that is cut off leaves the note which units to restart
+        pending.add([change_id(artifact)])
+    try:
+        digests = install(host, artifact, part)
+    except fetch.FetchError as error:
+        raise fetch.FetchError("%s: %s" % (fetch.public(artifact["url"]), error)) from error
+    record.write(host, artifact, digests)
+    os.unlink(part)
+    return came

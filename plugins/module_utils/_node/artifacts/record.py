@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..._common.text import json_object
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Host
 
 FOLDER = "/etc/kubenode/artifacts/"
@@ -50,7 +50,7 @@ def write(host: Host, artifact: dict[str, Any], digests: Mapping[str, str]) -> N
         "files": digests,
     }
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
-    files.write_file(host, path(artifact["name"]), text.encode("utf-8"), 0o644)
+    atomic.write_file(host, path(artifact["name"]), text.encode("utf-8"), 0o644)
 
 
 def install_id(artifact: dict[str, Any]) -> str:

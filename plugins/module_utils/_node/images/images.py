@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Union
 
 from ..._common.text import json_object
 from ..artifacts.fetch import public
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Host
 from . import image_archive, references
 from .runtimes import Containerd, Docker, RuntimeFailed
@@ -102,7 +102,7 @@ class Work:
         record = dict(read_record(self._host))
         record[one["sha256"].lower()] = names
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-        files.write_file(self._host, RECORD, text.encode("utf-8"), 0o644)
+        atomic.write_file(self._host, RECORD, text.encode("utf-8"), 0o644)
 
 
 def read_record(host: Host) -> dict[str, Any]:

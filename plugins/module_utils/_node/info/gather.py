@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..._common import origin
 from ..._common.text import json_object
 from ..artifacts import record
-from ..machine import names
+from ..machine import name_checks
 from ..machine.host import LATE, Host
 from . import parse
 from .facts import Binary, File, Node
@@ -40,12 +40,12 @@ def ntp_synchronized() -> bool | None:
 
 
 _CHECKS = {
-    "packages": names.package_error,
-    "binaries": names.program_error,
-    "units": names.unit_error,
-    "files": names.path_error,
-    "sysctls": names.sysctl_error,
-    "modules": names.module_error,
+    "packages": name_checks.package_error,
+    "binaries": name_checks.program_error,
+    "units": name_checks.unit_error,
+    "files": name_checks.path_error,
+    "sysctls": name_checks.sysctl_error,
+    "modules": name_checks.module_error,
 }
 
 

@@ -53,9 +53,12 @@ class Wait:
         if self._options["ready"]:
             self._until("ready", self._is_ready, self._why_not_ready)
 
-    def no_certificate(self) -> JoinFailure | None:
-        """The :class:`JoinFailure` of a kubelet that another one waited for in vain."""
-        return self._why_no_certificate(over=True)
+    def no_certificate(self) -> JoinFailure:
+        """The :class:`JoinFailure` of a kubelet that kubeadm waited for in vain."""
+        failure = self._why_no_certificate(over=True)
+        if failure is None:
+            raise AssertionError("a wait that is over has a reason")
+        return failure
 
     def _until(self, step: str, done: Callable[[], bool], why: Callable[[bool], JoinFailure | None]) -> None:
         pause = _FIRST_POLL

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from ..._common.text import json_object
-from .files import write_file
+from .atomic import write_file
 from .host import Host
 
 PATH = "/run/kubenode/pending.json"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ..info import gather
 from ..machine.pending import RELOAD, Pending
-from . import files, kernel, spec, swap, system, units
-from .plan import Context, Setting, SettingError, Step
+from . import files, kernel, setting_spec, swap, system, units
+from .context import Context, Setting, SettingError, Step
 
 _PLANNERS = {
     "file": files.plan_file,
@@ -72,7 +72,7 @@ def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()
             continue
         if step.changed:
             context.changed.add(setting["id"])
-        planned.append(Planned(setting, step, context.heard(setting["id"], spec.listens(setting))))
+        planned.append(Planned(setting, step, context.heard(setting["id"], setting_spec.listens(setting))))
     if errors:
         raise PlanError(errors)
     return planned
@@ -87,7 +87,7 @@ def apply(
     """Do what was planned; returns the results; raises ApplyError."""
     pending = context.pending
     results: list[dict[str, Any]] = []
-    waited = {key for setting in settings for key in spec.listens(setting)}
+    waited = {key for setting in settings for key in setting_spec.listens(setting)}
     context.reload_owed = RELOAD in pending.ids()
     if context.reload_comes:
         pending.add([RELOAD])
@@ -155,6 +155,6 @@ def _forget(pending: Pending, settings: Sequence[Setting]) -> None:
     """Drop the changes that every unit and handler that waits for them has taken over."""
     mine = {setting["id"] for setting in settings}
     for key in pending.ids():
-        waiting = [setting["id"] for setting in settings if key in spec.listens(setting)]
+        waiting = [setting["id"] for setting in settings if key in setting_spec.listens(setting)]
         if (waiting or key in mine) and all(key not in pending.ids(who) for who in waiting):
             pending.drop([key])

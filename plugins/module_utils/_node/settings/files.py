@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from ..._common import mounts, trees
 from ..._common.text import whole_number
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Done, Host
-from .plan import Context, Setting, SettingError, Step, same
+from .context import Context, Setting, SettingError, Step, same
 
 #: of a user or group; one more means "leave it as it is"
 _LARGEST_ID = (1 << 32) - 2
@@ -53,7 +53,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         made = _missing_parents(host, path)
-        files.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
+        atomic.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
         context.wrote(path)
         context.label(made + [path])
 
@@ -83,7 +83,7 @@ def plan_directory(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = files.make_parents(host, os.path.join(path, "x"))
+        made = atomic.make_parents(host, os.path.join(path, "x"))
         os.chown(host.path(path), -1 if uid is None else uid, -1 if gid is None else gid)
         os.chmod(host.path(path), mode)
         context.wrote(path)
@@ -107,7 +107,7 @@ def plan_link(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         made = _missing_parents(host, path)
-        files.write_link(host, path, target)
+        atomic.write_link(host, path, target)
         context.wrote(path)
         context.label(made + [path])
 
@@ -260,7 +260,7 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         else:
             os.rmdir(host.path(path))
         context.wrote(path)
-        files.sync_folder(os.path.dirname(host.path(path)))
+        atomic.sync_folder(os.path.dirname(host.path(path)))
 
     after = "an empty mount point" if mounted else "absent"
     return Step(True, describe(status), after, "exists", act)

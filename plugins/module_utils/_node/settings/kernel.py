@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from ..info import parse
 from ..machine.host import Host
+from .context import Context, Setting, SettingError, Step, same
 from .files import tail
-from .plan import Context, Setting, SettingError, Step, same
 
 _SHARED = "this is a container, which shares its kernel: modules and sysctls are left as they are"
 _FIXED = "/proc/sys is read-only: sysctls are left as they are"

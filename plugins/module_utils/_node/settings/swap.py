@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Callable, Optional, Tuple
 
 from ..info import parse
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Host
+from .context import Context, Setting, SettingError, Step, same
 from .files import tail
-from .plan import Context, Setting, SettingError, Step, same
 
 MARK = "# kubenode: swap is off: "
 
@@ -100,9 +100,9 @@ def _fstab_jobs(host: Host) -> list[Job]:
     def act() -> None:
         mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
         if not host.exists(BACKUP):
-            files.write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
+            atomic.write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
         new = without_swap(text).encode("utf-8", "surrogateescape")
-        files.write_file(host, FSTAB, new, mode, *owner)
+        atomic.write_file(host, FSTAB, new, mode, *owner)
 
     return [("%d line%s of %s" % (len(lines), "" if len(lines) == 1 else "s", FSTAB), FSTAB, act)]
 
@@ -110,7 +110,7 @@ def _fstab_jobs(host: Host) -> list[Job]:
 def _zram_jobs(host: Host) -> list[Job]:
     if not any(host.exists(path) for path in _ZRAM_PLACES + _ZRAM_CONFIGS) or host.text(ZRAM) == ZRAM_EMPTY:
         return []
-    return [("zram-generator", ZRAM, lambda: files.write_file(host, ZRAM, ZRAM_EMPTY.encode("utf-8"), 0o644))]
+    return [("zram-generator", ZRAM, lambda: atomic.write_file(host, ZRAM, ZRAM_EMPTY.encode("utf-8"), 0o644))]
 
 
 def _unit_jobs(context: Context) -> list[Job]:
@@ -143,11 +143,11 @@ def _mask_jobs(context: Context, name: str) -> list[Job]:
     if status is None or stat.S_ISLNK(status.st_mode):
         if status is not None and os.readlink(host.path(path)) == "/dev/null":
             return []
-        return [("unit " + name, path, lambda: files.write_link(host, path, "/dev/null"))]
+        return [("unit " + name, path, lambda: atomic.write_link(host, path, "/dev/null"))]
     drop_in = "%s.d/90-kubenode.conf" % path
     if host.text(drop_in) == _NEVER:
         return []
-    return [("unit " + name, drop_in, lambda: files.write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
+    return [("unit " + name, drop_in, lambda: atomic.write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
 
 
 def _swap_units(host: Host) -> list[str]:

@@ -8,10 +8,10 @@ import os
 import re
 
 from ..info import gather, parse
-from ..machine import files
+from ..machine import atomic
 from ..machine.host import Host
+from .context import Context, Setting, SettingError, Step, same
 from .files import tail
-from .plan import Context, Setting, SettingError, Step, same
 
 _HANDLER_SECONDS = 300
 
@@ -141,7 +141,7 @@ def plan_hostname(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         if later != name:
-            files.write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
+            atomic.write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
             context.label([_HOSTNAME])
         if now != name:
             done = host.run(["hostname", "--", name], 30)
@@ -186,7 +186,7 @@ def plan_selinux(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         if write and text is not None:
-            files.write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
+            atomic.write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
             context.label([_SELINUX_CONFIG])
         if state != mode:
             done = host.run(["setenforce", "1" if mode == "enforcing" else "0"], 60)

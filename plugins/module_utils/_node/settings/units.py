@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from ..info import gather
 from ..machine.host import Done, Host
+from .context import SYSTEMD_FOLDERS, Context, Setting, SettingError, Step, same
 from .files import tail
-from .plan import SYSTEMD_FOLDERS, Context, Setting, SettingError, Step, same
 
 #: Seconds until a unit must be active, where the unit says less, and where it says nothing or more than the second.
 WAIT, _LONGEST_WAIT = 30, 600

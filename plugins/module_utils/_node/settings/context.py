@@ -34,7 +34,7 @@ class _Named(TypedDict):
 
 
 class Setting(_Named, total=False):
-    """One setting: ``id``, ``step``, ``kind``, and the fields of its kind (see spec.KINDS)."""
+    """One setting: ``id``, ``step``, ``kind``, and the fields of its kind (see setting_spec.KINDS)."""
 
     path: str
     mode: str
