@@ -13,7 +13,6 @@ OURS = ("ansible_collections", "kubenode", "provision")
 HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
-STATES = UTILS + "/_states"
 COMMON = UTILS + "/_common"
 
 #: folder or file (longest match wins) → what of ours it may import
@@ -33,11 +32,10 @@ ALLOWED = {
     "plugins/doc_fragments": (),
     UTILS: (UTILS,),
     COMMON: (COMMON,),
-    STATES: (COMMON,),
-    UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON, STATES),
-    UTILS + "/_rescue": (UTILS + "/_rescue", COMMON, STATES),
+    UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON),
+    UTILS + "/_rescue": (UTILS + "/_rescue", COMMON),
     UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
-    UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
+    UTILS + "/_node": (UTILS + "/_node", COMMON),
     "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }
 

@@ -378,7 +378,7 @@ api_budget:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.machines import MachineFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
     api_options,
     progress_options,

@@ -147,7 +147,7 @@ api_budget:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_lookup import ImageLookup
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageLookup
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
 
 

@@ -349,12 +349,12 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import RescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
     api_options,
     progress_options,
     run_fleet,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import RescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 

@@ -455,13 +455,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import progress_options, run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import (
-    open_robot,
-    robot_options,
-    time_limits,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import Tools, time_limits
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotRescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 

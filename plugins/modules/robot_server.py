@@ -154,11 +154,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import (
-    open_robot,
-    robot_options,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.renames import RobotServerFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import RobotServerFleet
 
 
 def argument_spec():

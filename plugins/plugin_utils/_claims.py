@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -69,7 +68,7 @@ def claim(
         **{key: value for key, value in _others(path).items() if key != "begun"},
         "machine": machine,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
-        "at": _states.to_rfc3339(now()),
+        "at": boot_states.to_rfc3339(now()),
         "begun": begun,
     }
     file = Path(path)
@@ -117,7 +116,7 @@ def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> fr
     except (ValueError, RecursionError):
         return frozenset()
     try:
-        age = now() - _states.from_rfc3339(content["at"])
+        age = now() - boot_states.from_rfc3339(content["at"])
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()

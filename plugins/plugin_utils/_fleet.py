@@ -12,7 +12,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 #: How a machine left the task; a late one is tried once more by another task.
@@ -21,14 +21,14 @@ DONE, FAILED, LATE = "done", "failed", "late"
 WINDOW = 15.0
 #: What a machine is at, in the sum line and in the table. The order is that of the sum line.
 AT = {
-    _states.RUNNING_IMAGE_COMMAND: ("writing", "writing"),
-    _states.BOOTING_TO_REAL_OS: ("booting the new system", "booting"),
-    _states.OPERATING_SYSTEM_RUNNING: ("in the new system", "runs"),
-    _states.BOOTING_TO_RESCUE: ("waiting for the rescue", "to rescue"),
-    _states.ENABLING_RESCUE: ("arming the rescue", "arming"),
-    _states.INITIALIZING: ("being created", "creating"),
-    _states.UNSET: ("beginning", "begins"),
-    _states.PROVISIONING_FAILED: ("failing", "failing"),
+    boot_states.RUNNING_IMAGE_COMMAND: ("writing", "writing"),
+    boot_states.BOOTING_TO_REAL_OS: ("booting the new system", "booting"),
+    boot_states.OPERATING_SYSTEM_RUNNING: ("in the new system", "runs"),
+    boot_states.BOOTING_TO_RESCUE: ("waiting for the rescue", "to rescue"),
+    boot_states.ENABLING_RESCUE: ("arming the rescue", "arming"),
+    boot_states.INITIALIZING: ("being created", "creating"),
+    boot_states.UNSET: ("beginning", "begins"),
+    boot_states.PROVISIONING_FAILED: ("failing", "failing"),
 }
 
 
@@ -37,7 +37,7 @@ class Machine:
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
-        self.state, self.since = _states.UNSET, now
+        self.state, self.since = boot_states.UNSET, now
         #: When it came into each state, as far as that was heard.
         self.entered: dict[str, float] = {}
         self.message = ""
@@ -156,7 +156,7 @@ class Fleet:
         if whole and len(known) == len(whole):
             return max(known), "left"
         # A machine that has not begun to write makes the time of the others no answer.
-        alone = all(one.state == _states.RUNNING_IMAGE_COMMAND for one in self.busy())
+        alone = all(one.state == boot_states.RUNNING_IMAGE_COMMAND for one in self.busy())
         if writing and alone and len(writing) == len(whole):
             return max(writing), "of writing left"
         return None
@@ -164,7 +164,7 @@ class Fleet:
     def _left_of(self, machine: Machine, bytes_left: float | None, now: float) -> float | None:
         """As long as machines that are through took from where this one is."""
         if bytes_left is not None:
-            after = self._usual(_states.BOOTING_TO_REAL_OS)
+            after = self._usual(boot_states.BOOTING_TO_REAL_OS)
             return None if after is None else bytes_left + after
         usual = self._usual(machine.state)
         return None if usual is None else max(0.0, usual - (now - machine.since))

@@ -13,9 +13,8 @@ from typing import Any
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
@@ -109,12 +108,12 @@ class Flow:
         return {"changed": False, "failed": False, "machine_name": self.machine, **fields, **self.timeline.result()}
 
 
-def _timeline(machine: str, options: Mapping[str, Any]) -> _states.Timeline:
+def _timeline(machine: str, options: Mapping[str, Any]) -> boot_states.Timeline:
     state, since = options["boot_state"], options.get("boot_state_since")
-    if state not in _states.ORDER:
-        raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, _states.ORDER))}")
+    if state not in boot_states.ORDER:
+        raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, boot_states.ORDER))}")
     try:
-        return _states.Timeline(machine, state, _states.from_rfc3339(since) if since else None)
+        return boot_states.Timeline(machine, state, boot_states.from_rfc3339(since) if since else None)
     except ValueError as exc:
         raise AnsibleActionFail(
             f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"

@@ -13,7 +13,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _fleet
 
 #: A screen with less room than this shows lines.
@@ -83,7 +83,7 @@ def erase(before: int) -> str:
 
 def _slowest_first(machines: Sequence[_fleet.Machine], now: float) -> list[_fleet.Machine]:
     """First what is earlier on its way, then what has most time left, then what has stood there longest."""
-    early = {state: place for place, state in enumerate(_states.ORDER)}
+    early = {state: place for place, state in enumerate(boot_states.ORDER)}
     return sorted(machines, key=lambda one: (early[one.state], -(one.left(now) or 0.0), one.since))
 
 

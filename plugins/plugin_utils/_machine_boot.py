@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, boot_states, intents, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _claims,
@@ -36,7 +35,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import 
 #: Seconds that the machine may wait for cloud-init before it answers.
 CLOUD_INIT = 10
 #: The state that begins when the reboot is sent.
-LEFT = {"os": _states.BOOTING_TO_REAL_OS, "rescue": _states.BOOTING_TO_RESCUE}
+LEFT = {"os": boot_states.BOOTING_TO_REAL_OS, "rescue": boot_states.BOOTING_TO_RESCUE}
 
 
 def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +90,7 @@ class _Boot:
                 return self._without_login(sent)
             system = self._prove()
         except _gate.GateClosed as exc:
-            flow.timeline.to(_states.PROVISIONING_FAILED)
+            flow.timeline.to(boot_states.PROVISIONING_FAILED)
             about = self._facts(exc.system) if exc.system else {}
             about.update(proof=_proof.UNPROVEN, verified=False)
             if not (exc.system and exc.system.is_rescue):
@@ -100,9 +99,9 @@ class _Boot:
         about = self._facts(system)
         if given["expect"] == "os":
             if given["reboot"] or not given["boot_state"]:
-                flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+                flow.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
             else:
-                flow.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+                flow.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
             about.update(proof=self._proof.kind, verified=self._proof.verified)
         written = self._write_record(system, about["system"])
         self._release_claim()
@@ -139,7 +138,7 @@ class _Boot:
             _gate.wait_for_port(
                 self._remote, self._target, self._previous, self._given["timeout"], any_boot=not self._given["reboot"]
             )
-        flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        flow.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
         self._release_claim()
         asked = "the reboot was sent" if self._given["reboot"] else "it was installed, and nobody was asked"
         text = "a system answers" if kind == _proof.PORT else asked
@@ -318,7 +317,7 @@ class _Boot:
         about_image = system.record or image_url or command
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
-        now = _states.to_rfc3339(time.time())
+        now = boot_states.to_rfc3339(time.time())
         record = _record.complete(
             system.record, self._flow.machine, installation, image_url, command, self._proof.kind, now
         )

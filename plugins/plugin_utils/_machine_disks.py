@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
@@ -106,7 +106,7 @@ class _Disks:
             if isinstance(exc, _Failed):
                 about.update(exc.about)
             if given["state"] != "facts":
-                flow.timeline.to(_states.PROVISIONING_FAILED)
+                flow.timeline.to(boot_states.PROVISIONING_FAILED)
             about.update(self._facts())
             return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.machine}: {exc}"})
         return flow.result(permanent=False, **about)

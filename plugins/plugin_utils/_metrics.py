@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 
 PREFIX = "kubenode_provision_"
 #: Upper bounds of the histograms, in seconds: from one request to the longest command.
@@ -90,7 +90,7 @@ def _pairs(machines: Sequence[Mapping[str, Any]]) -> list[tuple[Labels, list[flo
         for step in machine.get("transitions") or []:
             found.setdefault((step["from"], step["to"]), []).append(float(step["seconds"]))
     # What is no boot state would be a label for each word that a result ever said.
-    known = {one: place for place, one in enumerate(_states.ORDER)}
+    known = {one: place for place, one in enumerate(boot_states.ORDER)}
     pairs = sorted((pair for pair in found if set(pair) <= set(known)), key=lambda pair: [known[one] for one in pair])
     return [({"from_state": pair[0] or "none", "to_state": pair[1]}, found[pair]) for pair in pairs]
 
@@ -104,7 +104,7 @@ def _phases(data: Mapping[str, Any]) -> list[tuple[Labels, list[float]]]:
 
 def _seconds(moment: Any) -> float | None:
     try:
-        return _states.from_rfc3339(moment)
+        return boot_states.from_rfc3339(moment)
     except (ValueError, TypeError, AttributeError):
         return None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import LONGEST_NAME, is_label_value
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_packages
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol, steps
@@ -170,6 +169,6 @@ class _Run:
             self._tail.append(printable((line.split(" ", 2) + ["", ""])[2], 300))
 
     def _failed(self, text: str, about: dict[str, Any]) -> dict[str, Any]:
-        self._flow.timeline.to(_states.PROVISIONING_FAILED)
+        self._flow.timeline.to(boot_states.PROVISIONING_FAILED)
         msg = f"{self._flow.machine}: the {NOUN} {text}"
         return self._flow.result(**{**about, "failed": True, "msg": msg})

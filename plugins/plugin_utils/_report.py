@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import ENDS_WITH
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
@@ -177,7 +177,7 @@ class Report:
             {
                 "machine": host,
                 "phase": role,
-                "started": _states.to_rfc3339(phase["began"]),
+                "started": boot_states.to_rfc3339(phase["began"]),
                 **{key: phase[key] for key in ("seconds", "changed", "failed", "reason")},
             }
             for role, hosts in self._phases.items()
@@ -204,7 +204,7 @@ def _reason(name: str, result: Mapping[str, Any]) -> str:
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:
-    known = {state: place for place, state in enumerate(_states.ORDER)}
+    known = {state: place for place, state in enumerate(boot_states.ORDER)}
     return known.get(pair[0], len(known)), known.get(pair[1], len(known))
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _report, _report_page
 
 #: While the run goes on, at most this part of its time is spent on writing the report.
@@ -68,9 +68,9 @@ class ReportFiles:
         return {
             **data,
             **self._about(data, now),
-            "started": _states.to_rfc3339(self._started),
-            "updated": _states.to_rfc3339(now),
-            "finished": _states.to_rfc3339(now) if final and not interrupted else None,
+            "started": boot_states.to_rfc3339(self._started),
+            "updated": boot_states.to_rfc3339(now),
+            "finished": boot_states.to_rfc3339(now) if final and not interrupted else None,
             "interrupted": interrupted,
         }
 

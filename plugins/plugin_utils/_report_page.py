@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _cost
 from ansible_collections.kubenode.provision.plugins.plugin_utils._report import percentile
@@ -28,12 +27,12 @@ _TEMPLATE = Path(__file__).with_name("_report_page.html.j2")
 
 #: What a machine does in a state (or in a role of the node phase): a letter on its bar, words in the legend.
 STATES: dict[str, tuple[str, str]] = {
-    _states.UNSET: ("Q", "is requested"),
-    _states.INITIALIZING: ("I", "is created"),
-    _states.ENABLING_RESCUE: ("E", "its rescue is armed"),
-    _states.BOOTING_TO_RESCUE: ("R", "boots into its rescue"),
-    _states.RUNNING_IMAGE_COMMAND: ("C", "the image command runs"),
-    _states.BOOTING_TO_REAL_OS: ("B", "boots its new system, until that is proven"),
+    boot_states.UNSET: ("Q", "is requested"),
+    boot_states.INITIALIZING: ("I", "is created"),
+    boot_states.ENABLING_RESCUE: ("E", "its rescue is armed"),
+    boot_states.BOOTING_TO_RESCUE: ("R", "boots into its rescue"),
+    boot_states.RUNNING_IMAGE_COMMAND: ("C", "the image command runs"),
+    boot_states.BOOTING_TO_REAL_OS: ("B", "boots its new system, until that is proven"),
     "base": ("N", "role base"),
     "join": ("J", "role join"),
 }
@@ -88,8 +87,8 @@ class Row:
 
 def page(data: Mapping[str, Any], folder: str = "") -> str:
     """The page of a report (the dictionary that becomes the JSON file); ``folder`` is where it will lie."""
-    began = _states.from_rfc3339(data["started"])
-    ended = _states.from_rfc3339(data["finished"] or data["updated"])
+    began = boot_states.from_rfc3339(data["started"])
+    ended = boot_states.from_rfc3339(data["finished"] or data["updated"])
     rows = _rows(data, began, max(ended - began, 0.001), folder)
     done = [row.done_at for row in rows if row.done_at is not None]
     environment = Environment(
@@ -134,7 +133,7 @@ OUTCOMES: dict[str, str] = {
 def _outcome(machine: Mapping[str, Any], finished: bool) -> str:
     if machine["failed"]:
         return "failed"
-    running = machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING
+    running = machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
     if running and machine["verified"] is not None:
         return "verified" if machine["verified"] else "not verified"
     return "done" if running or finished else "under way"
@@ -214,7 +213,7 @@ def _failures(data: Mapping[str, Any], folder: str) -> list[dict[str, Any]]:
 def _state(machine: Mapping[str, Any]) -> str:
     """Where a machine was when it failed, in words."""
     steps, state = machine["transitions"], machine["boot_state"]
-    if state == _states.PROVISIONING_FAILED and steps:
+    if state == boot_states.PROVISIONING_FAILED and steps:
         state = steps[-1]["from"]
     return f"{state}: {STATES[state][1]}" if state in STATES else state
 
@@ -267,7 +266,7 @@ def _seen(rows: list[Row], state: str) -> bool:
 
 def _time(text: Any) -> float | None:
     try:
-        return _states.from_rfc3339(text)
+        return boot_states.from_rfc3339(text)
     except (TypeError, ValueError, AttributeError):
         return None
 

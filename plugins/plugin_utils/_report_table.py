@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.plugin_utils._report import Report, percentile, plain, ratio
 
 #: Lines of what a failed program printed last that are shown, and of how many machines.
@@ -61,7 +60,7 @@ def _machines(report: Report) -> list[str]:
     running = [
         machine
         for machine in machines
-        if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
+        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
     ]
     verified = [machine for machine in running if machine["verified"]]
     unverified = [machine for machine in running if machine["verified"] is False]

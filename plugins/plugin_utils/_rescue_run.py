@@ -14,8 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
@@ -112,15 +111,15 @@ class RescueRun:
         try:
             self._logs.begin()
             attached, finished = self._start(system)
-            flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+            flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
             watcher = _watch.Watcher(
                 self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown,
                 measured=lambda done, total: _say.measured(flow.machine, done, total),
             )  # fmt: skip
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, _watch.WatchFailed) as exc:
-            flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
-            flow.timeline.to(_states.PROVISIONING_FAILED)
+            flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+            flow.timeline.to(boot_states.PROVISIONING_FAILED)
             about.update(self._collect(best_effort=True))
             if isinstance(exc, StartFailed):  # what an earlier program printed is not its reason
                 about.update(stdout_tail=[], stderr_tail=[], interleaved_tail=[])
@@ -146,7 +145,7 @@ class RescueRun:
         if self._touched():
             self._note_changed()
         if status.succeeded(self._job.rule) and empty:
-            flow.timeline.to(_states.PROVISIONING_FAILED)
+            flow.timeline.to(boot_states.PROVISIONING_FAILED)
             msg = (
                 f"{flow.machine}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
             )
@@ -157,7 +156,7 @@ class RescueRun:
                 " (in an earlier run)" if finished else ""
             )
             return flow.result(changed=not finished, msg=msg, **about)
-        flow.timeline.to(_states.PROVISIONING_FAILED)
+        flow.timeline.to(boot_states.PROVISIONING_FAILED)
         msg = self._masker.text(f"{flow.machine}: {self._explain(status, about)} Log: {about['log_file']}")
         msg += self._ending(about)
         return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
@@ -214,7 +213,7 @@ class RescueRun:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
         if not self._would_start():
             return
-        self._flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+        self._flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
         try:
             _upload.upload(self._remote, kind, source, target, digest, self._progress)
         except (_upload.UploadFailed, OSError) as exc:

@@ -7,15 +7,9 @@ from __future__ import annotations
 import threading
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    MachineError,
-    NoAnswer,
-    TimeLimit,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
+from .._common.boot_states import from_rfc3339
+from .errors import ApiError, FleetError, MachineError, NoAnswer, TimeLimit
+from .retry import Deadline
 
 #: Ids one request asks for: as many as one page of an answer has.
 BATCH = 50

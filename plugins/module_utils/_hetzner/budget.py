@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from .._common.text import whole_number
 
 #: The bucket refills completely within this many seconds.
 WINDOW = 3600.0

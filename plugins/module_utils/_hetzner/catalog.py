@@ -7,13 +7,10 @@ from __future__ import annotations
 import datetime
 import math
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import is_label_value
-from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
-
-#: CAPH's convention for naming snapshots, which have no name of their own.
-IMAGE_LABEL = "caph-image-name"
+from .._common.boot_states import from_rfc3339
+from .._common.text import is_digits
+from .errors import ApiError
+from .labels import IMAGE_LABEL, is_label_value
 
 
 class Unfit(Exception):

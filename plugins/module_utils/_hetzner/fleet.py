@@ -10,16 +10,10 @@ import os
 import queue
 import threading
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    MachineError,
-    NoAnswer,
-    Refused,
-    TimeLimit,
-)
+from .._common import boot_states
+from .._common.names import machine_error
+from .actions import ActionFailed
+from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 500
@@ -28,9 +22,9 @@ MOST_THREADS = 500
 class MachineRun:
     """What happens to one machine: its time line and the result that grows with it."""
 
-    def __init__(self, name, state=_states.UNSET, since=None):
+    def __init__(self, name, state=boot_states.UNSET, since=None):
         self.name = name
-        self.timeline = _states.Timeline(name, state=state, since=since)
+        self.timeline = boot_states.Timeline(name, state=state, since=since)
         self.result = {"name": name, "failed": False, "changed": False, "msg": ""}
 
     @classmethod
@@ -40,8 +34,8 @@ class MachineRun:
         try:
             return cls(
                 machine["name"],
-                state=machine.get("boot_state") or _states.UNSET,
-                since=_states.from_rfc3339(since) if since else None,
+                state=machine.get("boot_state") or boot_states.UNSET,
+                since=boot_states.from_rfc3339(since) if since else None,
             )
         except (ValueError, AttributeError) as error:
             raise FleetError(
@@ -53,7 +47,7 @@ class MachineRun:
         """The machine failed; a refusal left it as it was and is no change of its boot state."""
         self.result.update(failed=True, msg=str(error))
         if provisioning and not isinstance(error, Refused):
-            self.timeline.to(_states.PROVISIONING_FAILED)
+            self.timeline.to(boot_states.PROVISIONING_FAILED)
 
     def finish(self, api_calls):
         """The result with everything every fleet module returns."""
@@ -161,3 +155,26 @@ _HINTS = {
     ),
     "protected": "It is protected: take the protection off first",
 }
+
+
+def name_findings(machines):
+    """Everything that is wrong with the names of ``machines`` (dictionaries), as a list of sentences."""
+    findings, seen = [], set()
+    for position, machine in enumerate(machines):
+        name = machine.get("name")
+        if not isinstance(name, str) or not name:
+            findings.append("machines[%d].name: missing; every machine needs a name" % position)
+            continue
+        error = machine_error(name)
+        if error is not None:
+            findings.append("machines[%d].name: %r: %s" % (position, name[:100], error))
+        if name in seen:
+            findings.append("machines[%d].name: '%s' is named twice; names must be unique" % (position, name))
+        seen.add(name)
+    return findings
+
+
+def refuse_findings(findings):
+    """Fail the whole fleet when there are findings."""
+    if findings:
+        raise FleetError("nothing was changed, because of: %s" % "; ".join(findings))

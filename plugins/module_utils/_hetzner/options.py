@@ -13,15 +13,10 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import client
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    MachineError,
-    NoAnswer,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
+from .._common.wording import in_variables
+from . import cloud_client
+from .errors import ApiError, FleetError, MachineError, NoAnswer
+from .fleet import News
 
 _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 
@@ -47,14 +42,15 @@ def access(params, environment=None):
     """Token and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
     environment = os.environ if environment is None else environment
     token = (params.get("api_token") or environment.get("HCLOUD_TOKEN") or "").strip()
-    endpoint = params.get("api_endpoint") or environment.get("HCLOUD_ENDPOINT") or client.DEFAULT_ENDPOINT
+    endpoint = params.get("api_endpoint") or environment.get("HCLOUD_ENDPOINT") or cloud_client.DEFAULT_ENDPOINT
     if not token:
         raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
     if not _TOKEN.match(token):
         raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
     if not is_endpoint(endpoint):
         raise FleetError(
-            "api_endpoint: '%s' is no address of an API; use something like %s" % (endpoint, client.DEFAULT_ENDPOINT)
+            "api_endpoint: '%s' is no address of an API; use something like %s"
+            % (endpoint, cloud_client.DEFAULT_ENDPOINT)
         )
     return token, endpoint
 
@@ -71,12 +67,12 @@ def is_endpoint(endpoint):
 
 def open_cloud(module):
     """The Cloud API with the credentials of the module's parameters or of the environment; raises FleetError."""
-    if client.HCLOUD_IMPORT_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("hcloud"), exception=client.HCLOUD_IMPORT_ERROR)
+    if cloud_client.HCLOUD_IMPORT_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("hcloud"), exception=cloud_client.HCLOUD_IMPORT_ERROR)
     token, endpoint = access(module.params)
     # Ansible masks the values of options; this one may come from the environment.
     module.no_log_values.add(token)
-    return client.Api(token, endpoint)
+    return cloud_client.Api(token, endpoint)
 
 
 def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):

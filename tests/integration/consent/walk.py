@@ -24,12 +24,16 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    login_keys,
+    rescue_probe,
+    robot_reset,
+    ssh,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys, keys, ladder
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotRescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
@@ -306,14 +310,14 @@ class _Robot:
         return {
             "/server": [{"server_number": NUMBER, "server_name": NAME, "server_ip": "192.0.2.1", "status": "ready"}],
             "/reset": [{"server_number": NUMBER, "type": ["hw"]}],
-            "/key": [{"fingerprint": keys.fingerprint(OPERATOR), "data": OPERATOR}],
+            "/key": [{"fingerprint": login_keys.md5_fingerprint(OPERATOR), "data": OPERATOR}],
         }[path]
 
     def read(self, path: str, _deadline: object, machine: str = "") -> dict[str, Any]:
         active = {"active": bool(self._world.armed)}
         if path.endswith("/last"):
             key = self._world.last_rescue_key
-            told = [{"key": {"fingerprint": host_keys.fingerprint(key)}}] if key else []
+            told = [{"key": {"fingerprint": rescue_probe.sha256_fingerprint(key)}}] if key else []
             return {"rescue": {**active, "host_key": told}}
         if path.startswith("/boot"):
             return {"rescue": active, "boot": {"rescue": active}}
@@ -477,7 +481,7 @@ def inspect(world: World, folder: Path, words: Words, cut: str) -> None:
 
 def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only: bool = False) -> dict[str, Any]:
     tools = Tools(
-        _Robot(world, plan.cut), Shell(world, folder), dict.fromkeys((ladder.SSH, ladder.HW), 0.0),
+        _Robot(world, plan.cut), Shell(world, folder), dict.fromkeys((robot_reset.SSH, robot_reset.HW), 0.0),
         timeout=60, look_timeout=0, strict=True, prove=True, give_back_after=0,
     )  # fmt: skip
     machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}

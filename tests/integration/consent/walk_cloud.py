@@ -16,11 +16,10 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import RescueFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import INSTALLATION_LABEL, LABEL
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import RescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate
@@ -57,8 +56,8 @@ class World(walk.World):
         self.disks["sda"] = Content(False, None, lets_in=False, placeholder=True)
         self.note("create_server")
         self.made = {
-            "fresh": True, "created": True, "installation": installation, "boot_state": _states.INITIALIZING,
-            "boot_state_since": _states.to_rfc3339(time.time()),
+            "fresh": True, "created": True, "installation": installation, "boot_state": boot_states.INITIALIZING,
+            "boot_state_since": boot_states.to_rfc3339(time.time()),
         }  # fmt: skip
 
     def note(self, command: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.node_image import node_image_builds
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import labels as node_image_labels
 from lab import images
 from lab.api.model import Image
 from lab.images import disk, rawdisk

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec as settings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage

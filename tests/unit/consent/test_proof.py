@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
     parse_written,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intents as hetzner_intents
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _claims,

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, consent, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import journey
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import rescue as robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_boot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
@@ -170,7 +169,7 @@ def now_open(**more):
     ],
 )
 def test_the_rescue_of_a_cloud_server_belongs_to_an_intent_or_to_a_person(installation, kept, carried, history, ground):
-    assert journey.started_for("n1", installation, kept, carried, history) == ground
+    assert cloud_boot.started_for("n1", installation, kept, carried, history) == ground
 
 
 def rescue(carried=None, uptime=60.0):
@@ -204,7 +203,7 @@ def test_unknown_kinds_of_consent_are_refused():
 
 
 def test_the_clock_of_an_intent_is_the_controllers():
-    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == _states.to_rfc3339(NOW)
+    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == boot_states.to_rfc3339(NOW)
 
 
 @pytest.mark.parametrize(

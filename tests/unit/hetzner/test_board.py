@@ -14,14 +14,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action
     ActionBoard,
     ActionFailed,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import first_address
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     FleetError,
     MachineError,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import first_address
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import LABEL, Servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     TimeLimit,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import access
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import LABEL, Servers
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 

@@ -9,54 +9,60 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import machines, sights
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision, cloud_machines
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import (
     ADOPTED_LABEL,
     LABEL,
     is_ours,
     never_started,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.sights import Sight
 
 OURS: dict[str, Any] = {"name": "n1", "status": "off", "labels": {LABEL: "n1", "pool": "a"}}
 ADOPTED = {**OURS, "labels": {**OURS["labels"], ADOPTED_LABEL: "n1"}}
 FOREIGN = {"name": "n1", "status": "running", "labels": {}}
 
-ANSWERS = (sights.RESCUE, sights.INSTALLED, sights.OTHER, sights.SILENT, sights.DENIED)
-QUESTIONS = {sights.SETTLE, sights.ASK_HISTORY, sights.PROBE}
-HARMLESS = QUESTIONS | {sights.ATTACH, sights.LEAVE}
+ANSWERS = (
+    boot_decision.RESCUE,
+    boot_decision.INSTALLED,
+    boot_decision.OTHER,
+    boot_decision.SILENT,
+    boot_decision.DENIED,
+)
+QUESTIONS = {boot_decision.SETTLE, boot_decision.ASK_HISTORY, boot_decision.PROBE}
+HARMLESS = QUESTIONS | {boot_decision.ATTACH, boot_decision.LEAVE}
 
 
 @pytest.mark.parametrize(
     ("state", "server", "adopt", "expected"),
     [
-        ("present", None, False, machines.CREATE),
-        ("present", OURS, False, machines.KEEP),
-        ("present", {**OURS, "labels": {LABEL: "n1"}}, False, machines.RELABEL),
-        ("present", {**OURS, "status": "deleting"}, False, machines.REFUSE),
-        ("present", FOREIGN, False, machines.REFUSE),
-        ("present", FOREIGN, True, machines.ADOPT),
-        ("present", {**FOREIGN, "labels": {LABEL: "n2"}}, False, machines.REFUSE),
-        ("absent", None, False, machines.KEEP),
-        ("absent", OURS, False, machines.DELETE),
-        ("absent", FOREIGN, False, machines.REFUSE),
-        ("absent", FOREIGN, True, machines.REFUSE),
-        ("absent", ADOPTED, False, machines.REFUSE),
-        ("absent", ADOPTED, True, machines.REFUSE),
-        ("present", ADOPTED, False, machines.KEEP),
-        ("absent", {**OURS, "labels": {LABEL: "n1", ADOPTED_LABEL: ""}}, True, machines.REFUSE),
+        ("present", None, False, cloud_machines.CREATE),
+        ("present", OURS, False, cloud_machines.KEEP),
+        ("present", {**OURS, "labels": {LABEL: "n1"}}, False, cloud_machines.RELABEL),
+        ("present", {**OURS, "status": "deleting"}, False, cloud_machines.REFUSE),
+        ("present", FOREIGN, False, cloud_machines.REFUSE),
+        ("present", FOREIGN, True, cloud_machines.ADOPT),
+        ("present", {**FOREIGN, "labels": {LABEL: "n2"}}, False, cloud_machines.REFUSE),
+        ("absent", None, False, cloud_machines.KEEP),
+        ("absent", OURS, False, cloud_machines.DELETE),
+        ("absent", FOREIGN, False, cloud_machines.REFUSE),
+        ("absent", FOREIGN, True, cloud_machines.REFUSE),
+        ("absent", ADOPTED, False, cloud_machines.REFUSE),
+        ("absent", ADOPTED, True, cloud_machines.REFUSE),
+        ("present", ADOPTED, False, cloud_machines.KEEP),
+        ("absent", {**OURS, "labels": {LABEL: "n1", ADOPTED_LABEL: ""}}, True, cloud_machines.REFUSE),
     ],
 )
 def test_machines(state, server, adopt, expected):
-    assert machines.decide(state, server, {LABEL: "n1", "pool": "a"}, adopt) == expected
+    assert cloud_machines.decide(state, server, {LABEL: "n1", "pool": "a"}, adopt) == expected
 
 
 @pytest.mark.parametrize(("server", "expected"), [(OURS, "delete"), (ADOPTED, "delete"), (FOREIGN, "refuse")])
 @pytest.mark.parametrize("adopt", [True, False])
 def test_a_name_in_delete_is_for_adopted_servers(server, adopt, expected):
-    assert machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=True) == expected
+    assert cloud_machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=True) == expected
     # another installation than the one that was named
-    assert machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=False) == "refuse"
+    assert cloud_machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=False) == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -88,56 +94,56 @@ def test_a_start_that_failed_is_no_start():
 
 
 RESCUE_TABLE = [
-    (Sight("off"), sights.ASK_HISTORY),
-    (Sight("off", never_started=True), sights.ARM_AND_START),
-    (Sight("off", never_started=False), sights.REFUSE_STARTED),
-    (Sight("off", reinstall=True), sights.ARM_AND_START),
-    (Sight("off", rearm=True, armed=True), sights.START),
-    (Sight("off", rearm=True), sights.ARM_AND_START),
-    (Sight("off", ours=False, never_started=True), sights.REFUSE_FOREIGN),
-    (Sight("running"), sights.PROBE),
-    (Sight("running", answer=sights.RESCUE), sights.ASK_RESCUE),
-    (Sight("running", answer=sights.RESCUE, intended="fresh"), sights.ATTACH),
-    (Sight("running", answer=sights.RESCUE, intended=""), sights.REFUSE_RESCUE),
-    (Sight("running", answer=sights.RESCUE, rearm=True), sights.ATTACH),
-    (Sight("running", answer=sights.INSTALLED), sights.LEAVE),
-    (Sight("running", answer=sights.OTHER), sights.LEAVE),
-    (Sight("running", answer=sights.SILENT), sights.REFUSE_SILENT),
-    (Sight("running", answer=sights.DENIED), sights.REFUSE_DENIED),
-    (Sight("running", answer=sights.OTHER, reinstall=True), sights.ARM_AND_REBOOT),
-    (Sight("running", answer=sights.INSTALLED, reinstall=True), sights.ARM_AND_REBOOT),
-    (Sight("running", answer=sights.SILENT, reinstall=True), sights.ARM_AND_RESET),
-    (Sight("running", answer=sights.RESCUE, reinstall=True), sights.ATTACH),
-    (Sight("running", answer=sights.OTHER, rearm=True, fresh=True), sights.ARM_AND_RESET),
-    (Sight("running", answer=sights.OTHER, rearm=True, reinstall=True), sights.ARM_AND_REBOOT),
-    (Sight("running", answer=sights.OTHER, rearm=True), sights.LEAVE),
-    (Sight("running", answer=sights.SILENT, rearm=True, armed=True), sights.RESET),
-    (Sight("running", answer=sights.INSTALLED, rearm=True, armed=True), sights.LEAVE),
-    (Sight("initializing"), sights.SETTLE),
-    (Sight("starting"), sights.SETTLE),
-    (Sight("deleting"), sights.REFUSE_STATUS),
+    (Sight("off"), boot_decision.ASK_HISTORY),
+    (Sight("off", never_started=True), boot_decision.ARM_AND_START),
+    (Sight("off", never_started=False), boot_decision.REFUSE_STARTED),
+    (Sight("off", reinstall=True), boot_decision.ARM_AND_START),
+    (Sight("off", rearm=True, armed=True), boot_decision.START),
+    (Sight("off", rearm=True), boot_decision.ARM_AND_START),
+    (Sight("off", ours=False, never_started=True), boot_decision.REFUSE_FOREIGN),
+    (Sight("running"), boot_decision.PROBE),
+    (Sight("running", answer=boot_decision.RESCUE), boot_decision.ASK_RESCUE),
+    (Sight("running", answer=boot_decision.RESCUE, intended="fresh"), boot_decision.ATTACH),
+    (Sight("running", answer=boot_decision.RESCUE, intended=""), boot_decision.REFUSE_RESCUE),
+    (Sight("running", answer=boot_decision.RESCUE, rearm=True), boot_decision.ATTACH),
+    (Sight("running", answer=boot_decision.INSTALLED), boot_decision.LEAVE),
+    (Sight("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
+    (Sight("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
+    (Sight("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
+    (Sight("running", answer=boot_decision.OTHER, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (Sight("running", answer=boot_decision.INSTALLED, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (Sight("running", answer=boot_decision.SILENT, reinstall=True), boot_decision.ARM_AND_RESET),
+    (Sight("running", answer=boot_decision.RESCUE, reinstall=True), boot_decision.ATTACH),
+    (Sight("running", answer=boot_decision.OTHER, rearm=True, fresh=True), boot_decision.ARM_AND_RESET),
+    (Sight("running", answer=boot_decision.OTHER, rearm=True, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (Sight("running", answer=boot_decision.OTHER, rearm=True), boot_decision.LEAVE),
+    (Sight("running", answer=boot_decision.SILENT, rearm=True, armed=True), boot_decision.RESET),
+    (Sight("running", answer=boot_decision.INSTALLED, rearm=True, armed=True), boot_decision.LEAVE),
+    (Sight("initializing"), boot_decision.SETTLE),
+    (Sight("starting"), boot_decision.SETTLE),
+    (Sight("deleting"), boot_decision.REFUSE_STATUS),
 ]
 
 DISARMED_TABLE = [
-    (Sight("running", armed=True, armed_here=True), sights.DISARM),
-    (Sight("off", armed=True, armed_here=True), sights.DISARM),
-    (Sight("running", armed=True), sights.LEAVE),
-    (Sight("running", armed_here=True), sights.LEAVE),
-    (Sight("starting", armed=True, armed_here=True), sights.SETTLE),
-    (Sight("running", armed=True, armed_here=True, ours=False), sights.REFUSE_FOREIGN),
+    (Sight("running", armed=True, armed_here=True), boot_decision.DISARM),
+    (Sight("off", armed=True, armed_here=True), boot_decision.DISARM),
+    (Sight("running", armed=True), boot_decision.LEAVE),
+    (Sight("running", armed_here=True), boot_decision.LEAVE),
+    (Sight("starting", armed=True, armed_here=True), boot_decision.SETTLE),
+    (Sight("running", armed=True, armed_here=True, ours=False), boot_decision.REFUSE_FOREIGN),
 ]
 
 OS_TABLE = [
-    (Sight("off"), sights.LEAVE),
-    (Sight("off", armed=True), sights.DISARM),
-    (Sight("running"), sights.PROBE),
-    (Sight("running", answer=sights.RESCUE), sights.LEAVE_RESCUE),
-    (Sight("running", answer=sights.OTHER), sights.LEAVE),
-    (Sight("running", answer=sights.OTHER, armed=True), sights.DISARM),
-    (Sight("running", answer=sights.SILENT), sights.REFUSE_SILENT),
-    (Sight("running", answer=sights.DENIED), sights.REFUSE_DENIED),
-    (Sight("running", answer=sights.RESCUE, ours=False), sights.REFUSE_FOREIGN),
-    (Sight("deleting"), sights.REFUSE_STATUS),
+    (Sight("off"), boot_decision.LEAVE),
+    (Sight("off", armed=True), boot_decision.DISARM),
+    (Sight("running"), boot_decision.PROBE),
+    (Sight("running", answer=boot_decision.RESCUE), boot_decision.LEAVE_RESCUE),
+    (Sight("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
+    (Sight("running", answer=boot_decision.OTHER, armed=True), boot_decision.DISARM),
+    (Sight("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
+    (Sight("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
+    (Sight("running", answer=boot_decision.RESCUE, ours=False), boot_decision.REFUSE_FOREIGN),
+    (Sight("deleting"), boot_decision.REFUSE_STATUS),
 ]
 
 
@@ -147,21 +153,21 @@ def label(value):
 
 @pytest.mark.parametrize(("sight", "expected"), RESCUE_TABLE, ids=label)
 def test_towards_rescue(sight, expected):
-    assert sights.towards_rescue(sight) == expected
+    assert boot_decision.towards_rescue(sight) == expected
 
 
 @pytest.mark.parametrize(("sight", "expected"), DISARMED_TABLE, ids=label)
 def test_only_what_this_run_enabled_is_disabled(sight, expected):
-    assert sights.towards_disarmed(sight) == expected
+    assert boot_decision.towards_disarmed(sight) == expected
 
 
 @pytest.mark.parametrize(("sight", "expected"), OS_TABLE, ids=label)
 def test_towards_os(sight, expected):
-    assert sights.towards_os(sight) == expected
+    assert boot_decision.towards_os(sight) == expected
 
 
 def every_sight(**fixed):
-    statuses = ("off", "running", "deleting", *sights.PASSING)
+    statuses = ("off", "running", "deleting", *boot_decision.PASSING)
     for status, ours, reinstall, rearm, armed, fresh, answer in itertools.product(
         statuses, (True, False), (True, False), (True, False), (True, False), (None, True, False), (None, *ANSWERS)
     ):
@@ -180,26 +186,26 @@ def every_sight(**fixed):
 
 def test_nothing_that_may_hold_something_is_touched_without_consent():
     for sight in every_sight(reinstall=False, rearm=False):
-        step = sights.towards_rescue(sight)
-        if step == sights.ARM_AND_START:
+        step = boot_decision.towards_rescue(sight)
+        if step == boot_decision.ARM_AND_START:
             assert sight.never_started
             assert sight.ours
             assert sight.status == "off"
         else:
-            assert step in (*HARMLESS, sights.ASK_RESCUE) or step.startswith("refuse")
+            assert step in (*HARMLESS, boot_decision.ASK_RESCUE) or step.startswith("refuse")
             # somebody may be at work there
-            assert step != sights.ATTACH
+            assert step != boot_decision.ATTACH
 
 
 def test_an_installed_machine_is_never_rearmed():
-    for sight in every_sight(reinstall=False, answer=sights.INSTALLED, status="running"):
-        assert sights.towards_rescue(sight) in (sights.LEAVE, sights.REFUSE_FOREIGN)
+    for sight in every_sight(reinstall=False, answer=boot_decision.INSTALLED, status="running"):
+        assert boot_decision.towards_rescue(sight) in (boot_decision.LEAVE, boot_decision.REFUSE_FOREIGN)
 
 
 def test_every_question_is_asked_only_while_its_answer_is_missing():
-    for table in (sights.towards_rescue, sights.towards_os):
+    for table in (boot_decision.towards_rescue, boot_decision.towards_os):
         for sight in every_sight():
             step = table(sight)
-            assert step != sights.PROBE or sight.answer is None
-            assert step != sights.ASK_HISTORY or sight.never_started is None
-            assert step != sights.SETTLE or sight.status in sights.PASSING
+            assert step != boot_decision.PROBE or sight.answer is None
+            assert step != boot_decision.ASK_HISTORY or sight.never_started is None
+            assert step != boot_decision.SETTLE or sight.status in boot_decision.PASSING

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
@@ -48,20 +48,20 @@ def test_one_machines_error_is_its_own():
 
     run_all(Stoppable(), machines, work)
     assert [run.result["failed"] for run in machines] == [False, True, False]
-    assert machines[1].finish(4)["boot_state"] == _states.PROVISIONING_FAILED
+    assert machines[1].finish(4)["boot_state"] == boot_states.PROVISIONING_FAILED
     assert machines[1].finish(4)["api_calls"] == 4
 
 
 def test_a_refusal_is_no_change_of_the_boot_state():
     (run,) = runs(1)
-    run.timeline.to(_states.INITIALIZING)
+    run.timeline.to(boot_states.INITIALIZING)
 
     def work(_run):
         raise Refused("not mine")
 
     run_all(Stoppable(), [run], work)
     result = run.finish(0)
-    assert (result["failed"], result["msg"], result["boot_state"]) == (True, "not mine", _states.INITIALIZING)
+    assert (result["failed"], result["msg"], result["boot_state"]) == (True, "not mine", boot_states.INITIALIZING)
 
 
 @pytest.mark.parametrize("error", [FleetError("token"), ZeroDivisionError("bug")])

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.login_keys import (
     material,
     public_half,
     resolve_keys,

@@ -12,14 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import budget, catalog, options, ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    budget,
+    catalog,
+    options,
+    robot_servers,
+    ssh,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, FleetError, NoAnswer
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import client as robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import options as robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.common import odd
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
@@ -62,7 +67,7 @@ def test_an_endpoint_is_a_url(endpoint):
     with pytest.raises(FleetError, match="is no address of an API"):
         options.access({"api_token": "x", "api_endpoint": endpoint}, {})
     with pytest.raises(FleetError, match="not the address of a webservice"):
-        robot_options.access({"robot_user": "u", "robot_password": "p", "endpoint": endpoint}, {})
+        robot_options.robot_access({"robot_user": "u", "robot_password": "p", "endpoint": endpoint}, {})
 
 
 @odd.examples("2026-01-01T00:00:00", "2020-01-01", "0000-01-01T00:00:00Z", "²")
@@ -95,7 +100,7 @@ def test_an_installed_record_may_be_any_json():
 @given(st.text(max_size=40) | st.text(alphabet="0123456789-:.TZ+", max_size=30))
 def test_a_time_is_of_rfc_3339_or_refused(text):
     try:
-        _states.from_rfc3339(text)
+        boot_states.from_rfc3339(text)
     except ValueError:
         return
     assert re.fullmatch(r"[0-9-]{10}[Tt ][0-9:]{8}(\.[0-9]+)?([Zz]|[+-][0-9:]{5})", text)
@@ -104,12 +109,12 @@ def test_a_time_is_of_rfc_3339_or_refused(text):
 @pytest.mark.parametrize("value", [None, 5, True, 1.5, [], {}])
 def test_what_is_no_text_is_no_time(value):
     with pytest.raises(ValueError, match="no time"):
-        _states.from_rfc3339(value)
+        boot_states.from_rfc3339(value)
 
 
 @pytest.mark.parametrize("fraction", ["", ".5", ".500", ".500000", ".500000000"])
 def test_every_python_reads_every_fraction(fraction):
-    assert _states.from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
+    assert boot_states.from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
 
 
 # --- Robot
@@ -133,11 +138,11 @@ def test_an_answer_of_robot_may_be_any_json():
 @odd.examples()
 @given(odd.texts)
 def test_a_server_number_is_one_or_none(text):
-    number = directory.number_of({"server_number": text})
+    number = robot_servers.number_of({"server_number": text})
     assert number is None or number == int(re.fullmatch("[0-9]{1,19}", text)[0])
-    assert bool(directory.input_findings([{"name": "a", "server_number": text}])) is (number is None)
+    assert bool(robot_servers.input_findings([{"name": "a", "server_number": text}])) is (number is None)
 
 
 def test_the_last_network_of_all_has_no_address():
-    assert directory.rescue_address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") is None
-    assert directory.rescue_address("2001:db8::") == "2001:db8::2"
+    assert robot_servers.rescue_address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff") is None
+    assert robot_servers.rescue_address("2001:db8::") == "2001:db8::2"

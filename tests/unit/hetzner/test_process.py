@@ -9,13 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import process
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
-    KILLED,
-    LONGEST_OUTPUT,
-    run_limited,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import KILLED, LONGEST_OUTPUT, run_limited
 from tests.waiting import until
 
 
@@ -63,7 +59,7 @@ def test_a_flood_of_errors_ends_with_the_time(tmp_path, monkeypatch):
         def cancel(self):
             """It is over."""
 
-    monkeypatch.setattr(process, "threading", SimpleNamespace(Timer=Timer))
+    monkeypatch.setattr(ssh, "threading", SimpleNamespace(Timer=Timer))
     flood = f"yes | head -c {LONGEST_OUTPUT} >&2; touch {full}; exec yes >&2"
     code, output, errors = run_limited(["sh", "-c", flood], 3)
     assert (code, output, len(errors)) == (KILLED, "", LONGEST_OUTPUT)

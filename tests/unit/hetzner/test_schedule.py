@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import BATCH, Schedule
 
 #: Shortest, mean and longest duration (seconds) as measured by others on the real platform.
@@ -106,8 +106,8 @@ def test_a_quick_platform_may_be_known_before():
     [("off", 2, [True]), ("initializing", 2, [False]), ("off", 60, [False]), ("initializing", 60, [False])],
 )
 def test_only_a_server_that_is_young_and_ready_says_that_a_platform_is_quick(status, age, learned):
-    fleet, said = object.__new__(rescue.RescueFleet), []
-    fleet._machines = {"n1": {"boot_state_since": _states.to_rfc3339(time.time() - age)}}
+    fleet, said = object.__new__(cloud_rescue.RescueFleet), []
+    fleet._machines = {"n1": {"boot_state_since": boot_states.to_rfc3339(time.time() - age)}}
     fleet._found = {"n1": {"status": status}}
     fleet._tools = SimpleNamespace(board=SimpleNamespace(learn=lambda **given: said.append(given["quick"])))
     fleet._learn(["n1"])

@@ -9,17 +9,20 @@ import base64
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, TimeLimit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.arrival import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue_probe
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    MachineError,
+    Permanent,
+    TimeLimit,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue_probe import (
     ARRIVED,
     NOBODY,
     OTHER_SYSTEM,
     SAME_BOOT,
     Arrival,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
 
 
@@ -70,7 +73,7 @@ class Machine:
     def rescue(self, _deadline, last):
         assert last
         self.asked += 1
-        entries = [{"key": {"fingerprint": host_keys.fingerprint(one)}} for one in self.told]
+        entries = [{"key": {"fingerprint": rescue_probe.sha256_fingerprint(one)}} for one in self.told]
         return {"active": self.active, "host_key": entries}
 
     def booted(self, shown, answer, told):

@@ -9,23 +9,24 @@ import threading
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
+    LimitSpent,
     NoAnswer,
+    Permanent,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.boot import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_reset import (
     FAILED,
     NOT_OFFERED,
     SENT,
     UNSURE,
     Boot,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import CONCURRENCY, Robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import LimitSpent, Permanent
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, Limits
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
 SECRET = "geheim-ß"

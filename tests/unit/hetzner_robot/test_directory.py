@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import access
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import robot_access
 
 SERVERS = [
     {"server_number": 1, "server_name": "a", "server_ip": "192.0.2.1", "server_ipv6_net": "2001:db8:0:1::"},
@@ -32,7 +32,7 @@ SERVERS = [
     ],
 )
 def test_number_then_address_then_name(machine, number):
-    assert directory.find(machine, SERVERS)["server_number"] == number
+    assert robot_servers.find(machine, SERVERS)["server_number"] == number
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_number_then_address_then_name(machine, number):
 )
 def test_what_is_not_exactly_one_server_is_refused(machine, message):
     with pytest.raises(Refused, match=message):
-        directory.find(machine, SERVERS)
+        robot_servers.find(machine, SERVERS)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_what_is_not_exactly_one_server_is_refused(machine, message):
     ],
 )
 def test_input_that_cannot_be_right(machines, message):
-    (finding,) = directory.input_findings(machines)
+    (finding,) = robot_servers.input_findings(machines)
     assert message in finding
 
 
 def test_good_input_has_no_findings():
-    assert directory.input_findings([{"name": "x", "server_number": 1}, {"name": "y"}, {"name": "z"}]) == []
+    assert robot_servers.input_findings([{"name": "x", "server_number": 1}, {"name": "y"}, {"name": "z"}]) == []
 
 
 def test_facts_of_a_server_without_ipv4():
-    facts = directory.facts({**SERVERS[1], "product": "AX41-NVMe"})
+    facts = robot_servers.facts({**SERVERS[1], "product": "AX41-NVMe"})
     assert facts == {
         "server_number": 2,
         "server_name": "b",
@@ -86,17 +86,17 @@ def test_facts_of_a_server_without_ipv4():
 
 @pytest.mark.parametrize("address", ["$(id)", "-oProxyCommand=id", "192.0.2.1;id", "fe80::1%$(id)", 7, None, ""])
 def test_an_address_that_is_none_never_reaches_a_program(address):
-    assert directory.facts({"server_number": 2, "server_ip": address})["ipv4"] is None
-    assert directory.facts({"server_number": 2, "server_ipv6_net": address})["ipv6_address"] is None
+    assert robot_servers.facts({"server_number": 2, "server_ip": address})["ipv4"] is None
+    assert robot_servers.facts({"server_number": 2, "server_ipv6_net": address})["ipv6_address"] is None
 
 
 GOOD = {"HROBOT_API_USER": "#ws+a", "HROBOT_API_PASSWORD": "secret"}
 
 
 def test_parameters_win_over_the_environment():
-    assert access({}, GOOD) == ("#ws+a", "secret", "https://robot-ws.your-server.de")
+    assert robot_access({}, GOOD) == ("#ws+a", "secret", "https://robot-ws.your-server.de")
     environment = {**GOOD, "HROBOT_ENDPOINT": "http://127.0.0.1:8080"}
-    assert access({"robot_user": "u"}, environment) == ("u", "secret", "http://127.0.0.1:8080")
+    assert robot_access({"robot_user": "u"}, environment) == ("u", "secret", "http://127.0.0.1:8080")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,6 @@ def test_parameters_win_over_the_environment():
 )
 def test_access_that_cannot_work(more, message):
     with pytest.raises(FleetError, match=message) as error:
-        access({}, {**GOOD, **more})
+        robot_access({}, {**GOOD, **more})
     assert "secret" not in str(error.value)
     assert "pw@" not in str(error.value)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_boot, robot_decision, robot_reset
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import journey, ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRun
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotRun
 
 
 class Robot:
@@ -43,37 +43,37 @@ class Shell:
 
 
 def test_a_server_that_was_never_reset_is_not_given_back_but_reset(monkeypatch):
-    monkeypatch.setattr(journey, "LOOK_AGES", -1.0)  # the turn within the hourly limit took long
+    monkeypatch.setattr(robot_boot, "LOOK_AGES", -1.0)  # the turn within the hourly limit took long
     robot = Robot()
-    limits = {ladder.SW: 600.0, ladder.HW: 600.0}
-    tools = journey.Tools(
+    limits = {robot_reset.SW: 600.0, robot_reset.HW: 600.0}
+    tools = robot_boot.Tools(
         robot, Shell(), limits, timeout=60.0, look_timeout=1.0, strict=True, prove=False, give_back_after=180
     )
-    run = RobotRun("n1", state=_states.BOOTING_TO_RESCUE)
+    run = RobotRun("n1", state=boot_states.BOOTING_TO_RESCUE)
     run.result["ipv4"] = "192.0.2.1"
-    way = journey.Journey(
-        tools, run, {"server_number": 7}, table.Sight(rearm=True), {"boot_state": run.timeline.state}, None
+    way = robot_boot.Journey(
+        tools, run, {"server_number": 7}, robot_decision.Sight(rearm=True), {"boot_state": run.timeline.state}, None
     )
-    way.types = [ladder.SW, ladder.HW]
+    way.types = [robot_reset.SW, robot_reset.HW]
     way.go_on()
-    assert robot.resets == [ladder.SW]
-    assert [reset["way"] for reset in run.result["resets"]] == [ladder.SW]
+    assert robot.resets == [robot_reset.SW]
+    assert [reset["way"] for reset in run.result["resets"]] == [robot_reset.SW]
 
 
 @pytest.mark.parametrize("named", [False, True])
 def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refused(monkeypatch, named):
     robot, attached = Robot(), []
-    limits = {ladder.HW: 600.0}
-    tools = journey.Tools(
+    limits = {robot_reset.HW: 600.0}
+    tools = robot_boot.Tools(
         robot, Shell(), limits, timeout=60.0, look_timeout=1.0, strict=True, prove=False, give_back_after=180
     )
     run = RobotRun("n1")
     run.result["ipv4"] = "192.0.2.1"
-    sight = table.Sight(answer=table.SILENT, may_reset=True, reinstall=named)
-    way = journey.Journey(tools, run, {"server_number": 7}, sight, {}, lambda _run, _answer: False)
-    way.types = [ladder.HW]
+    sight = robot_decision.Sight(answer=robot_decision.SILENT, may_reset=True, reinstall=named)
+    way = robot_boot.Journey(tools, run, {"server_number": 7}, sight, {}, lambda _run, _answer: False)
+    way.types = [robot_reset.HW]
     monkeypatch.setattr(way, "_wait_for_turn", lambda: True)
-    monkeypatch.setattr(way, "look", lambda: setattr(sight, "answer", table.RESCUE))
+    monkeypatch.setattr(way, "look", lambda: setattr(sight, "answer", robot_decision.RESCUE))
     monkeypatch.setattr(way, "attach", lambda: attached.append(1))
     if named:
         way.begin()

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    login_keys,
+    rescue_probe,
+    robot_reset,
+    robot_servers,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
@@ -18,15 +24,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     NoAnswer,
     Refused,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import boot, directory, host_keys, keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import client as robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 
 ERRORS = (MachineError, ApiError, NoAnswer)
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
 _NAMES = ("active", "authorized_key", "boot", "data", "fingerprint", "host_key", "key", "operating_status", "rescue",
           "reset", "server", "server_ip", "server_ipv6_net", "server_name", "server_number", "type", "wol")  # fmt: skip
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(
-    ["::1", "192.0.2.1", "\ud800", keys.fingerprint(PUBLIC)]
+    ["::1", "192.0.2.1", "\ud800", login_keys.md5_fingerprint(PUBLIC)]
 )  # fmt: skip
 ANYTHING = st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=4)
@@ -77,11 +82,11 @@ class Api:
 @given(WRAPPED)
 def test_whatever_is_answered_about_one_server_is_an_error_of_its_machine(body):
     api = Api(body)
-    one, deadline = boot.Boot(api, "n1", 1), Deadline(10, "x")
+    one, deadline = robot_reset.Boot(api, "n1", 1), Deadline(10, "x")
     for ask in (
-        lambda: one.arm([keys.fingerprint(PUBLIC)], deadline), lambda: one.disarm(deadline),
+        lambda: one.arm([login_keys.md5_fingerprint(PUBLIC)], deadline), lambda: one.disarm(deadline),
         lambda: one.disarm_kind("rescue", deadline), lambda: one.reset("hw", deadline, None),
-        lambda: host_keys.proven([PUBLIC], host_keys.told_by(one.rescue(deadline, last=True))),
+        lambda: rescue_probe.proven([PUBLIC], rescue_probe.told_by(one.rescue(deadline, last=True))),
     ):  # fmt: skip
         with contextlib.suppress(*ERRORS):
             ask()
@@ -102,12 +107,12 @@ def test_whatever_is_answered_about_one_server_is_an_error_of_its_machine(body):
 @given(listed("server") | ANYTHING)
 def test_whatever_is_answered_about_all_servers_is_an_error_or_facts(body):
     try:
-        servers = directory.read_servers(Api(body), Deadline(10, "x"))
+        servers = robot_servers.read_servers(Api(body), Deadline(10, "x"))
     except FleetError:
         return
     for machine in ({"name": "n1"}, {"name": "n1", "server_ip": "::1"}, {"name": "n1", "server_number": 1}):
         try:
-            found = directory.facts(directory.find(machine, servers))
+            found = robot_servers.facts(robot_servers.find(machine, servers))
         except Refused:
             continue
         number = found.pop("server_number")
@@ -116,10 +121,10 @@ def test_whatever_is_answered_about_all_servers_is_an_error_or_facts(body):
         assert all(value is None or isinstance(value, str) for value in found.values())
 
 
-@example([{"key": {"fingerprint": keys.fingerprint(PUBLIC), "data": [1]}}])
+@example([{"key": {"fingerprint": login_keys.md5_fingerprint(PUBLIC), "data": [1]}}])
 @given(listed("key"))
 def test_whatever_is_answered_about_keys_is_known_or_not(body):
-    assert keys.is_registered(PUBLIC, Api(body).read_list("/key", "key", Deadline(10, "x"))) in (True, False)
+    assert login_keys.is_registered(PUBLIC, Api(body).read_list("/key", "key", Deadline(10, "x"))) in (True, False)
 
 
 @pytest.mark.parametrize("most", [None, "50", True, 0, -1, 1.5, [], {}])

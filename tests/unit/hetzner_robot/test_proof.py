@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys, keys
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import key_blob, key_lines
 
 
@@ -36,8 +36,8 @@ def public(path):
 
 
 def test_both_fingerprints_are_those_of_ssh_keygen(key_file):
-    assert host_keys.fingerprint(public(key_file)) == printed(key_file, "sha256")
-    assert keys.fingerprint(public(key_file)) == printed(key_file, "md5")
+    assert rescue_probe.sha256_fingerprint(public(key_file)) == printed(key_file, "sha256")
+    assert login_keys.md5_fingerprint(public(key_file)) == printed(key_file, "md5")
 
 
 def made_up(kind, body):
@@ -53,23 +53,25 @@ def told(*fingerprints):
 def test_exactly_the_keys_that_were_told_are_proven(bodies, data):
     shown = [made_up("ssh-ed25519", body) for body in bodies]
     right = data.draw(st.lists(st.sampled_from(shown), unique=True))
-    rescue = told(*[host_keys.fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("="))
-    assert host_keys.proven(shown, host_keys.told_by(rescue)) == sorted(right)
+    rescue = told(
+        *[rescue_probe.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
+    )
+    assert rescue_probe.proven(shown, rescue_probe.told_by(rescue)) == sorted(right)
 
 
 def test_a_prefix_or_padding_is_the_same_fingerprint():
     key = made_up("ssh-ed25519", b"x")
-    fingerprint = host_keys.fingerprint(key)
+    fingerprint = rescue_probe.sha256_fingerprint(key)
     for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
-        assert host_keys.proven([key], host_keys.told_by(told(form))) == [key]
+        assert rescue_probe.proven([key], rescue_probe.told_by(told(form))) == [key]
 
 
 @pytest.mark.parametrize(
     "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, told("", None, 7)]
 )
 def test_what_tells_nothing_proves_nothing(rescue):
-    assert host_keys.told_by(rescue) == []
-    assert host_keys.proven([made_up("ssh-ed25519", b"x")], []) == []
+    assert rescue_probe.told_by(rescue) == []
+    assert rescue_probe.proven([made_up("ssh-ed25519", b"x")], []) == []
 
 
 @given(st.text(max_size=200))
@@ -94,7 +96,7 @@ def test_the_key_to_log_in_with(key_file, tmp_path):
         (f"{key_file}.pub", None),
         (line, str(key_file)),
     ):
-        assert keys.choose_key(public_option, private_option) == public(key_file)
+        assert login_keys.choose_key(public_option, private_option) == public(key_file)
 
 
 @pytest.mark.parametrize(
@@ -108,24 +110,24 @@ def test_the_key_to_log_in_with(key_file, tmp_path):
 )
 def test_keys_that_cannot_work(public_option, private_option, field):
     with pytest.raises(Unfit, match=field):
-        keys.choose_key(public_option, private_option)
+        login_keys.choose_key(public_option, private_option)
 
 
 def test_two_keys_that_do_not_belong_together(key_file):
     with pytest.raises(Unfit, match="not the public half"):
-        keys.choose_key(made_up("ssh-ed25519", b"z"), str(key_file))
+        login_keys.choose_key(made_up("ssh-ed25519", b"z"), str(key_file))
 
 
 def test_a_private_key_is_never_taken_for_a_public_one(key_file):
     with pytest.raises(Unfit, match="neither a public key") as error:
-        keys.choose_key(str(key_file), None)
+        login_keys.choose_key(str(key_file), None)
     assert key_file.read_text().splitlines()[1] not in str(error.value)
 
 
 def test_registered_is_what_has_the_same_material(key_file):
     key = public(key_file)
-    entry = {"name": "any", "fingerprint": keys.fingerprint(key), "data": key + " other comment"}
-    assert keys.is_registered(key, [entry])
-    assert not keys.is_registered(key, [])
-    assert not keys.is_registered(key, [{**entry, "data": made_up("ssh-ed25519", b"q")}])
-    assert not keys.is_registered(key, [{**entry, "fingerprint": "00:" * 15 + "00"}])
+    entry = {"name": "any", "fingerprint": login_keys.md5_fingerprint(key), "data": key + " other comment"}
+    assert login_keys.is_registered(key, [entry])
+    assert not login_keys.is_registered(key, [])
+    assert not login_keys.is_registered(key, [{**entry, "data": made_up("ssh-ed25519", b"q")}])
+    assert not login_keys.is_registered(key, [{**entry, "fingerprint": "00:" * 15 + "00"}])

@@ -12,56 +12,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import contact_used
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_decision, robot_reset
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_decision import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import contact_used
 
-ANSWERS = (table.RESCUE, table.INSTALLED, table.OTHER, table.SILENT, table.DENIED)
-ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
+ANSWERS = (
+    robot_decision.RESCUE,
+    robot_decision.INSTALLED,
+    robot_decision.OTHER,
+    robot_decision.SILENT,
+    robot_decision.DENIED,
+)
+ARMING = (robot_decision.ARM_AND_REBOOT, robot_decision.ARM_AND_RESET, robot_decision.GO_ON)
 
 RESCUE_TABLE = [
-    (Sight(), table.PROBE),
-    (Sight(table.RESCUE), table.ASK_RESCUE),
-    (Sight(table.RESCUE, intended=True), table.ATTACH),
-    (Sight(table.RESCUE, intended=False), table.REFUSE_RESCUE),
-    (Sight(table.RESCUE, reinstall=True), table.ATTACH),
-    (Sight(table.RESCUE, rearm=True), table.ATTACH),
-    (Sight(table.INSTALLED), table.LEAVE),
-    (Sight(table.INSTALLED, rearm=True), table.LEAVE),
-    (Sight(table.INSTALLED, reinstall=True), table.ARM_AND_REBOOT),
-    (Sight(table.OTHER), table.LEAVE),
-    (Sight(table.OTHER, rearm=True), table.LEAVE),
-    (Sight(table.OTHER, rearm=True, reinstall=True), table.GO_ON),
-    (Sight(table.OTHER, reinstall=True), table.ARM_AND_REBOOT),
-    (Sight(table.SILENT), table.ASK_POWER),
-    (Sight(table.SILENT, off=True), table.ARM_AND_RESET),
-    (Sight(table.SILENT, off=False), table.REFUSE_LIVE),
-    (Sight(table.SILENT, may_reset=True), table.ARM_AND_RESET),
-    (Sight(table.SILENT, rearm=True), table.GO_ON),
-    (Sight(table.SILENT, reinstall=True), table.ASK_POWER),
-    (Sight(table.SILENT, reinstall=True, off=True), table.ARM_AND_RESET),
-    (Sight(table.SILENT, reinstall=True, off=False), table.ARM_AND_RESET),
-    (Sight(table.DENIED), table.REFUSE_LIVE),
-    (Sight(table.DENIED, may_reset=True), table.ARM_AND_RESET),
-    (Sight(table.DENIED, reinstall=True), table.ARM_AND_RESET),
-    (Sight(table.DENIED, rearm=True), table.GO_ON),
-    (Sight(table.SILENT, proven=True), table.REFUSE_SILENT),
-    (Sight(table.DENIED, proven=True), table.REFUSE_SILENT),
-    (Sight(table.SILENT, proven=True, may_reset=True), table.REFUSE_SILENT),
-    (Sight(table.SILENT, proven=True, reinstall=True), table.ASK_POWER),
-    (Sight(table.SILENT, proven=True, reinstall=True, off=False), table.ARM_AND_RESET),
-    (Sight(table.SILENT, proven=True, rearm=True), table.GO_ON),
-    (Sight(table.RESCUE, proven=True), table.ASK_RESCUE),
+    (Sight(), robot_decision.PROBE),
+    (Sight(robot_decision.RESCUE), robot_decision.ASK_RESCUE),
+    (Sight(robot_decision.RESCUE, intended=True), robot_decision.ATTACH),
+    (Sight(robot_decision.RESCUE, intended=False), robot_decision.REFUSE_RESCUE),
+    (Sight(robot_decision.RESCUE, reinstall=True), robot_decision.ATTACH),
+    (Sight(robot_decision.RESCUE, rearm=True), robot_decision.ATTACH),
+    (Sight(robot_decision.INSTALLED), robot_decision.LEAVE),
+    (Sight(robot_decision.INSTALLED, rearm=True), robot_decision.LEAVE),
+    (Sight(robot_decision.INSTALLED, reinstall=True), robot_decision.ARM_AND_REBOOT),
+    (Sight(robot_decision.OTHER), robot_decision.LEAVE),
+    (Sight(robot_decision.OTHER, rearm=True), robot_decision.LEAVE),
+    (Sight(robot_decision.OTHER, rearm=True, reinstall=True), robot_decision.GO_ON),
+    (Sight(robot_decision.OTHER, reinstall=True), robot_decision.ARM_AND_REBOOT),
+    (Sight(robot_decision.SILENT), robot_decision.ASK_POWER),
+    (Sight(robot_decision.SILENT, off=True), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.SILENT, off=False), robot_decision.REFUSE_LIVE),
+    (Sight(robot_decision.SILENT, may_reset=True), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.SILENT, rearm=True), robot_decision.GO_ON),
+    (Sight(robot_decision.SILENT, reinstall=True), robot_decision.ASK_POWER),
+    (Sight(robot_decision.SILENT, reinstall=True, off=True), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.SILENT, reinstall=True, off=False), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.DENIED), robot_decision.REFUSE_LIVE),
+    (Sight(robot_decision.DENIED, may_reset=True), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.DENIED, reinstall=True), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.DENIED, rearm=True), robot_decision.GO_ON),
+    (Sight(robot_decision.SILENT, proven=True), robot_decision.REFUSE_SILENT),
+    (Sight(robot_decision.DENIED, proven=True), robot_decision.REFUSE_SILENT),
+    (Sight(robot_decision.SILENT, proven=True, may_reset=True), robot_decision.REFUSE_SILENT),
+    (Sight(robot_decision.SILENT, proven=True, reinstall=True), robot_decision.ASK_POWER),
+    (Sight(robot_decision.SILENT, proven=True, reinstall=True, off=False), robot_decision.ARM_AND_RESET),
+    (Sight(robot_decision.SILENT, proven=True, rearm=True), robot_decision.GO_ON),
+    (Sight(robot_decision.RESCUE, proven=True), robot_decision.ASK_RESCUE),
 ]
 
 OS_TABLE = [
-    (Sight(), table.PROBE),
-    (Sight(table.RESCUE), table.LEAVE_RESCUE),
-    (Sight(table.RESCUE, armed=True), table.LEAVE_RESCUE),
-    (Sight(table.OTHER, armed=True), table.DISARM),
-    (Sight(table.SILENT, armed=True), table.DISARM),
-    (Sight(table.OTHER), table.LEAVE),
-    (Sight(table.SILENT), table.LEAVE),
+    (Sight(), robot_decision.PROBE),
+    (Sight(robot_decision.RESCUE), robot_decision.LEAVE_RESCUE),
+    (Sight(robot_decision.RESCUE, armed=True), robot_decision.LEAVE_RESCUE),
+    (Sight(robot_decision.OTHER, armed=True), robot_decision.DISARM),
+    (Sight(robot_decision.SILENT, armed=True), robot_decision.DISARM),
+    (Sight(robot_decision.OTHER), robot_decision.LEAVE),
+    (Sight(robot_decision.SILENT), robot_decision.LEAVE),
 ]
 
 
@@ -71,31 +77,42 @@ def label(value):
 
 @pytest.mark.parametrize(("sight", "expected"), RESCUE_TABLE, ids=label)
 def test_towards_rescue(sight, expected):
-    assert table.towards_rescue(sight) == expected
+    assert robot_decision.towards_rescue(sight) == expected
 
 
 @pytest.mark.parametrize(("sight", "expected"), OS_TABLE, ids=label)
 def test_towards_os(sight, expected):
-    assert table.towards_os(sight) == expected
+    assert robot_decision.towards_os(sight) == expected
 
 
 @pytest.mark.parametrize("rearm", [True, False])
 def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
-    assert table.towards_rescue(Sight(table.INSTALLED, rearm=rearm)) not in ARMING
+    assert robot_decision.towards_rescue(Sight(robot_decision.INSTALLED, rearm=rearm)) not in ARMING
 
 
-@pytest.mark.parametrize("answer", [table.SILENT, table.DENIED])
+@pytest.mark.parametrize("answer", [robot_decision.SILENT, robot_decision.DENIED])
 @pytest.mark.parametrize("proven", [True, False])
 def test_nobody_is_reset_who_may_serve_somebody(answer, proven):
-    assert table.towards_rescue(Sight(answer, proven=proven, off=False)) not in ARMING
+    assert robot_decision.towards_rescue(Sight(answer, proven=proven, off=False)) not in ARMING
 
 
 def test_every_sight_has_a_step():
     for answer, reinstall, rearm, armed in itertools.product(ANSWERS, *[(True, False)] * 3):
         sight = Sight(answer, reinstall, rearm, armed)
-        steps = (*ARMING, table.ATTACH, table.ASK_RESCUE, table.LEAVE, table.ASK_POWER, table.REFUSE_LIVE)
-        assert table.towards_rescue(sight) in steps
-        assert table.towards_os(sight) in (table.DISARM, table.LEAVE, table.LEAVE_RESCUE)
+        steps = (
+            *ARMING,
+            robot_decision.ATTACH,
+            robot_decision.ASK_RESCUE,
+            robot_decision.LEAVE,
+            robot_decision.ASK_POWER,
+            robot_decision.REFUSE_LIVE,
+        )
+        assert robot_decision.towards_rescue(sight) in steps
+        assert robot_decision.towards_os(sight) in (
+            robot_decision.DISARM,
+            robot_decision.LEAVE,
+            robot_decision.LEAVE_RESCUE,
+        )
 
 
 ALL = ["sw", "hw", "power", "power_long", "man"]
@@ -105,7 +122,7 @@ def climb(offered, status=None, by_ssh=False, wol=False):
     """All ways in their order, while what is known stays the same."""
     tried = []
     while True:
-        way = ladder.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
+        way = robot_reset.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
         if way is None:
             return tried
         tried.append(way)
@@ -132,9 +149,9 @@ def test_from_gentle_to_hard(offered, more, ways):
 
 
 def test_a_later_call_goes_on_where_the_earlier_one_stood():
-    assert ladder.next_way(ALL, ["sw"]) == "hw"
-    assert ladder.next_way(ALL, ["ssh"], by_ssh=True) == "sw"
-    assert ladder.next_way(ALL, ["hw"]) == "power"
+    assert robot_reset.next_way(ALL, ["sw"]) == "hw"
+    assert robot_reset.next_way(ALL, ["ssh"], by_ssh=True) == "sw"
+    assert robot_reset.next_way(ALL, ["hw"]) == "power"
 
 
 @given(
@@ -146,7 +163,7 @@ def test_a_later_call_goes_on_where_the_earlier_one_stood():
 def test_no_ladder_sends_a_technician_holds_a_button_or_has_no_end(offered, statuses, by_ssh, wol):
     tried = []
     for status in statuses:
-        way = ladder.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
+        way = robot_reset.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
         if way is None:
             break
         assert way in ("ssh", "sw", "hw", "power", "wol")

@@ -6,29 +6,29 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_decision
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_decision import Sight
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SILENT, Answer
 
 
 @pytest.mark.parametrize(
     ("sight", "step"),
     [
-        (Sight(table.SILENT, unproven="port", listens=True), table.LEAVE),
-        (Sight(table.DENIED, unproven="port", listens=True), table.LEAVE),
-        (Sight(table.SILENT, unproven="port"), table.REFUSE_SILENT),
-        (Sight(table.SILENT, unproven="port", may_reset=True), table.REFUSE_SILENT),
-        (Sight(table.SILENT, unproven="none"), table.ASK_POWER),
-        (Sight(table.SILENT, unproven="none", off=False), table.LEAVE),
-        (Sight(table.SILENT, unproven="none", off=True), table.REFUSE_SILENT),
-        (Sight(table.DENIED, unproven="none", may_reset=True), table.LEAVE),
-        (Sight(table.DENIED, unproven="none", reinstall=True), table.ARM_AND_RESET),
-        (Sight(table.RESCUE, unproven="none", intended=False), table.REFUSE_RESCUE),
-        (Sight(table.INSTALLED, unproven="none"), table.LEAVE),
+        (Sight(robot_decision.SILENT, unproven="port", listens=True), robot_decision.LEAVE),
+        (Sight(robot_decision.DENIED, unproven="port", listens=True), robot_decision.LEAVE),
+        (Sight(robot_decision.SILENT, unproven="port"), robot_decision.REFUSE_SILENT),
+        (Sight(robot_decision.SILENT, unproven="port", may_reset=True), robot_decision.REFUSE_SILENT),
+        (Sight(robot_decision.SILENT, unproven="none"), robot_decision.ASK_POWER),
+        (Sight(robot_decision.SILENT, unproven="none", off=False), robot_decision.LEAVE),
+        (Sight(robot_decision.SILENT, unproven="none", off=True), robot_decision.REFUSE_SILENT),
+        (Sight(robot_decision.DENIED, unproven="none", may_reset=True), robot_decision.LEAVE),
+        (Sight(robot_decision.DENIED, unproven="none", reinstall=True), robot_decision.ARM_AND_RESET),
+        (Sight(robot_decision.RESCUE, unproven="none", intended=False), robot_decision.REFUSE_RESCUE),
+        (Sight(robot_decision.INSTALLED, unproven="none"), robot_decision.LEAVE),
     ],
 )
 def test_it_is_left_alone_or_refused_but_never_reset(sight, step):
-    assert table.towards_rescue(sight) == step
+    assert robot_decision.towards_rescue(sight) == step
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels as labels
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import is_label_value, label_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import labels as labels
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import is_label_value, label_findings
 
 DIGEST = "0123456789abcdef" * 4
 WANTED = {"name": "n-1.36", "kubernetes_version": "1.36.4", "base_image": "debian-13", "digest": DIGEST}

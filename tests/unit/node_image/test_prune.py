@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_prune import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import (
     judge,
     named_in_use,
     used_by_servers,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _fleet, _frames
 
 MB = 1_000_000
@@ -24,7 +24,7 @@ class Fleet(_fleet.Fleet):
     def write(self, name: str, rate: int, seconds: int, total: int | None) -> None:
         """A machine writes for so many seconds, from now on; the clock is where it was."""
         began = self.now
-        self.state(name, _states.RUNNING_IMAGE_COMMAND)
+        self.state(name, boot_states.RUNNING_IMAGE_COMMAND)
         for second in range(seconds + 1):
             self.now = began + second
             self.measured(name, rate * second, total)
@@ -36,7 +36,7 @@ def fifty() -> Fleet:
     fleet = Fleet([f"node-{number}" for number in range(1, 51)])
     names = list(fleet.machines)
     for name in names:
-        fleet.state(name, _states.BOOTING_TO_RESCUE)
+        fleet.state(name, boot_states.BOOTING_TO_RESCUE)
     fleet.now = 30
     for place, name in enumerate(names[5:]):
         fleet.write(name, (12 + place % 9) * MB, 40, 1240 * MB)
@@ -45,7 +45,7 @@ def fifty() -> Fleet:
     for name in names[5:7]:
         fleet.end(name, _fleet.FAILED, f"{name}: the image command failed: it ended with exit code 1. Log: /x")
     for name in names[7:19]:
-        fleet.state(name, _states.BOOTING_TO_REAL_OS)
+        fleet.state(name, boot_states.BOOTING_TO_REAL_OS)
     fleet.now = 72
     for name in names[7:19]:
         fleet.end(name, _fleet.DONE, "proven")
@@ -64,14 +64,14 @@ def test_the_sum_line_of_fifty():
 def test_nothing_is_guessed():
     fleet = Fleet(["a", "b"])
     assert fleet.sum_line() == "0/2 done · 2 beginning"
-    fleet.state("a", _states.RUNNING_IMAGE_COMMAND)
+    fleet.state("a", boot_states.RUNNING_IMAGE_COMMAND)
     fleet.measured("a", 0, None)
     assert fleet.sum_line() == "0/2 done · 1 writing · 1 beginning", "one look makes no rate"
     fleet.now = 10
     fleet.measured("a", 50 * MB, None)
     assert fleet.sum_line() == "0/2 done · 1 writing (5.0 MB/s) · 1 beginning", "an unknown size makes no share"
     assert fleet.left() is None
-    fleet.state("b", _states.RUNNING_IMAGE_COMMAND)
+    fleet.state("b", boot_states.RUNNING_IMAGE_COMMAND)
     assert fleet.sum_line() == "0/2 done · 2 writing (a, 5.0 MB/s)", "one rate of two is not the slowest"
 
 
@@ -85,7 +85,7 @@ def test_a_rate_falls_while_nothing_comes_and_begins_again_with_another_count():
     assert machine.rate(20) == 5 * MB
     fleet.measured("a", 5 * MB, 10 * MB)
     assert (machine.rate(10), machine.share()) == (None, 0.5)
-    fleet.state("a", _states.BOOTING_TO_REAL_OS)
+    fleet.state("a", boot_states.BOOTING_TO_REAL_OS)
     assert (machine.done, machine.share(), machine.rate(30)) == (None, None, None)
 
 
@@ -97,7 +97,7 @@ def test_the_time_left_is_that_of_machines_that_are_through():
     fleet.now = 10
     assert fleet.left() == (30, "of writing left"), "how long a system takes to boot is not known yet"
     assert fleet.sum_line().endswith("about 30 s of writing left")
-    fleet.state("a", _states.BOOTING_TO_REAL_OS)
+    fleet.state("a", boot_states.BOOTING_TO_REAL_OS)
     fleet.now = 30
     fleet.measured("b", 300 * MB, 400 * MB)
     fleet.measured("c", 200 * MB, 200 * MB)
@@ -112,7 +112,7 @@ def test_the_time_left_is_that_of_machines_that_are_through():
 
 def test_others_than_the_machines_of_the_task_are_not_heard():
     fleet = Fleet(["a"])
-    assert not fleet.state("b", _states.INITIALIZING)
+    assert not fleet.state("b", boot_states.INITIALIZING)
     assert not fleet.state("a", "Dreaming")
     fleet.message("b", "x")
     fleet.measured("b", 1, 2)

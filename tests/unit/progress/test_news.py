@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, MachineError
@@ -32,7 +32,7 @@ class Api:
 
 
 def work(run: fleet.MachineRun) -> None:
-    run.timeline.to(_states.INITIALIZING)
+    run.timeline.to(boot_states.INITIALIZING)
     if run.name == "bad":
         raise MachineError("server_type: secret is no type")
     run.result["msg"] = "created"

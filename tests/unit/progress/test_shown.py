@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _growing, _say, _shown
 from ansible_collections.kubenode.provision.plugins.plugin_utils._fleet import DONE, FAILED, LATE
 
@@ -67,7 +67,7 @@ def test_a_pipe_gets_a_sum_now_and_then_and_failures_at_once(said):
     show = shown(said, "fleet")
     for second in range(31):
         said.now = second
-        show.state("n1", _states.BOOTING_TO_RESCUE if second < 20 else _states.RUNNING_IMAGE_COMMAND)
+        show.state("n1", boot_states.BOOTING_TO_RESCUE if second < 20 else boot_states.RUNNING_IMAGE_COMMAND)
         show.message("n1", f"step {second}")
         show.tick()
     assert said.take() == ("0/5 done · 1 waiting for the rescue · 4 beginning\n0/5 done · 1 writing · 4 beginning\n")
@@ -82,7 +82,7 @@ def test_a_pipe_gets_a_sum_now_and_then_and_failures_at_once(said):
 
 def test_lines_are_those_of_steps(said):
     show = shown(said, "lines")
-    show.state("n1", _states.BOOTING_TO_RESCUE)
+    show.state("n1", boot_states.BOOTING_TO_RESCUE)
     show.message("n1", "writing")
     show.end("n1", DONE, "proven")
     show.end("n2", FAILED, "n2: broken")
@@ -94,8 +94,8 @@ def test_lines_are_those_of_steps(said):
 
 def test_lines_of_the_api_phase_are_states_and_failures(said):
     show = shown(said, "lines", states=True)
-    show.state("n1", _states.INITIALIZING)
-    show.state("n1", _states.INITIALIZING)
+    show.state("n1", boot_states.INITIALIZING)
+    show.state("n1", boot_states.INITIALIZING)
     show.end("n1", DONE, "created, powered off")
     show.end("n2", FAILED, "n2: no such type")
     assert said.take() == "n1: being created\nn2: no such type\n", "the result of the task tells the rest"
@@ -103,7 +103,7 @@ def test_lines_of_the_api_phase_are_states_and_failures(said):
 
 def test_none_is_nothing_but_failures(said):
     show = shown(said, "none", Screen(), states=True)
-    show.state("n1", _states.INITIALIZING)
+    show.state("n1", boot_states.INITIALIZING)
     show.message("n1", "writing")
     show.end("n1", DONE, "created")
     show.end("n2", FAILED, "broken")
@@ -183,7 +183,7 @@ def test_threads_are_heard_by_the_view_in_the_first_thread(said):
     show = shown(said, "fleet", names=["a", "b"])
 
     def work(name: str) -> None:
-        _say.state(name, _states.RUNNING_IMAGE_COMMAND)
+        _say.state(name, boot_states.RUNNING_IMAGE_COMMAND)
         _say.progress(name, "writes")
         _say.measured(name, 5, 10)
         _say.requests(3, 3600, 3597)
@@ -192,7 +192,7 @@ def test_threads_are_heard_by_the_view_in_the_first_thread(said):
     _say.each(["a", "b"], work, show)
     assert said.take() == "b: FAILED: at the end\n1/2 done · 1 failed · API 3 of 3600\n"
     assert show.fleet.machines["a"].message == "at the end"
-    _say.state("a", _states.INITIALIZING)  # no task of a fleet is at work: nothing listens
+    _say.state("a", boot_states.INITIALIZING)  # no task of a fleet is at work: nothing listens
     assert said.take() == ""
 
 

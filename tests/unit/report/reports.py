@@ -7,10 +7,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _report, _report_files
 
-STARTED = _states.from_rfc3339("2026-11-21T10:00:00.000Z")
+STARTED = boot_states.from_rfc3339("2026-11-21T10:00:00.000Z")
 #: Shortest and longest seconds in each state, as measured on the platform; writing takes as long as the image.
 _SPANS = ((0.2, 1.5), (11, 21), (9, 23), (37, 42), (20, 90), (18, 40))
 _REASONS = (
@@ -27,14 +27,14 @@ def run(count: int, seed: int = 1, roles: bool = False) -> tuple[_report.Report,
     for number in range(1, count + 1):
         name, at, steps = f"node-{number}", STARTED + 2.0, []
         fails = number % 20 == 7
-        states = _states.ORDER[:7]
+        states = boot_states.ORDER[:7]
         last = source.choice((4, 5)) if fails else 6
         for place, (low, high) in enumerate(_SPANS[:last]):
             seconds = round(source.uniform(low, high), 3)
             at += seconds
-            to = _states.PROVISIONING_FAILED if fails and place + 1 == last else states[place + 1]
+            to = boot_states.PROVISIONING_FAILED if fails and place + 1 == last else states[place + 1]
             steps.append(
-                {"machine": name, "from": states[place], "to": to, "at": _states.to_rfc3339(at), "seconds": seconds}
+                {"machine": name, "from": states[place], "to": to, "at": boot_states.to_rfc3339(at), "seconds": seconds}
             )
         machine: dict[str, Any] = {"name": name, "boot_state": steps[-1]["to"], "transitions": steps, "changed": True}
         if fails:

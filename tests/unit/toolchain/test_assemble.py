@@ -151,7 +151,7 @@ def test_a_part_that_the_collection_shares_is_put_in_too(tmp_path):
 
 
 def test_nothing_else_of_the_collection_is_put_in(tmp_path):
-    module = "ansible_collections.kubenode.provision.plugins.module_utils._states"
+    module = "ansible_collections.kubenode.provision.plugins.module_utils._rescue.protocol"
     assert "imports" in refusal(tmp_path, main=f"from {module} import ORDER")
 
 

@@ -5,13 +5,13 @@
 import os
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def test_import_comes_from_this_checkout():
-    assert Path(_states.__file__).resolve() == CHECKOUT / "plugins/module_utils/_states.py"
+    assert Path(boot_states.__file__).resolve() == CHECKOUT / "plugins/module_utils/_common/boot_states.py"
 
 
 def test_child_processes_find_this_checkout():

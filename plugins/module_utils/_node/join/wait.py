@@ -9,8 +9,8 @@ import binascii
 import time
 from urllib.parse import quote
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.boot_states import from_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 from ..api import der
 from ..api.client import Api, ApiError

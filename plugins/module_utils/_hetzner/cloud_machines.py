@@ -4,26 +4,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import catalog as shelves
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import (
-    machine_findings,
-    name_findings,
-    refuse_findings,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import (
-    known_key,
-    public_half,
-    resolve_keys,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+from .._common import boot_states, installed
+from .._common import consent as consents
+from . import catalog as shelves
+from .actions import ActionBoard
+from .catalog import Catalog, Unfit
+from .cloud_servers import (
     ADOPTED_LABEL,
     INSTALLATION_LABEL,
     LABEL,
@@ -34,6 +20,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
     is_adopted,
     is_ours,
 )
+from .errors import FleetError, Refused
+from .fleet import MachineRun, name_findings, refuse_findings, run_all
+from .labels import machine_findings
+from .login_keys import known_key, public_half, resolve_keys
+from .retry import Deadline
 
 #: What the disk of a new server holds when nothing else is asked for: it is there to be overwritten.
 PLACEHOLDER = "ubuntu-24.04"
@@ -223,7 +214,7 @@ class MachineFleet:
                 raise Refused(self._deletable.why_not(run.name, {"installation": installation_of(server)}))
             raise Refused(_refusal(server, self._state))
         if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
-            run.timeline.to(_states.INITIALIZING)
+            run.timeline.to(boot_states.INITIALIZING)
         deadline = Deadline(self._timeout, "the wanted state of the server")
         if step == KEEP:
             run.result["msg"] = self._differences(machine, server) if server else "there is no such server"
@@ -245,7 +236,7 @@ class MachineFleet:
             run.result["msg"] = "would create the server"
             return
         server, action = self._servers.create(run.name, body, deadline)
-        run.timeline.to(_states.INITIALIZING)
+        run.timeline.to(boot_states.INITIALIZING)
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
         run.result["ssh_keys"] = [known_key(key) for key in resolved["ssh_keys"]]
         run.result["msg"] = "created, powered off"
@@ -267,7 +258,7 @@ class MachineFleet:
             # Until it is created, the power button does nothing.
             run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
         action = self._servers.power_on(known, deadline)
-        run.timeline.to(_states.BOOTING_TO_REAL_OS)
+        run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
         run.result.update(status="running", fresh=False, msg="%s, powered on" % run.result["msg"])
         if self._wait:
             self._board.wait(action, deadline)

@@ -1,20 +1,49 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Boot configuration and resets of one server, read and changed."""
+"""Boot configuration and resets of one dedicated server, and which reset comes next."""
 
 from __future__ import annotations
 
 import re
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    MachineError,
-    NoAnswer,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import is_limit, items, part
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET
+from .errors import ApiError, MachineError, NoAnswer, Permanent
+from .robot_client import is_limit, items, part
+from .robot_limits import RESET
+
+SSH, SW, HW, POWER, WOL = "ssh", "sw", "hw", "power", "wol"
+
+#: How Robot says that a server is off; other words for its state say less.
+SHUT_OFF = "shut off"
+RUNNING = "running"
+
+_ROWS = {SSH: 0, SW: 1, HW: 2, POWER: 3, WOL: 4}
+
+
+def next_way(offered, tried, status=None, by_ssh=False, wol=False):
+    """The next way, or None when all were tried.
+
+    ``offered``: Robot's reset types of the server; ``tried``: the ways so far, in order; ``status``: what Robot says of
+    its power, None when nobody asked; ``by_ssh``: a system that may be rebooted lets us in; ``wol``: it can be woken.
+    A technician (man) is never sent, and the long press (power_long) never made.
+    """
+    if status == SHUT_OFF:
+        # Neither keys nor the reset button start a server that is off; a press that shut it down needs a second one.
+        if POWER in offered and tried.count(POWER) < 2:
+            return POWER
+        return WOL if wol and WOL not in tried else None
+    reached = max((_ROWS[way] for way in tried if way in _ROWS), default=-1)
+    if by_ssh and reached < 0:
+        return SSH
+    for way in (SW, HW):
+        if way in offered and reached < _ROWS[way]:
+            return way
+    if POWER in offered and reached <= _ROWS[POWER] and tried.count(POWER) < (1 if status == RUNNING else 2):
+        return POWER
+    # A network boot may be missed once.
+    if HW in offered and tried.count(HW) < 2:
+        return HW
+    return WOL if wol and WOL not in tried else None
+
 
 #: Arming is known to end in an error of Robot's now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
@@ -104,13 +133,11 @@ class Boot:
         UNSURE: the answer was lost, and only the machine can show whether the reset was carried out. ``keep_armed()``
         is called after every wait for the hourly limit, which may be longer than a rescue stays armed.
         """
-        path = "/wol/%d" % self._number if way == ladder.WOL else "/reset/%d" % self._number
-        data = None if way == ladder.WOL else {"type": way}
+        path = "/wol/%d" % self._number if way == WOL else "/reset/%d" % self._number
+        data = None if way == WOL else {"type": way}
         while True:
             try:
-                body = self._api.request(
-                    "POST", path, deadline, machine=self._machine, data=data, reserved=way != ladder.WOL
-                )
+                body = self._api.request("POST", path, deadline, machine=self._machine, data=data, reserved=way != WOL)
             except NoAnswer as error:
                 if error.sent:
                     return UNSURE, None

@@ -1,25 +1,20 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Make, keep and prune the snapshots of many node images at once (what the module hcloud_node_image does)."""
+"""Make, keep, prune and find the snapshots that are node images (hcloud_node_image and hcloud_node_image_info)."""
 
 from __future__ import annotations
 
 import threading
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels as labels
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import IMAGE_LABEL, newest_first
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import refuse_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_prune import (
-    judge,
-    named_in_use,
-    used_by_servers,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_snapshots import REFUSE, Snapshots
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import Servers
+from . import labels as labels
+from .actions import ActionBoard
+from .catalog import Catalog, Unfit, newest_first, of_architecture
+from .cloud_servers import Servers
+from .errors import FleetError, Refused
+from .fleet import refuse_findings, run_all
+from .labels import IMAGE_LABEL, is_made_by_us
+from .retry import Deadline
+from .snapshots import REFUSE, Snapshots
 
 #: Seconds a server has for going off.
 LONGEST_SHUTDOWN = 300
@@ -274,3 +269,87 @@ def describe(image):
 
 def _reasons(stay):
     return ", ".join("%d (%s)" % entry for entry in sorted(stay.items()))
+
+
+def named_in_use(in_use, images):
+    """Ids of snapshots that the user's list protects: ids as they are, names by their newest of each architecture."""
+    wanted, seen, protected = {str(entry) for entry in in_use}, set(), {}
+    for image in newest_first(images):
+        name, architecture = (image.get("labels") or {}).get(IMAGE_LABEL), image.get("architecture")
+        newest = image.get("status") == "available" and (name, architecture) not in seen
+        if newest:
+            seen.add((name, architecture))
+        if str(image["id"]) in wanted or (newest and name in wanted):
+            protected[image["id"]] = "named in in_use"
+    return protected
+
+
+def used_by_servers(servers):
+    """Ids of images that servers were made from, with the reason."""
+    used: dict[int, str] = {}
+    for server in servers:
+        image = server.get("image")
+        if image:
+            used.setdefault(image["id"], "server '%s' was made from it" % server["name"])
+    return used
+
+
+def judge(images, keep, used):
+    """Splits the snapshots of one name and architecture into (those to delete, {id: why it stays}).
+
+    The ``keep`` newest available ones stay in any case; ``used`` maps ids to reasons.
+    """
+    doomed, stay, kept = [], {}, 0
+    for image in newest_first(images):
+        if not is_made_by_us(image):
+            stay[image["id"]] = "not made by this collection"
+        elif image.get("status") == "creating":
+            stay[image["id"]] = "still being made"
+        elif image.get("status") == "available" and kept < keep:
+            kept += 1
+        elif image["id"] in used:
+            stay[image["id"]] = used[image["id"]]
+        elif (image.get("protection") or {}).get("delete"):
+            stay[image["id"]] = "protected against deletion"
+        else:
+            doomed.append(image)
+    return doomed, stay
+
+
+class ImageLookup:
+    """One call of hcloud_node_image_info; without names, every snapshot that is named by label is told."""
+
+    def __init__(self, api, images, newest=False, timeout=60):
+        self._api = api
+        self._given = images
+        self._newest = newest
+        self._deadline = Deadline(timeout, "the list of images")
+
+    def run(self):
+        """Returns one result for each image that was asked for, in that order; raises FleetError."""
+        if self._given is None:
+            return [_found_result(describe(image), image) for image in self._all()]
+        empty = ["images[%d].name: missing" % place for place, wanted in enumerate(self._given) if not wanted["name"]]
+        refuse_findings(empty)
+        catalog = Catalog(self._api, self._deadline)
+        return [self._find(wanted, catalog.image_candidates(wanted["name"])) for wanted in self._given]
+
+    def _all(self):
+        params = {"type": "snapshot", "label_selector": IMAGE_LABEL}
+        images = self._api.read_all("/images", "images", self._deadline, params=params)[0]
+        return sorted(newest_first(images), key=lambda image: (image["labels"][IMAGE_LABEL], image["architecture"]))
+
+    def _find(self, wanted, candidates):
+        name, architecture = wanted["name"], wanted["architecture"]
+        try:
+            image = of_architecture(name, candidates, architecture, self._newest)
+            if image.get("status", "available") != "available":
+                raise Unfit("image: '%s' is not available yet (status %s); wait for it" % (name, image["status"]))
+        except Unfit as finding:
+            nothing = {"id": None, "name": name, "architecture": architecture}
+            return dict(nothing, type=None, failed=True, changed=False, msg=str(finding))
+        return dict(_found_result(describe(image), image), name=name)
+
+
+def _found_result(about, image):
+    return dict(about, type=image.get("type"), failed=False, changed=False, msg="found")

@@ -7,31 +7,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    MachineError,
-    NoAnswer,
-    Refused,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import compare
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import items
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
-    HandedBack,
-    LeftAlone,
-    Permanent,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, WINDOW, ResetPlan
+from .._common import boot_states, installed, intents
+from .._common import consent as consents
+from . import login_keys, robot_decision, robot_reset, robot_servers
+from .catalog import Unfit
+from .cloud_rescue import compare
+from .errors import ApiError, FleetError, HandedBack, LeftAlone, MachineError, NoAnswer, Permanent, Refused
+from .fleet import MachineRun, explain, name_findings, refuse_findings, run_all
+from .intent_store import Book
+from .retry import Deadline
+from .robot_boot import Journey
+from .robot_client import items
+from .robot_limits import RESET, WINDOW, ResetPlan
 
 _UNKNOWN: dict[str, Any] = {
     "server_number": None,
@@ -55,13 +42,13 @@ _UNKNOWN: dict[str, Any] = {
     "used": "",
     "consent": "",
 }
-_ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
+_ARMING = (robot_decision.ARM_AND_REBOOT, robot_decision.ARM_AND_RESET, robot_decision.GO_ON)
 
 
 class RobotRun(MachineRun):
     """The result of one dedicated server in the making, and its journey."""
 
-    def __init__(self, name, state=_states.UNSET, since=None):
+    def __init__(self, name, state=boot_states.UNSET, since=None):
         super().__init__(name, state=state, since=since)
         self.result.update(_UNKNOWN)
         self.journey = None
@@ -125,10 +112,10 @@ class RobotRescueFleet:
     def _check_input(self):
         # Names of machines that are not of this call do no harm: of a larger fleet, or left out by --limit.
         findings = self._words.findings + name_findings(self._given)
-        findings += directory.input_findings(self._given)
+        findings += robot_servers.input_findings(self._given)
         public_key = None
         try:
-            public_key = keys.choose_key(*self._key) if self._state == "rescue" else None
+            public_key = login_keys.choose_key(*self._key) if self._state == "rescue" else None
         except Unfit as finding:
             findings.append(str(finding))
         refuse_findings(findings)
@@ -140,11 +127,11 @@ class RobotRescueFleet:
         try:
             run = RobotRun(
                 machine["name"],
-                state=machine.get("boot_state") or _states.UNSET,
-                since=_states.from_rfc3339(since) if since else None,
+                state=machine.get("boot_state") or boot_states.UNSET,
+                since=boot_states.from_rfc3339(since) if since else None,
             )
             resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
-            ages = [time.time() - _states.from_rfc3339(reset["at"]) for reset in resets]
+            ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
                 "machine '%s': boot_state, boot_state_since or resets is none a module of this collection returned "
@@ -155,7 +142,11 @@ class RobotRescueFleet:
         if any(reset["way"] not in self._tools.limits for reset in resets):
             raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
         for reset, age in zip(resets, ages):
-            if reset["way"] not in (ladder.SSH, ladder.WOL) and 0 <= age < WINDOW and not self._api.limits.kept:
+            if (
+                reset["way"] not in (robot_reset.SSH, robot_reset.WOL)
+                and 0 <= age < WINDOW
+                and not self._api.limits.kept
+            ):
                 self._api.limits.sent(RESET, age)
         if self._again(machine):
             run.result["resets"] = resets
@@ -168,7 +159,7 @@ class RobotRescueFleet:
         """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
         return (
             self._rearm
-            and machine.get("boot_state") == _states.BOOTING_TO_RESCUE
+            and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
             and not machine.get("in_rescue")
             and not machine.get("permanent")
         )
@@ -176,12 +167,12 @@ class RobotRescueFleet:
     def _find(self, runs):
         """Read the servers of the account, once; returns the runs that have one."""
         # The first request is made alone, so that wrong credentials cost one failed login and no more.
-        servers = directory.read_servers(self._api, Deadline(self._tools.timeout, "the list of servers"))
+        servers = robot_servers.read_servers(self._api, Deadline(self._tools.timeout, "the list of servers"))
         found = []
         owner: dict[int, str] = {}
         for run in runs:
             try:
-                server = directory.find(self._machines[run.name], servers)
+                server = robot_servers.find(self._machines[run.name], servers)
                 if server.get("status") not in (None, "ready"):
                     raise Refused("the server's status is '%s'; run again when it is ready" % server["status"])
             except Refused as error:
@@ -193,7 +184,7 @@ class RobotRescueFleet:
                     "nothing was changed, because of: the machines '%s' and '%s' are the same server %d; correct their "
                     "server_number" % (other, run.name, server["server_number"])
                 )
-            run.result.update(directory.facts(server))
+            run.result.update(robot_servers.facts(server))
             self._servers[run.name] = server
             found.append(run)
         return found
@@ -206,36 +197,36 @@ class RobotRescueFleet:
         run.result["used"] = self._words.used_by(run.name, kept)
         named = self._words.names(run.name) and not run.result["used"]
         met = contact_used(run.name, given.get("first_contact"), kept)
-        may_reset = given.get("first_contact") in (directory.RESET, directory.ONCE) and not met
-        sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
+        may_reset = given.get("first_contact") in (robot_servers.RESET, robot_servers.ONCE) and not met
+        sight = robot_decision.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
         sight.unproven = "" if self._look_only or sight.rearm else self._intents.unproven(run.name)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given, self._may_go)
         if self._state == "disarmed":
             self._ask_armed(run)
-            run.step = table.DISARM if run.result["armed"] else table.LEAVE
+            run.step = robot_decision.DISARM if run.result["armed"] else robot_decision.LEAVE
             return
-        towards = table.towards_rescue if self._state == "rescue" else table.towards_os
-        if towards(sight) == table.PROBE:
+        towards = robot_decision.towards_rescue if self._state == "rescue" else robot_decision.towards_os
+        if towards(sight) == robot_decision.PROBE:
             run.journey.look()
             answer = run.journey.arrival.answer
-            if sight.answer in (table.INSTALLED, table.OTHER) and sight.reinstall:
+            if sight.answer in (robot_decision.INSTALLED, robot_decision.OTHER) and sight.reinstall:
                 sight.reinstall = self._may_go(run, answer)
-        if towards(sight) == table.ASK_RESCUE and (self._look_only or not self._intents.kept):
+        if towards(sight) == robot_decision.ASK_RESCUE and (self._look_only or not self._intents.kept):
             # Whoever started it, nothing will be written there without a look at its disks.
             sight.intended = True
-        if towards(sight) == table.ASK_RESCUE:
+        if towards(sight) == robot_decision.ASK_RESCUE:
             shown = self._tools.shell.keys_of_last_probe(run.name)
             sight.intended = started_for(run.name, kept, run.journey.arrival.answer, shown)
             if kept and sight.intended:
                 run.result["installation"] = kept["installation"]
-        if towards(sight) == table.ASK_POWER:
+        if towards(sight) == robot_decision.ASK_POWER:
             # For a look nobody is switched on, either.
             sight.off = not self._look_only and run.journey.is_off()
         if self._state == "os":
             sight.armed = self._ask_armed(run)
         run.step = towards(sight)
-        if run.step == table.REFUSE_RESCUE:
+        if run.step == robot_decision.REFUSE_RESCUE:
             raise Refused(
                 "it is in a rescue that was not started for an open installation of ours: somebody may be repairing "
                 "it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: %s%s"
@@ -244,7 +235,7 @@ class RobotRescueFleet:
                     run.result["used"] and ". Besides, " + run.result["used"],
                 )
             )
-        if run.step == table.REFUSE_SILENT:
+        if run.step == robot_decision.REFUSE_SILENT:
             raise Refused(
                 "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
                 "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
@@ -255,7 +246,7 @@ class RobotRescueFleet:
                 )
             )
 
-        if run.step == table.REFUSE_LIVE:
+        if run.step == robot_decision.REFUSE_LIVE:
             raise Refused(
                 "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
                 "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
@@ -292,15 +283,15 @@ class RobotRescueFleet:
             run.result["reset_types"] = run.journey.types
         self._judge_limit(runs)
         if not self._check:
-            if not keys.is_registered(public_key, self._api.read_list("/key", "key", deadline)):
-                keys.register(self._api, public_key, self._key_name, deadline)
-            self._tools.fingerprints = [keys.fingerprint(public_key)]
+            if not login_keys.is_registered(public_key, self._api.read_list("/key", "key", deadline)):
+                login_keys.register(self._api, public_key, self._key_name, deadline)
+            self._tools.fingerprints = [login_keys.md5_fingerprint(public_key)]
 
     def _judge_limit(self, runs):
-        ways = [run.journey.first_way() for run in runs if run.step != table.GO_ON]
+        ways = [run.journey.first_way() for run in runs if run.step != robot_decision.GO_ON]
         limits = self._api.limits
         plan = ResetPlan(
-            len([way for way in ways if way not in (None, ladder.SSH)]), limits.left(RESET), limits.hourly(RESET)
+            len([way for way in ways if way not in (None, robot_reset.SSH)]), limits.left(RESET), limits.hourly(RESET)
         )
         if not plan.fits and not self._pace:
             raise FleetError(
@@ -311,7 +302,7 @@ class RobotRescueFleet:
     def _bring_about(self, run):
         journey = run.journey
         try:
-            if self._check and run.step not in (table.ATTACH, table.LEAVE):
+            if self._check and run.step not in (robot_decision.ATTACH, robot_decision.LEAVE):
                 self._predict(run)
             else:
                 getattr(self, "_" + run.step)(journey, run)
@@ -335,14 +326,18 @@ class RobotRescueFleet:
 
     def _predict(self, run):
         """Check mode: say what would be done."""
-        if run.step in (table.DISARM, table.LEAVE_RESCUE):
-            plan = "disarm the rescue" if run.step == table.DISARM else "leave the rescue by a reboot over SSH"
-        elif run.step == table.GO_ON:
+        if run.step in (robot_decision.DISARM, robot_decision.LEAVE_RESCUE):
+            plan = "disarm the rescue" if run.step == robot_decision.DISARM else "leave the rescue by a reboot over SSH"
+        elif run.step == robot_decision.GO_ON:
             plan = "wait for the rescue, and arm and reset again if it does not come"
         else:
             way = run.journey.first_way()
             plan = "arm the rescue and %s" % (
-                "reboot by SSH" if way == ladder.SSH else "reset by %s" % way if way else "fail: no reset is offered"
+                "reboot by SSH"
+                if way == robot_reset.SSH
+                else "reset by %s" % way
+                if way
+                else "fail: no reset is offered"
             )
         run.result.update(changed=True, msg="would %s" % plan, diff=_diff(run))
 
@@ -358,21 +353,21 @@ class RobotRescueFleet:
             )
         elif begins:
             self._reached(run)
-        run.timeline.found(_states.BOOTING_TO_RESCUE)
+        run.timeline.found(boot_states.BOOTING_TO_RESCUE)
         run.result["msg"] = "is in the rescue"
 
     def _leave(self, journey, run):
         if self._state == "disarmed":
             run.result["msg"] = "not armed"
             return
-        if self._state == "os" and journey.sight.answer in (table.SILENT, table.DENIED):
+        if self._state == "os" and journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED):
             run.result["msg"] = "not armed; which system runs is unknown: %s" % journey.arrival.words
             return
-        run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+        run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
         run.result.update(installed=True, in_rescue=False, msg="left alone: %s" % journey.arrival.words)
         answer = journey.arrival.answer
         record = answer.installed if answer is not None else None
-        unproven = journey.sight.answer in (table.SILENT, table.DENIED) and journey.sight.unproven
+        unproven = journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED) and journey.sight.unproven
         if unproven:
             # Nothing but our own intent tells what runs.
             record = self._intents.of(run.name)
@@ -414,7 +409,7 @@ class RobotRescueFleet:
         run.result["armed"] = False
         if self._state == "disarmed":
             run.result["msg"] = "disarmed"
-        elif journey.sight.answer in (table.SILENT, table.DENIED):
+        elif journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED):
             run.result["msg"] = "disarmed; which system runs is unknown: %s" % journey.arrival.words
         else:
             self._leave(journey, run)
@@ -438,7 +433,7 @@ def contact_used(name, word, kept):
     ``kept``: the intent on this controller. An open one goes on by the same word; every other one has an end, so the
     machine was met.
     """
-    if word != directory.ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
+    if word != robot_servers.ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
         return ""
     ends = {
         intents.DONE: "its system was proven",
@@ -478,11 +473,11 @@ def started_for(name, kept, answer, shown, now=None):
     if answer.origin.uptime is None:
         return False
     booted = (time.time() if now is None else now) - answer.origin.uptime
-    return -60 <= booted - _states.from_rfc3339(kept["armed_at"]) <= _ARMED
+    return -60 <= booted - boot_states.from_rfc3339(kept["armed_at"]) <= _ARMED
 
 
 def _diff(run):
-    leaving = run.step in (table.DISARM, table.LEAVE_RESCUE)
-    before = {"rescue": run.step == table.LEAVE_RESCUE, "armed": run.result["armed"]}
+    leaving = run.step in (robot_decision.DISARM, robot_decision.LEAVE_RESCUE)
+    before = {"rescue": run.step == robot_decision.LEAVE_RESCUE, "armed": run.result["armed"]}
     after = {"rescue": not leaving, "armed": False}
     return {"before_header": run.name, "after_header": run.name, "before": before, "after": after}

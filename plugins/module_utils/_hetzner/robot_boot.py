@@ -6,22 +6,10 @@ from __future__ import annotations
 
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    MachineError,
-    NoAnswer,
-    Refused,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import arrival, boot, ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
-    HandedBack,
-    LeftAlone,
-    NotArrived,
-    Permanent,
-)
+from .._common import boot_states
+from . import rescue_probe, robot_decision, robot_reset, ssh
+from .errors import ApiError, FleetError, HandedBack, LeftAlone, MachineError, NoAnswer, NotArrived, Permanent, Refused
+from .retry import Deadline
 
 #: Seconds to find out who answers when the machine will be rebooted in any case.
 SHORT_LOOK = 8.0
@@ -67,8 +55,8 @@ class Journey:
         self.types = []
         self.sight = sight
         self.given = given
-        self.boot = boot.Boot(tools.api, run.name, server["server_number"])
-        self.arrival = arrival.Arrival(tools.shell, self.boot, run.name, self.address, tools.strict)
+        self.boot = robot_reset.Boot(tools.api, run.name, server["server_number"])
+        self.arrival = rescue_probe.Arrival(tools.shell, self.boot, run.name, self.address, tools.strict)
         self._tried = [reset["way"] for reset in run.result["resets"]]
         self._status = None
         self._armed_at = None
@@ -90,9 +78,9 @@ class Journey:
         while True:
             answer = self.arrival.look()
             enough = answer.kind == ssh.SYSTEM or (self.sight.unproven and answer.listens)
-            if enough or deadline.left() <= arrival.LOOK_EVERY:
+            if enough or deadline.left() <= rescue_probe.LOOK_EVERY:
                 break
-            deadline.sleep(arrival.LOOK_EVERY, "")
+            deadline.sleep(rescue_probe.LOOK_EVERY, "")
         self.sight.answer, self.sight.listens = _who(answer), answer.listens
         self.note()
 
@@ -106,7 +94,7 @@ class Journey:
     def is_off(self):
         """Whether the machine is switched off; what Robot cannot tell counts as powered."""
         self._status = self.boot.power_status(self.step_deadline("the power status"))
-        return self._status == ladder.SHUT_OFF
+        return self._status == robot_reset.SHUT_OFF
 
     def step_deadline(self, what):
         """Every step at the API has the whole time limit for itself."""
@@ -118,13 +106,15 @@ class Journey:
             key for key in self.given.get("host_keys") or [] if isinstance(key, str) and ssh.key_blob(key) is not None
         ]
         self.arrival.wait_for_proof(
-            known, Deadline(arrival.TELLING_TAKES + arrival.ASK_EVERY, "the proof of the rescue")
+            known, Deadline(rescue_probe.TELLING_TAKES + rescue_probe.ASK_EVERY, "the proof of the rescue")
         )
         self.run.result["host_keys"] = list(self.arrival.proven)
 
     def first_way(self):
         """The way the journey begins with; None when the server can be reset by none."""
-        return self._next_way(by_ssh=self.sight.answer in (table.INSTALLED, table.OTHER) and self.sight.reinstall)
+        return self._next_way(
+            by_ssh=self.sight.answer in (robot_decision.INSTALLED, robot_decision.OTHER) and self.sight.reinstall
+        )
 
     def begin(self):
         """Arm, and go up the ladder from its first way."""
@@ -134,19 +124,19 @@ class Journey:
             raise Permanent(
                 "Robot offers no reset for it that can be used (offered: %s)" % ", ".join(self.types or ["none"])
             )
-        self.run.timeline.to(_states.ENABLING_RESCUE)
-        if way != ladder.SSH and self._wait_for_turn():
+        self.run.timeline.to(boot_states.ENABLING_RESCUE)
+        if way != robot_reset.SSH and self._wait_for_turn():
             # What was silent an hour ago may be a running system by now.
             self.look()
-            if self.sight.answer == table.RESCUE and not self.sight.reinstall:
+            if self.sight.answer == robot_decision.RESCUE and not self.sight.reinstall:
                 raise Refused(
                     "it was booted into a rescue while this run waited for its turn: a person may be repairing it. It "
                     "was left as it is"
                 )
-            if self.sight.answer == table.RESCUE:
+            if self.sight.answer == robot_decision.RESCUE:
                 self.attach()
                 return
-            if table.towards_rescue(self.sight) == table.LEAVE:
+            if robot_decision.towards_rescue(self.sight) == robot_decision.LEAVE:
                 raise LeftAlone("left alone: %s" % self.arrival.words)
             self._remember()
         self._arm()
@@ -156,7 +146,7 @@ class Journey:
         """An earlier call reset it: wait for the rest of that step, then go on up the ladder."""
         result = self.run.result
         result["previous_boot_id"] = self.given.get("previous_boot_id")
-        self.run.timeline.to(_states.BOOTING_TO_RESCUE)
+        self.run.timeline.to(boot_states.BOOTING_TO_RESCUE)
         if not result["resets"]:
             self._climb(None)
             return
@@ -183,12 +173,12 @@ class Journey:
     def leave_rescue(self):
         """Reboot a machine out of its rescue by SSH, and wait until another system answers."""
         self._remember()
-        self.run.timeline.to(_states.BOOTING_TO_REAL_OS)
+        self.run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
         if not self.tools.shell.reboot(self.run.name, self.address):
             raise MachineError("the rescue did not take the order to reboot; try again, or reset the machine")
         if not self.tools.prove:
             return
-        limit = self.tools.limits[ladder.SSH]
+        limit = self.tools.limits[robot_reset.SSH]
         deadline = Deadline(limit, "the system on the disk")
         while True:
             answer = self.arrival.look()
@@ -198,10 +188,10 @@ class Journey:
                 if answer.in_rescue:
                     raise MachineError("the machine came back into a rescue: %s" % answer.describe())
                 break
-            deadline.sleep(arrival.LOOK_EVERY, answer.describe())
+            deadline.sleep(rescue_probe.LOOK_EVERY, answer.describe())
         self.note()
         self.run.result["in_rescue"] = False
-        self.run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        self.run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
 
     def _remember(self):
         """Whoever answered before the reset must not be taken for who comes after it."""
@@ -232,16 +222,20 @@ class Journey:
                 if way is None:
                     return
             outcome, status = self._send(way)
-            if outcome == boot.FAILED and way in (ladder.SW, ladder.HW) and self._tried.count(way) == 1:
+            if (
+                outcome == robot_reset.FAILED
+                and way in (robot_reset.SW, robot_reset.HW)
+                and self._tried.count(way) == 1
+            ):
                 # A harder way is no answer to a passing trouble of Robot's.
                 self._wait_for_turn()
                 continue
-            if outcome in (boot.SENT, boot.UNSURE):
-                self.run.timeline.to(_states.BOOTING_TO_RESCUE)
+            if outcome in (robot_reset.SENT, robot_reset.UNSURE):
+                self.run.timeline.to(boot_states.BOOTING_TO_RESCUE)
                 self.run.result.update(in_rescue=None, boot_id=None)
-                off = way in (ladder.SW, ladder.HW) and status == ladder.SHUT_OFF
+                off = way in (robot_reset.SW, robot_reset.HW) and status == robot_reset.SHUT_OFF
                 if not off and (
-                    not self.tools.prove or self._wait(way, self.tools.limits[way], outcome == boot.UNSURE)
+                    not self.tools.prove or self._wait(way, self.tools.limits[way], outcome == robot_reset.UNSURE)
                 ):
                     return
             way = None
@@ -250,13 +244,16 @@ class Journey:
         self.arrival.anew()
         self._first_reset = self._first_reset or time.monotonic()
         self.run.result["changed"] = True
-        if way == ladder.SSH:
-            outcome = boot.SENT if self.tools.shell.reboot(self.run.name, self.address) else boot.FAILED, None
+        if way == robot_reset.SSH:
+            outcome = (
+                robot_reset.SENT if self.tools.shell.reboot(self.run.name, self.address) else robot_reset.FAILED,
+                None,
+            )
         else:
             outcome = self.boot.reset(way, self.step_deadline("the reset by %s" % way), self._keep_armed)
         self._tried.append(way)
-        if outcome[0] in (boot.SENT, boot.UNSURE):
-            reset = {"way": way, "at": _states.to_rfc3339(time.time())}
+        if outcome[0] in (robot_reset.SENT, robot_reset.UNSURE):
+            reset = {"way": way, "at": boot_states.to_rfc3339(time.time())}
             self.run.result["resets"] = self.run.result["resets"] + [reset]
         return outcome
 
@@ -266,13 +263,13 @@ class Journey:
         active = self.boot.rescue(deadline).get("active") is True
         self._status = self.boot.power_status(deadline)
         way = self._next_way()
-        if way is None and ladder.WOL not in self._tried and self.boot.can_be_woken(deadline):
+        if way is None and robot_reset.WOL not in self._tried and self.boot.can_be_woken(deadline):
             way = self._next_way(wol=True)
         if way is None:
             self.run.result["armed"] = active
             raise NotArrived(self._story(active))
-        if way != ladder.WOL and self._wait_for_turn():
-            if self._wait(way, arrival.LOOK_EVERY, unsure=False):
+        if way != robot_reset.WOL and self._wait_for_turn():
+            if self._wait(way, rescue_probe.LOOK_EVERY, unsure=False):
                 return None
             active = self._still_armed()
         if active:
@@ -285,16 +282,16 @@ class Journey:
     def _wait(self, way, seconds, unsure):
         """Whether the rescue came within ``seconds``; ends early when it is clear that this way does not lead there."""
         result, deadline = self.run.result, Deadline(seconds, "the rescue")
-        status_asked, other_since = way == ladder.WOL, None
+        status_asked, other_since = way == robot_reset.WOL, None
         while True:
             found = self.arrival.see(result["previous_boot_id"], self.step_deadline("the rescue's host keys"))
             self.note()
             waited = seconds - deadline.left()
-            if found == arrival.ARRIVED:
+            if found == rescue_probe.ARRIVED:
                 result.update(host_keys=list(self.arrival.proven), armed=False)
                 return True
             answer = self.arrival.answer
-            if found != arrival.OTHER_SYSTEM or answer is None:
+            if found != rescue_probe.OTHER_SYSTEM or answer is None:
                 other_since = None
             else:
                 self._spare_unnamed(answer)
@@ -302,31 +299,31 @@ class Journey:
                 booted = answer.boot_id and result["previous_boot_id"]
                 if booted or time.monotonic() - other_since >= STEADY:
                     return False
-            if found == arrival.SAME_BOOT and way == ladder.SSH and waited > min(REBOOT_TAKES, seconds / 2):
+            if found == rescue_probe.SAME_BOOT and way == robot_reset.SSH and waited > min(REBOOT_TAKES, seconds / 2):
                 return False
             if unsure and waited > seconds * UNSURE_FOR:
                 unsure = False
                 if self._still_armed():
                     # It was not carried out: nothing has booted since.
                     return self._again(way, seconds)
-            if found == arrival.NOBODY and not status_asked and waited > seconds * EARLY:
+            if found == rescue_probe.NOBODY and not status_asked and waited > seconds * EARLY:
                 status_asked = True
                 self._status = self.boot.power_status(self.step_deadline("the power status"))
-                if self._status == ladder.SHUT_OFF:
+                if self._status == robot_reset.SHUT_OFF:
                     return False
             self._give_back()
-            if deadline.left() > arrival.LOOK_EVERY:
-                deadline.sleep(arrival.LOOK_EVERY, self.arrival.words)
+            if deadline.left() > rescue_probe.LOOK_EVERY:
+                deadline.sleep(rescue_probe.LOOK_EVERY, self.arrival.words)
             elif self.arrival.undecided:
                 # No reset for a machine whose rescue may be there.
-                time.sleep(arrival.LOOK_EVERY)
+                time.sleep(rescue_probe.LOOK_EVERY)
             else:
                 return False
 
     def _again(self, way, seconds):
-        if way != ladder.WOL:
+        if way != robot_reset.WOL:
             self._wait_for_turn()
-        return self._send(way)[0] in (boot.SENT, boot.UNSURE) and self._wait(way, seconds, unsure=False)
+        return self._send(way)[0] in (robot_reset.SENT, robot_reset.UNSURE) and self._wait(way, seconds, unsure=False)
 
     def _still_armed(self):
         return self.boot.rescue(self.step_deadline("what Robot says of the rescue")).get("active") is True
@@ -345,7 +342,7 @@ class Journey:
             raise HandedBack("its rescue has not come yet (%s). %s" % (self.arrival.words, self._resets_in_words()))
 
     def _next_way(self, by_ssh=False, wol=False):
-        return ladder.next_way(self.types, self._tried, self._status, by_ssh=by_ssh, wol=wol)
+        return robot_reset.next_way(self.types, self._tried, self._status, by_ssh=by_ssh, wol=wol)
 
     def _resets_in_words(self):
         resets = self.run.result["resets"]
@@ -371,14 +368,37 @@ class Journey:
 
 def _age(reset):
     """Seconds since a reset that an earlier call sent."""
-    return max(0.0, time.time() - _states.from_rfc3339(reset["at"]))
+    return max(0.0, time.time() - boot_states.from_rfc3339(reset["at"]))
 
 
 def _who(answer):
     if answer.kind == ssh.SILENT:
-        return table.SILENT
+        return robot_decision.SILENT
     if answer.kind == ssh.DENIED:
-        return table.DENIED
+        return robot_decision.DENIED
     if answer.in_rescue:
-        return table.RESCUE
-    return table.INSTALLED if answer.installed else table.OTHER
+        return robot_decision.RESCUE
+    return robot_decision.INSTALLED if answer.installed else robot_decision.OTHER
+
+
+def time_limits(params):
+    """Seconds for each way of the ladder, from the options of robot_rescue; raises FleetError for no length at all."""
+    for option, least in (
+        ("ssh_timeout", 1),
+        ("sw_timeout", 1),
+        ("hw_timeout", 1),
+        ("power_timeout", 1),
+        ("timeout", 1),
+        ("look_timeout", 0),
+        ("give_back_after", 0),
+        ("max_resets", 0),
+    ):
+        if params[option] < least:
+            raise FleetError("%s: %d is too little; use at least %d" % (option, params[option], least))
+    return {
+        robot_reset.SSH: params["ssh_timeout"],
+        robot_reset.SW: params["sw_timeout"],
+        robot_reset.HW: params["hw_timeout"],
+        robot_reset.POWER: params["power_timeout"],
+        robot_reset.WOL: params["power_timeout"],
+    }

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+from .._common import installed, intents
+from .errors import MachineError
 
 #: Proofs that need no login: an open port is enough, or nothing is checked.
 PORT, NONE = "port", "none"

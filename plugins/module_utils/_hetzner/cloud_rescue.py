@@ -8,33 +8,19 @@ import contextlib
 import ipaddress
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents as kept_intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import USUALLY, ActionBoard
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    MachineError,
-    NoAnswer,
-    Refused,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.journey import Journey, NotArrived
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
-    INSTALLATION_LABEL,
-    Servers,
-    addresses,
-    installation_of,
-    is_ours,
-)
+from .._common import boot_states, installed
+from .._common import consent as consents
+from .._common import intents as kept_intents
+from . import boot_decision
+from .actions import USUALLY, ActionBoard
+from .catalog import Catalog, Unfit
+from .cloud_boot import Journey, NotArrived
+from .cloud_servers import INSTALLATION_LABEL, Servers, addresses, installation_of, is_ours
+from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
+from .fleet import MachineRun, explain, name_findings, refuse_findings, run_all
+from .intent_store import Book
+from .login_keys import public_half, resolve_keys
+from .retry import Deadline
 
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
@@ -49,18 +35,18 @@ _HANDED_ON = ("server_type", "location", "image", "created", "adopted")
 _KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
 
 _TOWARDS = {
-    "rescue": sights.towards_rescue,
-    "os": sights.towards_os,
-    "disarmed": sights.towards_disarmed,
+    "rescue": boot_decision.towards_rescue,
+    "os": boot_decision.towards_os,
+    "disarmed": boot_decision.towards_disarmed,
 }
 _PLANS = {
-    sights.ARM_AND_START: "arm the rescue and power on",
-    sights.ARM_AND_REBOOT: "arm the rescue and reboot",
-    sights.ARM_AND_RESET: "arm the rescue and reset",
-    sights.START: "power on into the armed rescue",
-    sights.RESET: "reset into the armed rescue",
-    sights.DISARM: "disarm the rescue",
-    sights.LEAVE_RESCUE: "leave the rescue by a reboot",
+    boot_decision.ARM_AND_START: "arm the rescue and power on",
+    boot_decision.ARM_AND_REBOOT: "arm the rescue and reboot",
+    boot_decision.ARM_AND_RESET: "arm the rescue and reset",
+    boot_decision.START: "power on into the armed rescue",
+    boot_decision.RESET: "reset into the armed rescue",
+    boot_decision.DISARM: "disarm the rescue",
+    boot_decision.LEAVE_RESCUE: "leave the rescue by a reboot",
 }
 
 
@@ -155,7 +141,9 @@ class RescueFleet:
     def _again(self, machine):
         """Whether this run armed the machine before and it did not arrive."""
         return (
-            self._rearm and machine.get("boot_state") == _states.BOOTING_TO_RESCUE and machine.get("armed_here", True)
+            self._rearm
+            and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
+            and machine.get("armed_here", True)
         )
 
     def _look(self, active):
@@ -239,13 +227,13 @@ class RescueFleet:
             raise Refused(
                 (_DELETED if deleted else "there is no server '%s'; create it with hcloud_machine") % run.name
             )
-        run.result.update(changed=True, msg="would %s" % _PLANS[sights.ARM_AND_START])
+        run.result.update(changed=True, msg="would %s" % _PLANS[boot_decision.ARM_AND_START])
 
     def _sight(self, server, given, run):
         since = given.get("boot_state_since")
         fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
-        young = bool(since) and time.time() - _states.from_rfc3339(since) < FRESH_FOR
-        return sights.Sight(
+        young = bool(since) and time.time() - boot_states.from_rfc3339(since) < FRESH_FOR
+        return boot_decision.Sight(
             status=server["status"],
             ours=is_ours(server) or bool(given.get("adopt")),
             reinstall=self._words.names(server["name"]) and not run.result["used"],
@@ -261,11 +249,11 @@ class RescueFleet:
     def _carry_out(self, step, journey, run):
         if step.startswith("refuse"):
             journey.refuse(step)
-        if step == sights.ATTACH:
-            run.timeline.found(_states.BOOTING_TO_RESCUE)
+        if step == boot_decision.ATTACH:
+            run.timeline.found(boot_states.BOOTING_TO_RESCUE)
             run.result["msg"] = "is in the rescue"
             self._attach(journey, run)
-        elif step == sights.LEAVE:
+        elif step == boot_decision.LEAVE:
             self._leave(journey, run)
         elif self._check:
             run.result.update(changed=True, msg="would %s" % _PLANS[step], diff=_diff(run.name, step))
@@ -290,7 +278,7 @@ class RescueFleet:
         if journey.sight.status == "off" or self._state == "disarmed":
             run.result["msg"] = "is %s and not armed" % journey.sight.status
             return
-        run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+        run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
         run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())
         kind, place = journey.server.get("server_type") or {}, journey.server.get("location") or {}
         run.result["installation"] = run.result["installation"] or self._intents.unfinished(run.name)
@@ -312,11 +300,11 @@ class RescueFleet:
         elif journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
-        if journey.sight.answer in (sights.SILENT, sights.DENIED):
+        if journey.sight.answer in (boot_decision.SILENT, boot_decision.DENIED):
             record = self._unproven(journey, run)
         wanted, kept = self._wanted.get(run.name), self._intents.of(run.name)
         compare(run, record, facts, wanted, self._fail_for_drift, self._tools.shell, kept)
-        if not self._check and journey.sight.answer not in (sights.SILENT, sights.DENIED):
+        if not self._check and journey.sight.answer not in (boot_decision.SILENT, boot_decision.DENIED):
             self._intents.seen(run.name, run.result["proven"] and run.result["installation"] == expected)
 
     def _unproven(self, journey, run):
@@ -402,25 +390,25 @@ class RescueFleet:
         run.result["msg"] = "disarmed"
         if self._state == "disarmed":
             self._intents.gave_up(run.name, for_good=True)
-        if journey.sight.answer in (sights.SILENT, sights.DENIED):
+        if journey.sight.answer in (boot_decision.SILENT, boot_decision.DENIED):
             raise Refused("disarmed, but which system runs is unknown: %s" % journey.answer.describe())
 
     def _leave_rescue(self, journey, run):
         self._remember(journey, run)
         if journey.sight.armed:
             self._disarm(journey, run)
-        journey.destination = _states.BOOTING_TO_REAL_OS
+        journey.destination = boot_states.BOOTING_TO_REAL_OS
         journey.reboot()
         if self._prove:
             journey.prove()
-            run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+            run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
         run.result["msg"] = "left the rescue"
 
 
 def _age(machine):
     """Seconds since a machine of this run came into its boot state; many when that is not known."""
     since = machine.get("boot_state_since")
-    return time.time() - _states.from_rfc3339(since) if since else FRESH_FOR
+    return time.time() - boot_states.from_rfc3339(since) if since else FRESH_FOR
 
 
 def compare(run, record, facts, wanted, fail, shell, kept):
@@ -452,6 +440,9 @@ def first_address(network):
 
 
 def _diff(name, step):
-    before = {"rescue": step == sights.LEAVE_RESCUE, "armed": step in (sights.DISARM, sights.START, sights.RESET)}
-    after = {"rescue": step not in (sights.LEAVE_RESCUE, sights.DISARM), "armed": False}
+    before = {
+        "rescue": step == boot_decision.LEAVE_RESCUE,
+        "armed": step in (boot_decision.DISARM, boot_decision.START, boot_decision.RESET),
+    }
+    after = {"rescue": step not in (boot_decision.LEAVE_RESCUE, boot_decision.DISARM), "armed": False}
     return {"before_header": name, "after_header": name, "before": before, "after": after}

@@ -1,16 +1,48 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who answers after a reset, and is it the rescue? Nothing is said to a rescue whose host key is not proven."""
+"""Who answers after a reset, and is it the rescue? Nothing is sent to a rescue whose host key is not proven."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
+from .._common import consent
+from . import ssh
+from .errors import MachineError, Permanent
+from .ssh import key_blob
+
+_PREFIX = "SHA256:"
+
+
+def sha256_fingerprint(key):
+    """SHA-256 of a public key (``type base64``), in base64 without padding and without a prefix, as Robot writes it."""
+    return base64.b64encode(hashlib.sha256(key_blob(key)).digest()).decode("ascii").rstrip("=")
+
+
+def told_by(rescue):
+    """The fingerprints in an answer of ``…/rescue/last``; an empty list when it tells none."""
+    told = []
+    entries = rescue.get("host_key")
+    for entry in entries if isinstance(entries, list) else []:
+        key = entry.get("key") if isinstance(entry, dict) else None
+        text = key.get("fingerprint") if isinstance(key, dict) else None
+        if isinstance(text, str) and text and text.isascii():
+            told.append((text[len(_PREFIX) :] if text.startswith(_PREFIX) else text).rstrip("="))
+    return told
+
+
+def proven(shown, told):
+    """Those of the keys ``shown`` whose fingerprints were ``told``; every pair is compared, in constant time."""
+    result = []
+    for key in shown:
+        matches = [hmac.compare_digest(sha256_fingerprint(key).encode(), one.encode()) for one in told]
+        if any(matches):
+            result.append(key)
+    return sorted(result)
+
 
 #: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
 LOOK_EVERY = 2.0
@@ -159,8 +191,8 @@ class Arrival:
             return False
         self._asked_at = now
         last = self._boot.rescue(deadline, last=True)
-        told = host_keys.told_by(last)
-        self.proven = host_keys.proven(shown, told)
+        told = told_by(last)
+        self.proven = proven(shown, told)
         if self.proven:
             self._silent_since = None
             self._not_false()
@@ -184,7 +216,7 @@ class Arrival:
                 "the host keys that answer at %s are none of those Robot tells for this rescue, so nothing was "
                 "sent to it: shown %s, told %s. Somebody is in between, another machine has this address, or this one "
                 "has left its rescue for another system"
-                % (self._address, _listed(map(host_keys.fingerprint, shown)), _listed(told))
+                % (self._address, _listed(map(sha256_fingerprint, shown)), _listed(told))
             )
         self.words = "something answers, and Robot tells no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since

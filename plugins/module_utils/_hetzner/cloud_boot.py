@@ -4,25 +4,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights, ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    MachineError,
-    NoAnswer,
-    Refused,
-    TimeLimit,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
-    BOOTING,
-    OTHER_RUN,
-    never_started,
-)
+from .._common import boot_states, intents
+from .._common import consent as consents
+from . import boot_decision, ssh
+from .actions import ActionFailed
+from .cloud_servers import BOOTING, OTHER_RUN, never_started
+from .errors import ApiError, MachineError, NoAnswer, Refused, TimeLimit
+from .intent_store import NONE
+from .retry import Deadline
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
@@ -53,7 +42,7 @@ class Journey:
         self.sight = sight
         self.given = given
         self.answer: ssh.Answer | None = None
-        self.destination = _states.BOOTING_TO_RESCUE
+        self.destination = boot_states.BOOTING_TO_RESCUE
         #: Whether this run may have left the rescue enabled.
         self.armed = False
         #: Another run may be at work: how far the history went that was read, and whether the server was locked.
@@ -69,10 +58,10 @@ class Journey:
     def decide(self, table):
         """Ask ``table`` until its answer is final, finding out what it lacks."""
         find_out = {
-            sights.SETTLE: self.settle,
-            sights.ASK_HISTORY: self.ask_history,
-            sights.PROBE: self.look,
-            sights.ASK_RESCUE: self.ask_rescue,
+            boot_decision.SETTLE: self.settle,
+            boot_decision.ASK_HISTORY: self.ask_history,
+            boot_decision.PROBE: self.look,
+            boot_decision.ASK_RESCUE: self.ask_rescue,
         }
         while True:
             step = table(self.sight)
@@ -89,7 +78,7 @@ class Journey:
             self.sight.status = "off"
             return
         pause = 2.0
-        while self.sight.status in sights.PASSING:
+        while self.sight.status in boot_decision.PASSING:
             self.deadline.sleep(pause, "the server's status is still '%s'" % self.sight.status)
             pause = min(5.0, pause * 1.5)
             server = self.tools.servers.by_id(self.server, self.deadline)
@@ -150,7 +139,7 @@ class Journey:
         self.armed = True
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
             action = servers.enable_rescue(self.server, self.tools.key_ids, self.deadline, self._met_a_lock)
-            self.run.timeline.to(_states.ENABLING_RESCUE)
+            self.run.timeline.to(boot_states.ENABLING_RESCUE)
             try:
                 board.wait(action, self.deadline)
                 if not self._alone:
@@ -223,7 +212,7 @@ class Journey:
 
     def prove(self):
         """Wait until a new boot of the right system answers; raises NotArrived with what was seen instead."""
-        rescue = self.destination == _states.BOOTING_TO_RESCUE
+        rescue = self.destination == boot_states.BOOTING_TO_RESCUE
         deadline = Deadline(self.tools.rescue_timeout, "the rescue" if rescue else "the system on the disk")
         way_on = _WAY_ON if rescue else "Look at its console; the rescue is not armed any more"
         self.run.result["in_rescue"] = False
@@ -292,12 +281,12 @@ class Journey:
 
 def _who(answer):
     if answer.kind == ssh.SILENT:
-        return sights.SILENT
+        return boot_decision.SILENT
     if answer.kind == ssh.DENIED:
-        return sights.DENIED
+        return boot_decision.DENIED
     if answer.in_rescue:
-        return sights.RESCUE
-    return sights.INSTALLED if answer.installed else sights.OTHER
+        return boot_decision.RESCUE
+    return boot_decision.INSTALLED if answer.installed else boot_decision.OTHER
 
 
 def started_for(name, installation, kept, carried, history):
@@ -337,25 +326,25 @@ _UNMADE = (
 _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
 
 _REFUSALS = {
-    sights.REFUSE_FOREIGN: (
+    boot_decision.REFUSE_FOREIGN: (
         "server '%(name)s' was not made by this collection; to keep what runs there, adopt it (kubenode_adopt: true); "
         "to write it, name it: %(word)s"
     ),
-    sights.REFUSE_RESCUE: (
+    boot_decision.REFUSE_RESCUE: (
         "server '%(name)s' is in a rescue that was not started for an open installation of ours: somebody may be "
         "repairing it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: "
         "%(word)s"
     ),
-    sights.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
-    sights.REFUSE_STARTED: (
+    boot_decision.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
+    boot_decision.REFUSE_STARTED: (
         "server '%(name)s' is off but was started before, so its disk may hold something; power it on; to "
         "overwrite it, name it: %(word)s"
     ),
-    sights.REFUSE_SILENT: (
+    boot_decision.REFUSE_SILENT: (
         "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
         "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
-    sights.REFUSE_DENIED: (
+    boot_decision.REFUSE_DENIED: (
         "server '%(name)s' runs a system that does not let us in: %(seen)s. Give the key it knows as ssh_private_key; "
         "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),

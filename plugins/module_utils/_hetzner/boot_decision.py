@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
+from .intent_store import NONE
 
 # What is still to be found out.
 SETTLE = "settle"

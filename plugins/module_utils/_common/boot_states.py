@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from ._common import times
+from . import times
 
 UNSET = ""
 INITIALIZING = "Initializing"

@@ -7,16 +7,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import IMAGE_LABEL, newest_first
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    MachineError,
-    NoAnswer,
-    Refused,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import CLOCK_SLACK, Servers, is_ours
-from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
+from .._common.boot_states import from_rfc3339
+from .actions import ActionFailed
+from .catalog import newest_first
+from .cloud_servers import CLOCK_SLACK, Servers, is_ours
+from .errors import ApiError, MachineError, NoAnswer, Refused
+from .labels import IMAGE_LABEL
 
 #: Names one label selector may list; an address must not grow without end.
 NAMES_PER_REQUEST = 20

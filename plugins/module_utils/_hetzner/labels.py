@@ -1,17 +1,60 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The labels of a node image: its name in CAPH's convention, and where it comes from (pure)."""
+"""Labels of servers and snapshots: which the API takes, which are ours, what they say (pure)."""
 
 from __future__ import annotations
 
 import re
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import IMAGE_LABEL
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import (
-    LONGEST_NAME,
-    is_label_value,
-    label_findings,
-)
+#: CAPH's convention for naming snapshots, which have no name of their own.
+IMAGE_LABEL = "caph-image-name"
+#: The longest value a label of the API may have; our label carries the machine's name.
+LONGEST_NAME = 63
+#: Bytes of user data the API takes.
+LONGEST_USER_DATA = 32 * 1024
+
+#: What says whether a server was made by us, and which installation it has; a user's word about it would let us delete
+#: servers of others, or take another system for the one that was installed.
+OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
+
+_LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
+
+
+def is_label_value(text):
+    """Whether the API takes ``text`` as the value of a label."""
+    return text == "" or bool(_LABEL_WORD.match(text))
+
+
+def label_findings(labels):
+    """What is wrong with a map of labels, as a list of sentences."""
+    findings = []
+    for key, value in (labels or {}).items():
+        prefix, _slash, word = str(key).rpartition("/")
+        if not _LABEL_WORD.match(word) or (prefix and not _LABEL_PREFIX.match(prefix)):
+            findings.append("labels: the key %r is none the API takes; use letters, digits, '-', '_' and '.'" % key)
+        elif prefix == "hetzner.cloud" or prefix.endswith(".hetzner.cloud"):
+            findings.append("labels: the key %r has a prefix reserved by Hetzner; choose another" % key)
+        elif key in OWN_LABELS:
+            findings.append(
+                "labels: the key %r says who made a server and what for, and is set by this module only; leave it out"
+                % key
+            )
+        if not isinstance(value, str) or not is_label_value(value):
+            findings.append(
+                "labels: the value %r of '%s' is none the API takes; use a string of at most 63 letters, digits, '-', "
+                "'_' and '.' that begins and ends with a letter or digit" % (value, key)
+            )
+    return findings
+
+
+def machine_findings(machine):
+    """What is wrong with the labels and the user data of one machine, as a list of sentences."""
+    findings = label_findings(machine.get("labels"))
+    if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
+        findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
+    return findings
+
 
 #: Marks the snapshots this collection made; the value is the name of the image.
 MADE_LABEL = "kubenode.provision/node-image"

@@ -11,20 +11,9 @@ import traceback
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    CREDENTIAL_CODES,
-    ApiError,
-    FleetError,
-    NoAnswer,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import (
-    AGAIN,
-    FINAL,
-    LOCKED_CODES,
-    Backoff,
-    verdict,
-)
+from .budget import Budget
+from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
+from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, verdict
 
 try:
     import hcloud

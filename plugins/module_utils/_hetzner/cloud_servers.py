@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError
-from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
+from .._common import installed
+from .._common.boot_states import from_rfc3339
+from .errors import ApiError, MachineError
 
 #: Marks the servers this collection made or adopted; the value is the machine's name.
 LABEL = "kubenode.provision/machine"
