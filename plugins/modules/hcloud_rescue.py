@@ -349,7 +349,8 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import RescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
     api_options,
     progress_options,
@@ -391,22 +392,24 @@ def main():
     temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
     def make_fleet(api):
-        return RescueFleet(
+        return CloudRescue(
             api,
             make_ssh(params, params["known_hosts_dir"] or temporary),
-            params["machines"],
-            state=params["state"],
+            BootOptions(
+                params["machines"],
+                state=params["state"],
+                word=("reinstall", params["reinstall"]),
+                rearm=params["rearm"],
+                prove=params["prove"],
+                timeout=params["timeout"],
+                check_mode=module.check_mode,
+                wanted=params["wanted"],
+                fail_for_drift=params["drift"] == "fail",
+                intents_dir=params["intents_dir"],
+            ),
             ssh_keys=params["ssh_keys"],
-            prove=params["prove"],
-            reinstall=params["reinstall"],
-            rearm=params["rearm"],
-            wanted=params["wanted"],
-            fail_for_drift=params["drift"] == "fail",
-            intents_dir=params["intents_dir"],
-            timeout=params["timeout"],
-            rescue_timeout=params["rescue_timeout"],
-            check_mode=module.check_mode,
             private_key=params["ssh_private_key"],
+            rescue_timeout=params["rescue_timeout"],
         )
 
     try:

@@ -454,10 +454,11 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import progress_options, run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import Tools, time_limits
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.reset_escalation import time_limits
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotRescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 
@@ -506,34 +507,31 @@ def main():
     temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
     def make_fleet(api):
-        limits = time_limits(params)
-        # A rescue has one user and one port.
-        shell = make_ssh(dict(params, ssh_user="root", ssh_port=22), params["known_hosts_dir"] or temporary)
-        tools = Tools(
-            api,
-            shell,
-            limits,
-            timeout=params["timeout"],
+        more = RobotOptions(
+            limits=time_limits(params),
+            key=(params["ssh_public_key"], params["ssh_private_key"]),
+            key_name=params["ssh_key_name"],
             look_timeout=params["look_timeout"],
             strict=params["host_key_checking"] == "strict",
-            prove=params["prove"],
             give_back_after=params["give_back_after"],
+            look_only=params["look_only"],
+            pace=pace,
         )
-        return RobotRescueFleet(
-            tools,
+        # A rescue has one user and one port.
+        shell = make_ssh(dict(params, ssh_user="root", ssh_port=22), params["known_hosts_dir"] or temporary)
+        options = BootOptions(
             params["machines"],
             state=params["state"],
             word=("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"]),
             rearm=params["rearm"],
+            prove=params["prove"],
+            timeout=params["timeout"],
+            check_mode=module.check_mode,
             wanted=params["wanted"],
             fail_for_drift=params["drift"] == "fail",
             intents_dir=params["intents_dir"],
-            look_only=params["look_only"],
-            key=(params["ssh_public_key"], params["ssh_private_key"]),
-            key_name=params["ssh_key_name"],
-            pace=pace,
-            check_mode=module.check_mode,
         )
+        return RobotRescue(api, shell, options, more)
 
     try:
         run_fleet(module, make_fleet, open_robot(params["max_resets"], pace))

@@ -1,9 +1,13 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to do about a machine, given what is seen of it (pure): the tables of docs/design.md as functions.
+"""What to do next with a machine, given its observed state: one decision table for both providers (pure).
 
-Seeing costs requests and SSH connections, so a table first asks for what it lacks (SETTLE, ASK_HISTORY, PROBE) and is
-asked again; every other step is final.
+Observing costs requests and SSH connections. So a decision first names what it lacks (one of QUESTIONS) and is asked
+again with the answer; every other step is final.
+
+A running server may be in production, also when it does not answer or refuses our SSH key. A system that accepts our
+key is left alone unless the user named the machine. The first reset of a dedicated server that does not let us in needs
+the user's consent; one that is switched off is started into its rescue, which changes nothing on its disks.
 """
 
 from __future__ import annotations
@@ -15,29 +19,41 @@ from .intent_store import NONE
 # What is still to be found out.
 SETTLE = "settle"
 ASK_HISTORY = "ask_history"
+ASK_ARMED = "ask_armed"
 PROBE = "probe"
 ASK_RESCUE = "ask_rescue"
-# Arm, then boot.
+ASK_POWER = "ask_power"
+QUESTIONS = frozenset([SETTLE, ASK_HISTORY, ASK_ARMED, PROBE, ASK_RESCUE, ASK_POWER])
+# Arm the rescue, then boot.
 ARM_AND_START = "arm_and_start"
 ARM_AND_REBOOT = "arm_and_reboot"
 ARM_AND_RESET = "arm_and_reset"
-# The rescue is armed already and was not reached.
+# An earlier call armed the rescue, and the machine did not reach it: start or reset it, or (dedicated) wait for the
+# rest of that reset's time and go on with the next type of reset.
 START = "start"
 RESET = "reset"
-# Nothing to do.
+CONTINUE = "continue"
+#: The rescue answers: it is checked and used as it is.
 ATTACH = "attach"
+#: A system answers, or nothing is to be done: nothing is changed.
 LEAVE = "leave"
-# state: os
+# For the states ``os`` and ``disarmed``.
 DISARM = "disarm"
 LEAVE_RESCUE = "leave_rescue"
-# Left alone, and said why.
+#: The server was not made by this collection, nor adopted.
 REFUSE_FOREIGN = "refuse_foreign"
 REFUSE_STATUS = "refuse_status"
+#: It is off and was started before.
 REFUSE_STARTED = "refuse_started"
+#: Nothing answers by SSH; of a dedicated server: an earlier run finished its system, and it does not let us in.
 REFUSE_SILENT = "refuse_silent"
 REFUSE_DENIED = "refuse_denied"
+#: A dedicated server runs an unknown system, and the user did not permit the first reset.
+REFUSE_LIVE = "refuse_live"
+#: The rescue that answers was not started for an intent of ours.
 REFUSE_RESCUE = "refuse_rescue"
 
+#: Statuses of a cloud server between two others.
 PASSING = frozenset(["initializing", "starting", "stopping", "migrating", "rebuilding", "unknown"])
 
 # Who answers on the SSH port.
@@ -45,100 +61,146 @@ RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "sile
 
 
 @dataclass
-class Sight:
-    """What is known of a machine; None is what nobody has asked yet."""
+class ObservedState:
+    """What is known of a machine; None stands for what was not asked yet."""
 
-    status: str
-    ours: bool = True
-    #: The user's consent to overwrite it.
-    reinstall: bool = False
-    #: This run enabled the rescue, and the machine did not arrive in it.
-    rearm: bool = False
-    #: What it boots instead is what the server was made of, not a system in use.
-    fresh: bool = False
-    #: Whether the rescue is enabled, and whether this run did that.
-    armed: bool = False
-    never_started: bool | None = None
+    #: The status of a cloud server; None for a dedicated one, of which Robot tells none.
+    status: str | None = None
+    #: Who answers on the SSH port: RESCUE, INSTALLED, OTHER, SILENT or DENIED.
     answer: str | None = None
+    #: The server was made by this collection, or adopted.
+    ours: bool = True
+    #: The user's consent to give up the system that runs.
+    reinstall: bool = False
+    #: An earlier call of this run armed the rescue, and the machine did not arrive in it.
+    rearm: bool = False
+    #: What a cloud server boots instead is what it was made of, not a system in use.
+    fresh: bool = False
+    #: Whether the rescue is armed, and whether this run did that.
+    armed: bool | None = False
+    armed_here: bool = False
+    never_started: bool | None = None
     #: The consent of the open intent for which the rescue that answers was started; empty for a rescue of others.
     intended: str | None = None
-    #: PORT or NONE: our installation was finished, and its system shows no more than that; whether a port is open.
+    #: PORT or NONE: our installation was finished, and its system shows no more than that.
     unproven: str = ""
+    #: Whether anything accepts connections on the SSH port.
     listens: bool = False
-    armed_here: bool = False
+    #: An earlier run verified the installed system.
+    proven: bool = False
+    #: The user permits a reset although the system that runs is unknown.
+    may_reset: bool = False
+    #: Whether Robot says that the server is switched off.
+    off: bool | None = None
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether it is a dedicated server."""
+        return self.status is None
+
+    @property
+    def lets_us_in(self) -> bool:
+        """Whether a system that is no rescue accepts our key."""
+        return self.answer in (INSTALLED, OTHER)
+
+    @property
+    def locked_out(self) -> bool:
+        """Whether SSH cannot tell which system runs."""
+        return self.answer in (SILENT, DENIED)
 
 
-def towards_rescue(sight):
+def towards_rescue(seen: ObservedState) -> str:
     """The next step for ``state: rescue``."""
-    if not sight.ours and not sight.reinstall:
+    if not seen.ours and not seen.reinstall:
         return REFUSE_FOREIGN
-    if sight.status in PASSING:
+    if seen.status in PASSING:
         return SETTLE
-    if sight.status == "off":
-        return _off(sight)
-    if sight.status == "running":
-        return _running(sight)
-    return REFUSE_STATUS
-
-
-def _off(sight):
-    if sight.rearm:
-        return START if sight.armed else ARM_AND_START
-    if sight.reinstall:
-        return ARM_AND_START
-    if sight.never_started is None:
-        return ASK_HISTORY
-    return ARM_AND_START if sight.never_started else REFUSE_STARTED
-
-
-def _running(sight):
-    if sight.answer is None:
-        return PROBE
-    if sight.answer == RESCUE:
-        return _in_rescue(sight)
-    if sight.answer == INSTALLED or (sight.answer == OTHER and not (sight.rearm and sight.fresh)):
-        return ARM_AND_REBOOT if sight.reinstall else LEAVE
-    if sight.rearm:
-        return RESET if sight.armed else ARM_AND_RESET
-    if sight.reinstall:
-        return ARM_AND_RESET
-    if sight.unproven == NONE or (sight.unproven and sight.listens):
-        return LEAVE
-    return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED
-
-
-def _in_rescue(sight):
-    """A person may be at work in a rescue that was not started for an intent of ours."""
-    if sight.rearm or sight.reinstall or sight.intended:
-        return ATTACH
-    return ASK_RESCUE if sight.intended is None else REFUSE_RESCUE
-
-
-def towards_disarmed(sight):
-    """The next step for ``state: disarmed``: a rescue that a person enabled stays enabled."""
-    if not sight.ours:
-        return REFUSE_FOREIGN
-    if sight.status in PASSING:
-        return SETTLE
-    return DISARM if sight.armed and sight.armed_here else LEAVE
-
-
-def towards_os(sight):
-    """The next step for ``state: os``."""
-    if not sight.ours:
-        return REFUSE_FOREIGN
-    if sight.status in PASSING:
-        return SETTLE
-    if sight.status == "off":
-        return DISARM if sight.armed else LEAVE
-    if sight.status != "running":
+    if seen.status == "off":
+        return _off(seen)
+    if seen.status not in ("running", None):
         return REFUSE_STATUS
-    if sight.answer is None:
+    if seen.answer is None:
         return PROBE
-    if sight.answer == RESCUE:
-        return LEAVE_RESCUE
-    if sight.armed:
-        return DISARM
-    if sight.answer in (INSTALLED, OTHER):
+    if seen.answer == RESCUE:
+        return _in_rescue(seen)
+    if seen.lets_us_in and not (seen.answer == OTHER and seen.rearm and seen.fresh):
+        if not seen.reinstall:
+            return LEAVE
+        return CONTINUE if seen.dedicated and seen.rearm else ARM_AND_REBOOT
+    if seen.rearm:
+        if seen.dedicated:
+            return CONTINUE
+        return RESET if seen.armed else ARM_AND_RESET
+    return _locked_out(seen)
+
+
+def _off(seen: ObservedState) -> str:
+    if seen.rearm:
+        return START if seen.armed else ARM_AND_START
+    if seen.reinstall:
+        return ARM_AND_START
+    if seen.never_started is None:
+        return ASK_HISTORY
+    return ARM_AND_START if seen.never_started else REFUSE_STARTED
+
+
+def _in_rescue(seen: ObservedState) -> str:
+    """A person may be at work in a rescue that was not started for an intent of ours."""
+    if seen.rearm or seen.reinstall or seen.intended:
+        return ATTACH
+    return ASK_RESCUE if seen.intended is None else REFUSE_RESCUE
+
+
+def _locked_out(seen: ObservedState) -> str:
+    # A dedicated server may be switched off, and then only its power button helps.
+    ask_power = seen.dedicated and seen.answer == SILENT and seen.off is None
+    if seen.reinstall:
+        return ASK_POWER if ask_power else ARM_AND_RESET
+    if seen.unproven == NONE and ask_power:
+        return ASK_POWER
+    if (seen.unproven == NONE and not seen.off) or (seen.unproven and seen.listens):
         return LEAVE
-    return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED
+    if not seen.dedicated:
+        return REFUSE_SILENT if seen.answer == SILENT else REFUSE_DENIED
+    if seen.proven or seen.unproven:
+        # Perhaps a node whose network is down.
+        return REFUSE_SILENT
+    if seen.may_reset:
+        return ARM_AND_RESET
+    if ask_power:
+        return ASK_POWER
+    return ARM_AND_RESET if seen.off else REFUSE_LIVE
+
+
+def towards_disarmed(seen: ObservedState) -> str:
+    """The next step for ``state: disarmed``: a rescue that a person armed stays armed."""
+    if not seen.ours:
+        return REFUSE_FOREIGN
+    if seen.status in PASSING:
+        return SETTLE
+    if seen.armed is None:
+        return ASK_ARMED
+    return DISARM if seen.armed and seen.armed_here else LEAVE
+
+
+def towards_os(seen: ObservedState) -> str:
+    """The next step for ``state: os``."""
+    if not seen.ours:
+        return REFUSE_FOREIGN
+    if seen.status in PASSING:
+        return SETTLE
+    if seen.status == "off":
+        return DISARM if seen.armed else LEAVE
+    if seen.status not in ("running", None):
+        return REFUSE_STATUS
+    if seen.answer is None:
+        return PROBE
+    if seen.armed is None:
+        return ASK_ARMED
+    if seen.answer == RESCUE:
+        return LEAVE_RESCUE
+    if seen.armed:
+        return DISARM
+    if seen.lets_us_in or seen.dedicated:
+        return LEAVE
+    return REFUSE_SILENT if seen.answer == SILENT else REFUSE_DENIED

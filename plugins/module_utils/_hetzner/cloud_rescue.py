@@ -1,31 +1,37 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bring the machines of a fleet into their rescue, or back out of it (what the module hcloud_rescue does)."""
+"""The boot flow of cloud servers (what the module hcloud_rescue does)."""
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from .._common import boot_states, installed
+from .._common import boot_states, installed, intents
 from .._common import consent as consents
-from .._common import intents as kept_intents
-from . import boot_decision
+from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
+from .boot_decision import ObservedState
+from .boot_flow import LOOK_EVERY, SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
-from .cloud_boot import Journey, NotArrived
-from .cloud_servers import INSTALLATION_LABEL, Servers, addresses, installation_of, is_ours
-from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
-from .fleet import MachineRun, explain, name_findings, refuse_findings, run_all
-from .intent_store import Book
+from .cloud_arming import Arming
+from .cloud_client import Api
+from .cloud_servers import BOOTING, INSTALLATION_LABEL, Servers, addresses, first_address, installation_of, is_ours
+from .errors import FleetError, MachineError, Refused, TimeLimit
+from .fleet import MachineRun, explain, run_all
+from .intent_store import NONE
 from .login_keys import public_half, resolve_keys
 from .retry import Deadline
+from .ssh import SILENT, Answer, Ssh
 
+#: Seconds in which a rescue is disabled, however long a stuck action locks the server.
+DISARMING_TAKES = 60.0
+#: How long a system that was told to reboot may go on answering.
+REBOOT_GRACE = 60.0
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
-
-_DELETED = "server '%s' was deleted in the meantime; run the playbook again, which makes another one"
 
 #: By the word of the user alone: what lies on the disks says whether the word covers it.
 NAMED = "named"
@@ -34,415 +40,555 @@ NAMED = "named"
 _HANDED_ON = ("server_type", "location", "image", "created", "adopted")
 _KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
 
-_TOWARDS = {
-    "rescue": boot_decision.towards_rescue,
-    "os": boot_decision.towards_os,
-    "disarmed": boot_decision.towards_disarmed,
-}
 _PLANS = {
-    boot_decision.ARM_AND_START: "arm the rescue and power on",
-    boot_decision.ARM_AND_REBOOT: "arm the rescue and reboot",
-    boot_decision.ARM_AND_RESET: "arm the rescue and reset",
-    boot_decision.START: "power on into the armed rescue",
-    boot_decision.RESET: "reset into the armed rescue",
-    boot_decision.DISARM: "disarm the rescue",
-    boot_decision.LEAVE_RESCUE: "leave the rescue by a reboot",
+    decision.ARM_AND_START: "arm the rescue and power on",
+    decision.ARM_AND_REBOOT: "arm the rescue and reboot",
+    decision.ARM_AND_RESET: "arm the rescue and reset",
+    decision.START: "power on into the armed rescue",
+    decision.RESET: "reset into the armed rescue",
+    decision.DISARM: "disarm the rescue",
+    decision.LEAVE_RESCUE: "leave the rescue by a reboot",
+}
+
+_DELETED = "server '%s' was deleted in the meantime; run the playbook again, which makes another one"
+_WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
+_REFUSALS = {
+    decision.REFUSE_FOREIGN: (
+        "server '%(name)s' was not made by this collection; to keep what runs there, adopt it (kubenode_adopt: true); "
+        "to write it, name it: %(word)s"
+    ),
+    decision.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
+    decision.REFUSE_STARTED: (
+        "server '%(name)s' is off but was started before, so its disk may hold something; power it on; to "
+        "overwrite it, name it: %(word)s"
+    ),
+    decision.REFUSE_SILENT: (
+        "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
+        "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
+    ),
+    decision.REFUSE_DENIED: (
+        "server '%(name)s' runs a system that does not let us in: %(seen)s. Give the key it knows as ssh_private_key; "
+        "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
+    ),
 }
 
 
-class Tools:
-    """What the journeys of all machines share."""
-
-    def __init__(self, api, shell, timeout, rescue_timeout, intents, words):
-        self.servers = Servers(api)
-        self.board = ActionBoard(api)
-        self.shell = shell
-        self.timeout = timeout
-        self.rescue_timeout = rescue_timeout
-        self.key_ids = []
-        self.intents = intents
-        self._words = words
-
-    def may_go(self, run, answer):
-        """Whether the word that names a machine still covers what runs on it; says why not."""
-        record = kept_intents.record_or_kept(answer.installed, self.intents.of(run.name), run.name, answer.origin.uuids)
-        if answer.in_rescue or self._words.covers(run.name, record):
-            return True
-        run.result["used"] = self._words.why_not(run.name, record)
-        return False
+class NotArrived(MachineError):
+    """The machine was started and its rescue did not answer in time; it can be armed again."""
 
 
-class RescueFleet:
-    """One call of hcloud_rescue."""
+class CloudRescue(BootFleet):
+    """One call of hcloud_rescue. ``rescue_timeout``: seconds for a rescue to answer."""
 
     def __init__(
         self,
-        api,
-        shell,
-        machines,
-        state="rescue",
-        ssh_keys=(),
-        prove=True,
-        reinstall=(),
-        rearm=False,
-        timeout=360,
-        rescue_timeout=360,
-        check_mode=False,
-        private_key=None,
-        wanted=(),
-        fail_for_drift=False,
-        intents_dir=None,
-    ):
-        self._api = api
-        self._wanted = {one.get("name"): one for one in wanted}
-        self._intents = Book(intents_dir, self._wanted)
-        self._words = consents.Words("reinstall", reinstall)
-        self._tools = Tools(api, shell, timeout, rescue_timeout, self._intents, self._words)
-        self._given = machines
-        self._machines = {machine.get("name"): machine for machine in machines}
-        self._state = state
+        api: Api,
+        shell: Ssh,
+        options: BootOptions,
+        ssh_keys: Sequence[str] = (),
+        private_key: str | None = None,
+        rescue_timeout: float = 360,
+    ) -> None:
+        super().__init__(api, shell, options)
+        self.servers = Servers(api)
+        self.board = ActionBoard(api)
+        self.rescue_timeout = rescue_timeout
+        self.key_ids: list[int] = []
         self._ssh_keys = ssh_keys
-        self._prove = prove
-        self._rearm = rearm
-        self._check = check_mode
         self._private_key = private_key
-        self._fail_for_drift = fail_for_drift
-        self._found = {}
+        self._found: dict[str, dict[str, Any]] = {}
 
-    def run(self):
-        """Returns the results of all machines, in the order given; raises FleetError."""
-        self._check_input()
-        runs = [self._run_of(machine) for machine in self._given]
-        active = [run for run in runs if not run.result["failed"]]
-        if active:
-            self._look(active)
-            run_all(self._api, active, self._bring_about)
-        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
-
-    def _check_input(self):
-        # Names of machines that are not of this call do no harm: of a larger fleet, or not created.
-        refuse_findings(self._words.findings + name_findings(self._given))
-
-    def _run_of(self, machine):
+    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
-        run = MachineRun.going_on(machine)
+        run, again = MachineRun.going_on(machine), self.is_again(machine)
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         run.result.update(installation="", proven=False, drift=[], used="")
         # A machine that missed its rescue has booted what it was made of: what it was armed for stands.
-        run.result["consent"] = (machine.get("consent") or "") if self._again(machine) else ""
-        run.result["armed_here"] = bool(machine.get("armed_here")) and self._again(machine)
-        run.result["fresh"] = bool(machine.get("fresh")) and self._again(machine)
-        if machine.get("failed") and not self._again(machine):
+        run.result["consent"] = (machine.get("consent") or "") if again else ""
+        run.result["armed_here"] = bool(machine.get("armed_here")) and again
+        run.result["fresh"] = bool(machine.get("fresh")) and again
+        if machine.get("failed") and not again:
             run.result.update({key: machine[key] for key in _KEPT_OF_FAILED if key in machine})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
         return run
 
-    def _again(self, machine):
+    def is_again(self, machine: Mapping[str, Any]) -> bool:
         """Whether this run armed the machine before and it did not arrive."""
-        return (
-            self._rearm
-            and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
-            and machine.get("armed_here", True)
-        )
+        return bool(self.is_booting(machine) and machine.get("armed_here", True))
 
-    def _look(self, active):
+    def work(self, active: list[MachineRun]) -> None:
+        """Look at all machines, then bring each about."""
+        self._look(active)
+        run_all(self.api, active, self._bring_about)
+
+    def _look(self, active: list[MachineRun]) -> None:
         """Read the servers and keys, and judge the budget; nothing is changed."""
-        deadline = Deadline(self._tools.timeout, "the check of the input")
-        self._found = self._tools.servers.find([run.name for run in active], deadline, ours_first=True)
-        if self._state != "rescue":
+        timeout = self.options.timeout
+        deadline = Deadline(timeout, "the check of the input")
+        self._found = self.servers.find([run.name for run in active], deadline, ours_first=True)
+        if self.options.state != "rescue":
             return
         self._learn([run.name for run in active if run.name in self._found and self._is_made(run.name)])
-        keys = self._keys(active, deadline)
-        self._tools.key_ids = [key["id"] for key in keys]
+        self.key_ids = [key["id"] for key in self._keys(active, deadline)]
         count = len(active)
-        plan = self._api.budget.plan(
-            2 * count + 8 * (1 + count // 25), self._tools.timeout, "arming and starting %d machines" % count
-        )
+        need = 2 * count + 8 * (1 + count // 25)
+        plan = self.api.budget.plan(need, timeout, "arming and starting %d machines" % count)
         if not plan.possible:
             raise FleetError("API budget: %s" % plan.message)
 
-    def _learn(self, made):
+    def _learn(self, made: list[str]) -> None:
         """Whether this platform is a quick one: servers that are ready long before one usually is say so."""
-        young = [name for name in made if _age(self._machines[name]) < USUALLY["create_server"] / 2]
+        young = [name for name in made if _age(self.machines[name]) < USUALLY["create_server"] / 2]
         if any(self._found[name]["status"] != "initializing" for name in young):
-            self._tools.board.learn(quick=True)
+            self.board.learn(quick=True)
         elif made:
-            self._tools.board.learn(quick=False)
+            self.board.learn(quick=False)
 
-    def _is_made(self, name):
+    def _is_made(self, name: str) -> bool:
         """Whether the API was creating the server when the step before this one ended."""
-        return ((self._machines[name].get("create_action") or {}).get("status")) == "running"
+        return (self.machines[name].get("create_action") or {}).get("status") == "running"
 
-    def _keys(self, active, deadline):
+    def _keys(self, active: list[MachineRun], deadline: Deadline) -> list[dict[str, Any]]:
         """The registered keys that may log in to the rescue; those of servers made just now were looked up for them."""
-        known = [self._machines[run.name].get("ssh_keys") or [] if self._is_made(run.name) else [] for run in active]
+        known = [self.machines[run.name].get("ssh_keys") or [] if self._is_made(run.name) else [] for run in active]
         first = known[0] if all(one == known[0] for one in known) else []
         try:
             public_key = public_half(self._private_key) if self._private_key else None
             if first and all(isinstance(key, dict) for key in first):
                 with contextlib.suppress(Unfit):
                     return resolve_keys("ssh_keys", self._ssh_keys, first, public_key, self._private_key)
-            registered = Catalog(self._api, deadline).ssh_keys()
+            registered = Catalog(self.api, deadline).ssh_keys()
             return resolve_keys("ssh_keys", self._ssh_keys, registered, public_key, self._private_key)
         except Unfit as finding:
             raise FleetError("nothing was changed, because of: %s" % finding) from finding
 
-    def _bring_about(self, run):
-        given, server = self._machines[run.name], self._found.get(run.name)
+    def _bring_about(self, run: MachineRun) -> None:
+        given, server = self.machines[run.name], self._found.get(run.name)
         if server is None:
             self._missing(run, given)
             return
         ipv4, ipv6 = addresses(server)
-        run.result.update(
-            id=server["id"], ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6), status=server["status"]
-        )
+        run.result.update(id=server["id"], status=server["status"])
+        run.result.update(ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6))
         run.result["installation"] = given.get("installation") or installation_of(server)
-        kept = self._intents.of(run.name)
+        kept = self.intents.of(run.name)
         if kept and kept["installation"] == run.result["installation"]:
-            run.result["used"] = self._words.used_by(run.name, kept)
-        journey = Journey(self._tools, run, server, self._sight(server, given, run), given)
-        try:
-            self._carry_out(journey.decide(_TOWARDS[self._state]), journey, run)
-        except NotArrived as error:
-            told = self._given_up(journey, run) if self._rearm else ""
-            run.fail("%s%s" % (error, told), provisioning=False)
-        except (MachineError, ApiError, NoAnswer) as error:
-            if getattr(error, "code", "") == "not_found":
-                raise MachineError(_DELETED % run.name) from error
-            kind = Refused if isinstance(error, Refused) else MachineError
-            raise kind("%s%s" % (explain(error), self._given_up(journey, run))) from error
+            run.result["used"] = self.words.used_by(run.name, kept)
+        CloudFlow(self, run, given, server).bring_about()
 
-    def _given_up(self, journey, run):
-        """Take back what is armed: the next boot of the machine is somebody else's. Returns what to tell."""
-        if self._check or not (journey.armed or (journey.sight.rearm and journey.sight.armed)):
-            return ""
-        told = journey.give_up()
-        self._intents.gave_up(run.name, for_good=False)
-        return told
+    def _missing(self, run: MachineRun, given: Mapping[str, Any]) -> None:
+        if self.may_write or not given.get("created"):
+            deleted = given.get("id") and self.may_write
+            text = _DELETED if deleted else "there is no server '%s'; create it with hcloud_machine"
+            raise Refused(text % run.name)
+        run.result.update(changed=True, msg="would %s" % _PLANS[decision.ARM_AND_START])
 
-    def _missing(self, run, given):
-        if not (self._check and given.get("created")):
-            deleted = given.get("id") and not self._check
-            raise Refused(
-                (_DELETED if deleted else "there is no server '%s'; create it with hcloud_machine") % run.name
-            )
-        run.result.update(changed=True, msg="would %s" % _PLANS[boot_decision.ARM_AND_START])
 
-    def _sight(self, server, given, run):
-        since = given.get("boot_state_since")
+class CloudFlow(BootFlow):
+    """One cloud server. ``server``: what the API says of it."""
+
+    fleet: CloudRescue
+    still_armed = ". The rescue may still be enabled for the next boot (%s): disable it in the console"
+
+    def __init__(self, fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: dict[str, Any]) -> None:
+        self.server = server
+        super().__init__(fleet, run, given, self._observed(fleet, run, given, server))
+        self._answer: Answer | None = None
+        self._destination = boot_states.BOOTING_TO_RESCUE
+        created = (given.get("create_action") or {}).get("id") or 0
+        self._arming = Arming(fleet.servers, fleet.board, fleet.intents, run, created)
+
+    @staticmethod
+    def _observed(
+        fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Mapping[str, Any]
+    ) -> ObservedState:
         fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
-        young = bool(since) and time.time() - boot_states.from_rfc3339(since) < FRESH_FOR
-        return boot_decision.Sight(
+        return ObservedState(
             status=server["status"],
             ours=is_ours(server) or bool(given.get("adopt")),
-            reinstall=self._words.names(server["name"]) and not run.result["used"],
-            rearm=self._again(given),
+            reinstall=fleet.words.names(run.name) and not run.result["used"],
+            rearm=fleet.is_again(given),
             fresh=bool(run.result["fresh"]),
             armed=bool(server.get("rescue_enabled")),
             armed_here=bool(given.get("armed_here")),
             # one that is armed already was armed by another run
-            never_started=True if fresh and young and not server.get("rescue_enabled") else None,
-            unproven=self._intents.unproven(run.name, run.result["installation"]),
+            never_started=True if fresh and _age(given) < FRESH_FOR and not server.get("rescue_enabled") else None,
+            unproven=fleet.intents.unproven(run.name, run.result["installation"]),
         )
 
-    def _carry_out(self, step, journey, run):
-        if step.startswith("refuse"):
-            journey.refuse(step)
-        if step == boot_decision.ATTACH:
-            run.timeline.found(boot_states.BOOTING_TO_RESCUE)
-            run.result["msg"] = "is in the rescue"
-            self._attach(journey, run)
-        elif step == boot_decision.LEAVE:
-            self._leave(journey, run)
-        elif self._check:
-            run.result.update(changed=True, msg="would %s" % _PLANS[step], diff=_diff(run.name, step))
-        else:
-            run.result.update(changed=True, diff=_diff(run.name, step))
-            getattr(self, "_" + step)(journey, run)
+    def boot_steps(self) -> dict[str, Callable[[], None]]:
+        """How the steps that arm and boot are carried out."""
+        return {
+            decision.ARM_AND_START: self._arm_and_start,
+            decision.ARM_AND_REBOOT: self._arm_and_reboot,
+            decision.ARM_AND_RESET: self._arm_and_reset,
+            decision.START: self._start,
+            decision.RESET: self._reset,
+        }
 
-    def _attach(self, journey, run):
-        """On what ground something may be written in the rescue that was found."""
-        if journey.sight.rearm:
+    @property
+    def answer(self) -> Answer | None:
+        """The last answer by SSH."""
+        return self._answer
+
+    # --- observe
+
+    def settle(self) -> None:
+        """Wait until the server is neither being created nor in between two states."""
+        action = self.given.get("create_action") or {}
+        if self.seen.status == "initializing" and action.get("id"):
+            self.fleet.board.wait(dict(action, status="running"), self.deadline)
+            self.seen.status = "off"
             return
-        if journey.sight.intended:
+        pause = 2.0
+        while self.seen.status in decision.PASSING:
+            self.deadline.sleep(pause, "the server's status is still '%s'" % self.seen.status)
+            pause = min(5.0, pause * 1.5)
+            server = self.fleet.servers.by_id(self.server, self.deadline)
+            if server is None:
+                raise MachineError("the server vanished; create it again with hcloud_machine")
+            self.server = server
+            self.seen.status, self.seen.armed = server["status"], bool(server.get("rescue_enabled"))
+        self.result["status"] = self.seen.status
+
+    def ask_history(self) -> None:
+        """Read whether the server ever booted."""
+        self.seen.never_started = self._arming.read_history(self.server, self.deadline)
+
+    def ask_rescue(self) -> None:
+        """Find out whether the rescue that answers was started for an open intent."""
+        if not self.fleet.intents.kept:
+            # Nothing is written here; who writes has only disks that hold nothing.
+            self.seen.intended = consents.EMPTY
+            return
+        intent = self.fleet.intents.of(self.run.name)
+        history = self.fleet.servers.history(self.server, self.deadline)
+        shown = self._answer.intent if self._answer is not None else None
+        self.seen.intended = started_for(self.run.name, self.result["installation"], intent, shown, history)
+
+    def probe(self) -> Answer:
+        """Ask by SSH once which system answers."""
+        if not self.address:
+            raise MachineError(
+                "machine '%s' has no public address, so that SSH cannot reach it; enable IPv4 or IPv6" % self.run.name
+            )
+        return self.fleet.shell.probe(self.run.name, self.address)
+
+    def look_seconds(self) -> float:
+        """Not long where the machine is rebooted in any case, or shows nothing even when it is well."""
+        seconds = self.fleet.rescue_timeout
+        hurry = self.seen.reinstall or self.seen.rearm or self.seen.unproven == NONE
+        return min(seconds, SHORT_LOOK) if hurry else seconds
+
+    def note(self, answer: Answer) -> None:
+        """Write into the result who answered; the host key of a rescue is pinned on first contact."""
+        super().note(answer)
+        self._answer = answer
+        if answer.in_rescue:
+            self.fleet.shell.pin(self.run.name)
+
+    # --- nothing to boot
+
+    def attach(self) -> None:
+        """Use the rescue that answers, and say on what ground something may be written in it."""
+        self.run.timeline.found(boot_states.BOOTING_TO_RESCUE)
+        self.result["msg"] = "is in the rescue"
+        if self.seen.rearm:
+            return
+        if self.seen.intended:
             # Of a word of the user nothing is left but what had begun, and of that the rescue itself tells.
-            fresh = consents.FRESH in journey.sight.intended.split("+")
-            run.result["consent"] = consents.FRESH if fresh else consents.EMPTY
+            fresh = consents.FRESH in self.seen.intended.split("+")
+            self.result["consent"] = consents.FRESH if fresh else consents.EMPTY
         else:
-            run.result["consent"] = NAMED
-            if not self._check:
-                self._begin(journey, run, consents.REINSTALL)
+            self.result["consent"] = NAMED
+            if self.fleet.may_write:
+                self._begin(consents.REINSTALL)
 
-    def _leave(self, journey, run):
-        if journey.sight.status == "off" or self._state == "disarmed":
-            run.result["msg"] = "is %s and not armed" % journey.sight.status
+    def leave(self) -> None:
+        """Change nothing, and say what runs."""
+        if self.seen.status == "off" or self.options.state == "disarmed" or self._answer is None:
+            self.result["msg"] = "is %s and not armed" % self.seen.status
             return
-        run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
-        run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())
-        kind, place = journey.server.get("server_type") or {}, journey.server.get("location") or {}
-        run.result["installation"] = run.result["installation"] or self._intents.unfinished(run.name)
-        expected, record = run.result["installation"], journey.answer.installed
-        before = self._intents.replaced(run.name, expected)
+        self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
+        self.result.update(installed=True, msg="left alone: %s" % self._answer.describe())
+        kind, place = self.server.get("server_type") or {}, self.server.get("location") or {}
+        store = self.fleet.intents
+        self.result["installation"] = self.result["installation"] or store.unfinished(self.run.name)
+        expected, record = self.result["installation"], self._answer.installed
+        before = store.replaced(self.run.name, expected)
         if before and installed.installation_of(record) == before:
             # It was armed for another one, of which nothing was written: what was there is there still.
-            run.result["installation"] = before
-            if not self._check:
-                self._label(journey, run, before)
-        facts = {"server_type": kind.get("name"), "location": place.get("name")}
-        if run.result["used"]:
-            run.result["msg"] += "; %s" % run.result["used"]
-        if journey.sight.armed and journey.sight.rearm and not self._check:
-            self._tools.board.wait(
-                self._tools.servers.disable_rescue(journey.server, journey.deadline), journey.deadline
-            )
-            run.result["msg"] += "; its rescue is disabled again"
-        elif journey.sight.armed:
+            self.result["installation"] = before
+            if self.fleet.may_write:
+                self._label(before)
+        if self.result["used"]:
+            self.result["msg"] += "; %s" % self.result["used"]
+        if self.seen.armed and self.seen.rearm and self.fleet.may_write:
+            self._disable()
+            self.result["msg"] += "; its rescue is disabled again"
+        elif self.seen.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
-            run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
-        if journey.sight.answer in (boot_decision.SILENT, boot_decision.DENIED):
-            record = self._unproven(journey, run)
-        wanted, kept = self._wanted.get(run.name), self._intents.of(run.name)
-        compare(run, record, facts, wanted, self._fail_for_drift, self._tools.shell, kept)
-        if not self._check and journey.sight.answer not in (boot_decision.SILENT, boot_decision.DENIED):
-            self._intents.seen(run.name, run.result["proven"] and run.result["installation"] == expected)
+            self.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
+        if self.seen.locked_out:
+            # Nothing but our own intent tells what runs.
+            self.result["msg"] += "; not verified, as kubenode_proof: %s says" % self.seen.unproven
+            record = store.of(self.run.name)
+        self.compare(record, {"server_type": kind.get("name"), "location": place.get("name")})
+        if self.fleet.may_write and not self.seen.locked_out:
+            store.seen(self.run.name, self.result["proven"] and self.result["installation"] == expected)
 
-    def _unproven(self, journey, run):
-        """Nothing but our own intent tells what runs."""
-        run.result["msg"] += "; not verified, as kubenode_proof: %s says" % journey.sight.unproven
-        return self._intents.of(run.name)
+    def disarm(self) -> None:
+        """Disable the rescue."""
+        self._begin_step(decision.DISARM)
+        self._disarm()
 
-    def _arm_and_start(self, journey, run):
+    def _disarm(self) -> None:
+        self._disable()
+        self.result["msg"] = "disarmed"
+        if self.options.state == "disarmed":
+            self.fleet.intents.gave_up(self.run.name, for_good=True)
+        if self._answer is not None and self.seen.locked_out:
+            raise Refused("disarmed, but which system runs is unknown: %s" % self._answer.describe())
+
+    def leave_rescue(self) -> None:
+        """Reboot the machine out of its rescue."""
+        self._begin_step(decision.LEAVE_RESCUE)
+        self.remember()
+        if self.seen.armed:
+            self._disarm()
+        self._destination = boot_states.BOOTING_TO_REAL_OS
+        self._reboot()
+        if self.options.prove:
+            self._prove()
+            self.run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
+        self.result["msg"] = "left the rescue"
+
+    # --- arm and boot
+
+    def _begin_step(self, step: str) -> None:
+        self.result.update(changed=True, diff=self.diff(step))
+
+    def _arm_and_start(self) -> None:
+        self._begin_step(decision.ARM_AND_START)
         # Nothing but what the server was made of has been on its disk.
-        run.result["fresh"] = journey.sight.never_started is True or run.result["fresh"]
-        self._new_installation(journey, run)
-        journey.arm(disarm_first=journey.sight.armed)
-        self._start(journey, run)
+        self.result["fresh"] = self.seen.never_started is True or self.result["fresh"]
+        self._new_installation()
+        self._arm()
+        self._power_on()
 
-    def _start(self, journey, run):
-        journey.start()
-        self._arrive(journey, run)
+    def _start(self) -> None:
+        self._begin_step(decision.START)
+        self._power_on()
 
-    def _new_installation(self, journey, run):
+    def _arm_and_reboot(self) -> None:
+        self._begin_step(decision.ARM_AND_REBOOT)
+        self._new_installation()
+        self.remember()
+        self._arm()
+        self._reboot()
+        self._arrive()
+
+    def _arm_and_reset(self) -> None:
+        self._begin_step(decision.ARM_AND_RESET)
+        self._new_installation()
+        self.remember()
+        self._arm()
+        self._reset_and_arrive()
+
+    def _reset(self) -> None:
+        self._begin_step(decision.RESET)
+        self._reset_and_arrive()
+
+    def _reset_and_arrive(self) -> None:
+        self.remember()
+        self._hard_reset()
+        self._arrive()
+
+    def _new_installation(self) -> None:
         """What is armed for begins another installation, but for a new server and a second try."""
-        result, sight = run.result, journey.sight
-        if sight.rearm and result["installation"]:
+        result = self.result
+        if self.seen.rearm and result["installation"]:
             return
-        named = consents.REINSTALL if self._words.names(run.name) else ""
+        named = consents.REINSTALL if self.fleet.words.names(self.run.name) else ""
         if result["fresh"] and result["installation"]:
             result["consent"] = consents.joined(consents.FRESH, named)
-            self._intents.open(run, result["consent"], server=journey.server["id"])
+            self.fleet.intents.open(self.run, result["consent"], server=self.server["id"])
             return
         # What was seen may run from another disk, or nothing was seen: the look at the disks decides.
         result["consent"] = NAMED if named else ""
-        self._begin(journey, run, named)
+        self._begin(named)
 
-    def _begin(self, journey, run, consent):
+    def _begin(self, consent: str) -> None:
         """Another installation of a machine that had one before."""
-        before = self._intents.replaced(run.name, installation_of(journey.server)) or installation_of(journey.server)
-        self._label(journey, run, installed.new_installation())
-        goes = self._shown_by_nothing(run.name)
-        self._intents.open(run, consent, server=journey.server["id"], replaces=before, goes=goes)
+        store, there = self.fleet.intents, installation_of(self.server)
+        before = store.replaced(self.run.name, there) or there
+        self._label(installed.new_installation())
+        store.open(self.run, consent, server=self.server["id"], replaces=before, goes=self._shown_by_nothing())
 
-    def _label(self, journey, run, installation):
-        run.result["installation"] = installation
-        labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: installation})
-        journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
+    def _label(self, installation: str) -> None:
+        self.result["installation"] = installation
+        labels = dict(self.server.get("labels") or {}, **{INSTALLATION_LABEL: installation})
+        self.server = self.fleet.servers.relabel(self.server, labels, self.deadline)
 
-    def _shown_by_nothing(self, name):
+    def _shown_by_nothing(self) -> Any:
         """UUIDs of a system without a record that the word names by the id of its installation."""
-        kept = self._intents.of(name) or {}
-        record = kept_intents.record_or_kept(None, kept, name, kept.get("holds") or [])
-        return kept.get("holds") if record and self._words.covers(name, record) else []
+        name = self.run.name
+        kept = self.fleet.intents.of(name) or {}
+        record = intents.record_or_kept(None, kept, name, kept.get("holds") or [])
+        return kept.get("holds") if record and self.fleet.words.covers(name, record) else []
 
-    def _arm_and_reboot(self, journey, run):
-        self._new_installation(journey, run)
-        self._remember(journey, run)
-        journey.arm(disarm_first=journey.sight.armed)
-        journey.reboot()
-        self._arrive(journey, run)
+    def _disable(self, deadline: Deadline | None = None) -> None:
+        self._arming.disarm(self.server, deadline or self.deadline)
 
-    def _arm_and_reset(self, journey, run):
-        self._new_installation(journey, run)
-        self._remember(journey, run)
-        journey.arm(disarm_first=journey.sight.armed)
-        self._reset(journey, run)
+    def _arm(self) -> None:
+        """Arm the rescue for the next boot and wait until it is."""
+        self._arming.arm(self.server, self.fleet.key_ids, self.deadline, armed_before=bool(self.seen.armed))
 
-    def _reset(self, journey, run):
-        self._remember(journey, run)
-        journey.reset()
-        self._arrive(journey, run)
+    def _power_on(self) -> None:
+        self.fleet.servers.power_on(self.server, self.deadline)
+        self._booting()
+        self._arrive()
 
-    def _remember(self, journey, run):
-        """Whoever answered before the reset must not be taken for who comes after it."""
-        seen = journey.answer.boot_id if journey.answer is not None else None
-        run.result["previous_boot_id"] = seen or journey.given.get("boot_id")
+    def _hard_reset(self) -> None:
+        """Waited for, so that what answers afterwards has booted since."""
+        action = self.fleet.servers.reset(self.server, self.deadline)
+        self.fleet.board.wait(action, self.deadline)
+        self._booting()
 
-    def _arrive(self, journey, run):
-        run.result.update(in_rescue=None, boot_id=None)
-        if self._prove:
-            journey.prove()
-        run.result["msg"] = "is in the rescue" if self._prove else "is booting into the rescue (not proved)"
+    def _reboot(self) -> None:
+        """Reboot by SSH, which costs no request; a system that does not obey is reset."""
+        previous = self.result["previous_boot_id"]
+        if self.address and self.fleet.shell.reboot(self.run.name, self.address) and self._went_down(previous):
+            self._booting()
+        else:
+            self._hard_reset()
 
-    def _disarm(self, journey, run):
-        action = self._tools.servers.disable_rescue(journey.server, journey.deadline)
-        self._tools.board.wait(action, journey.deadline)
-        run.result["msg"] = "disarmed"
-        if self._state == "disarmed":
-            self._intents.gave_up(run.name, for_good=True)
-        if journey.sight.answer in (boot_decision.SILENT, boot_decision.DENIED):
-            raise Refused("disarmed, but which system runs is unknown: %s" % journey.answer.describe())
+    def _went_down(self, previous: str | None) -> bool:
+        """Whether a system that was told to reboot stopped answering under its old boot id."""
+        deadline = Deadline(REBOOT_GRACE, "the reboot")
+        while deadline.left() > LOOK_EVERY:
+            answer = self.probe()
+            if answer.kind == SILENT or (answer.boot_id and answer.boot_id != previous):
+                return True
+            deadline.sleep(LOOK_EVERY, "")
+        return False
 
-    def _leave_rescue(self, journey, run):
-        self._remember(journey, run)
-        if journey.sight.armed:
-            self._disarm(journey, run)
-        journey.destination = boot_states.BOOTING_TO_REAL_OS
-        journey.reboot()
-        if self._prove:
-            journey.prove()
-            run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
-        run.result["msg"] = "left the rescue"
+    def _booting(self) -> None:
+        self.run.timeline.to(self._destination)
+        self.result["status"] = "running"
+
+    # --- prove
+
+    def _arrive(self) -> None:
+        self.result.update(in_rescue=None, boot_id=None)
+        if self.options.prove:
+            self._prove()
+        self.result["msg"] = self.arrived_in_words()
+
+    def _prove(self) -> None:
+        """Wait until a new boot of the right system answers; raises NotArrived with what was seen instead."""
+        rescue = self._destination == boot_states.BOOTING_TO_RESCUE
+        deadline = Deadline(self.fleet.rescue_timeout, "the rescue" if rescue else "the system on the disk")
+        way_on = _WAY_ON if rescue else "Look at its console; the rescue is not armed any more"
+        self.result["in_rescue"] = False
+        while True:
+            answer = self.probe()
+            self.note(answer)
+            if answer.boot_id not in (None, self.result["previous_boot_id"]):
+                if answer.in_rescue == rescue:
+                    return
+                raise NotArrived("%s did not come up: %s. %s" % (deadline.what, answer.describe(), way_on))
+            try:
+                deadline.sleep(LOOK_EVERY, answer.describe())
+            except TimeLimit as error:
+                raise NotArrived("%s. %s" % (error, way_on)) from error
+
+    # --- how it ends
+
+    def disarm_again(self) -> None:
+        """Take back what this run may have armed."""
+        self._disable(Deadline(min(self.options.timeout, DISARMING_TAKES), "the disarmed rescue"))
+        self._arming.may_be_armed = False
+
+    def end_of(self, error: Exception) -> Exception | None:
+        """A rescue that did not come ends no boot state; after other errors nothing stays armed."""
+        if isinstance(error, NotArrived):
+            self.run.fail("%s%s" % (error, self._given_up() if self.options.rearm else ""), provisioning=False)
+            return None
+        if getattr(error, "code", "") == "not_found":
+            return MachineError(_DELETED % self.run.name)
+        kind = Refused if isinstance(error, Refused) else MachineError
+        return kind("%s%s" % (explain(error), self._given_up()))
+
+    def _given_up(self) -> str:
+        """Take back what is armed: the next boot of the machine is somebody else's. Returns what to tell."""
+        if not self.fleet.may_write or not (self._arming.may_be_armed or (self.seen.rearm and self.seen.armed)):
+            return ""
+        told = self.give_up()
+        self.fleet.intents.gave_up(self.run.name, for_good=False)
+        return told
+
+    def refusal(self, step: str) -> str:
+        """Why the machine is left as it is."""
+        name, used = self.run.name, self.result.get("used")
+        if step == decision.REFUSE_RESCUE:
+            text = self.rescue_of_others("server '%s'" % name)
+        else:
+            text = _REFUSALS[step] % {
+                "name": name,
+                "status": self.seen.status,
+                "seen": self._answer.describe() if self._answer is not None else "",
+                "limit": self.fleet.rescue_timeout,
+                "word": self.word_to_write(),
+            }
+        return text + (". Besides, %s" % used if used else "")
+
+    def plan_of(self, step: str) -> str:
+        """For check mode: what would be done."""
+        return _PLANS[step]
+
+    def was_armed(self, step: str) -> bool:
+        """Whether the rescue was armed before this step."""
+        return step in (decision.DISARM, decision.START, decision.RESET)
 
 
-def _age(machine):
+def started_for(
+    name: str,
+    installation: str,
+    kept: Mapping[str, Any] | None,
+    carried: Mapping[str, Any] | None,
+    history: Sequence[Mapping[str, Any]],
+) -> str:
+    """The consent of the open intent for which a server's rescue was started; empty when a person started it (pure).
+
+    ``kept``: the intent on this controller; ``carried``: the one in the rescue; ``history``: the server's actions,
+    newest first; ``installation``: what the server was made or armed for.
+    """
+    done = [action for action in history if action.get("status") != "error"]
+    commands = sorted(action.get("command") or "" for action in done)
+    again = sum(command in BOOTING for command in commands) > 1
+    if carried and intents.is_open(carried, name, installation) and installation:
+        return _still(carried, again)
+    arming = next((action for action in done if action.get("command") == "enable_rescue"), None)
+    if kept and intents.is_open(kept, name, installation) and arming is not None:
+        armed = kept.get("armed") or {}
+        if armed.get("action") == arming.get("id"):
+            return _still(kept, again)
+    # Its only boot was that into the rescue which the creating run had armed.
+    boots = [command for command in commands if command in BOOTING or command.endswith("_rescue")]
+    if installation and "create_server" in commands and boots == ["enable_rescue", "start_server"]:
+        return consents.FRESH
+    return ""
+
+
+def _still(intent: Mapping[str, Any], again: bool) -> str:
+    """What an intent still allows; ``again``: the server booted more than once, and its disk may have run."""
+    kinds = (intent.get("consent") or "").split("+")
+    return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
+
+
+def _age(machine: Mapping[str, Any]) -> float:
     """Seconds since a machine of this run came into its boot state; many when that is not known."""
     since = machine.get("boot_state_since")
     return time.time() - boot_states.from_rfc3339(since) if since else FRESH_FOR
-
-
-def compare(run, record, facts, wanted, fail, shell, kept):
-    """Say of a system that is left alone whether it was verified, and how it differs from what is asked for.
-
-    ``kept``: the intent on this controller. A record may claim what it likes of an image command that failed here.
-    """
-    result = run.result
-    result["proven"] = installed.is_proven(record, run.name, result["installation"])
-    if kept_intents.seen_to_succeed(kept, installed.installation_of(record)) is False:
-        result["proven"] = False
-    if shell.shows_another_key(run.name):
-        result["proven"] = False
-        result["msg"] += "; the host key that it shows is none of kubenode_host_keys"
-    result["drift"] = installed.drift(dict(record or {}, **facts), wanted)
-    words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
-    if words:
-        result["msg"] += "; it %s" % words
-        if fail:
-            raise Refused("it %s, or leave kubenode_drift out" % words)
-
-
-def first_address(network):
-    """The address a server has in its IPv6 network, which the API gives as ``2001:db8::/64``."""
-    try:
-        return str(next(ipaddress.ip_network(network).hosts())) if network else None
-    except (ValueError, StopIteration):
-        return None
-
-
-def _diff(name, step):
-    before = {
-        "rescue": step == boot_decision.LEAVE_RESCUE,
-        "armed": step in (boot_decision.DISARM, boot_decision.START, boot_decision.RESET),
-    }
-    after = {"rescue": step not in (boot_decision.LEAVE_RESCUE, boot_decision.DISARM), "armed": False}
-    return {"before_header": name, "after_header": name, "before": before, "after": after}

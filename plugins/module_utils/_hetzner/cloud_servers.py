@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from .._common import installed
 from .._common.boot_states import from_rfc3339
 from .errors import ApiError, MachineError
@@ -49,6 +51,14 @@ def addresses(server):
     """(IPv4, IPv6 network) of a server's public interface; None where it has none."""
     public = server.get("public_net") or {}
     return (public.get("ipv4") or {}).get("ip"), (public.get("ipv6") or {}).get("ip")
+
+
+def first_address(network: str | None) -> str | None:
+    """The address a server has in its IPv6 network, which the API gives as ``2001:db8::/64``."""
+    try:
+        return str(next(ipaddress.ip_network(network).hosts())) if network else None
+    except (ValueError, StopIteration):
+        return None
 
 
 def never_started(history):

@@ -89,13 +89,13 @@ class LimitSpent(Refused):
     """The hourly limit of a route is used up: not this machine's fault, and it was left as it is."""
 
 
-class NotArrived(Permanent):
-    """Every way to reset the machine was tried and its rescue did not come."""
+class EndedEarly(Exception):
+    """The work on one machine ended before it was in its rescue, and that is no failure; the text says why."""
 
 
-class HandedBack(Exception):
-    """The rescue has not come yet, and somebody else will wait for it."""
+class HandedBack(EndedEarly):
+    """The rescue has not come yet, and a later step waits for it."""
 
 
-class LeftAlone(Exception):
-    """A system of ours answers that must not be reset; the text says which."""
+class LeftAlone(EndedEarly):
+    """A system answers that must not be reset; the text says which."""

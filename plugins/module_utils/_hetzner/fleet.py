@@ -46,6 +46,8 @@ class MachineRun:
     def fail(self, error, provisioning=True):
         """The machine failed; a refusal left it as it was and is no change of its boot state."""
         self.result.update(failed=True, msg=str(error))
+        if "permanent" in self.result:
+            self.result["permanent"] = getattr(error, "permanent", False)
         if provisioning and not isinstance(error, Refused):
             self.timeline.to(boot_states.PROVISIONING_FAILED)
 

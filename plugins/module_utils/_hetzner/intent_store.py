@@ -14,7 +14,7 @@ PORT, NONE = "port", "none"
 _ABOUT = ("image_url", "image_digest", "command")
 
 
-class Book:
+class IntentStore:
     """A folder of intents; without one, nothing is written and nothing is known."""
 
     def __init__(self, folder, wanted):

@@ -22,7 +22,7 @@ def sha256_fingerprint(key):
     return base64.b64encode(hashlib.sha256(key_blob(key)).digest()).decode("ascii").rstrip("=")
 
 
-def told_by(rescue):
+def announced(rescue):
     """The fingerprints in an answer of ``…/rescue/last``; an empty list when it tells none."""
     told = []
     entries = rescue.get("host_key")
@@ -55,15 +55,15 @@ FALSE_TAKES = 20.0
 DENIAL_TAKES = 30.0
 
 #: What a look found: the rescue, nobody, the boot that was seen before the reset, or a boot of another system.
-ARRIVED, NOBODY, SAME_BOOT, OTHER_SYSTEM = "arrived", "nobody", "same boot", "other system"
+ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
 
 
-class Arrival:
+class RescueProbe:
     """The looks at one machine. ``strict``: the rescue's host keys must be those that Robot tells of."""
 
-    def __init__(self, shell, boot, name, address, strict, clock=time.monotonic):
+    def __init__(self, shell, routes, name, address, strict, clock=time.monotonic):
         self._shell = shell
-        self._boot = boot
+        self._routes = routes
         self._name = name
         self._address = address
         self._strict = strict
@@ -88,7 +88,7 @@ class Arrival:
         """Whether something answers that may yet prove to be the rescue, or to be none, within a minute."""
         return any(since is not None for since in (self._silent_since, self._denied_since, self._false_since))
 
-    def anew(self):
+    def restart(self):
         """The machine was reset: what was found out about its rescue counts no more."""
         self._asked_at = self._silent_since = self._denied_since = None
         self._not_false()
@@ -130,12 +130,24 @@ class Arrival:
         while not self._prove(shown, deadline):
             deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys. " + _ways_out())
 
+    def wait_for_another_boot(self, previous_boot_id, deadline):
+        """Wait until a system that is no rescue answers after a reboot; returns its answer, raises MachineError."""
+        while True:
+            answer = self.look()
+            if answer.kind == ssh.DENIED:
+                return answer
+            if answer.boot_id not in (None, previous_boot_id):
+                if answer.in_rescue:
+                    raise MachineError("the machine came back into a rescue: %s" % answer.describe())
+                return answer
+            deadline.sleep(LOOK_EVERY, answer.describe())
+
     def pin(self):
         """Keep the host key of the rescue that answered last, on first contact."""
         self._shell.pin_keys(self._name, self._shell.keys_of_last_probe(self._name))
 
     def see(self, previous_boot_id, deadline):
-        """One look at a machine on its way; returns ARRIVED, NOBODY, SAME_BOOT or OTHER_SYSTEM."""
+        """One look at a machine on its way; returns ARRIVED, NOT_THERE, SAME_BOOT or OTHER_SYSTEM."""
         if not self._strict:
             return self._judge(self.look(), previous_boot_id)
         shown = self._shell.host_keys(self._name, self._address)
@@ -145,7 +157,7 @@ class Arrival:
             # Where the rescue would be is nobody; a system with a port of its own may have come up instead.
             answer = self._shell.probe_elsewhere(self._name, self._address)
             if answer is None or answer.kind != ssh.SYSTEM or answer.in_rescue:
-                return NOBODY
+                return NOT_THERE
             return self._judge(answer, previous_boot_id)
         if self._others.intersection(shown):
             answer = self.look()
@@ -157,11 +169,11 @@ class Arrival:
             self._others.difference_update(shown)
         if not set(self.proven).intersection(shown) and not self._prove(shown, deadline):
             if not self._others.intersection(shown):
-                return NOBODY
+                return NOT_THERE
             # Another system is asked at once who it is: one that accepts our key is not reset. What it says of a
             # rescue proves nothing.
             answer = self.look()
-            return NOBODY if answer.in_rescue else self._judge(answer, previous_boot_id)
+            return NOT_THERE if answer.in_rescue else self._judge(answer, previous_boot_id)
         return self._judge(self._shell.probe_pinned(self._name, self._address), previous_boot_id)
 
     def _judge(self, answer, previous_boot_id):
@@ -173,13 +185,13 @@ class Arrival:
             if self._clock() - self._denied_since >= DENIAL_TAKES:
                 raise Permanent("the rescue answers, with a proven host key, but refuses ours: %s" % self.words)
         if answer.kind != ssh.SYSTEM:
-            return NOBODY
+            return NOT_THERE
         if answer.boot_id is not None and answer.boot_id == previous_boot_id:
             return SAME_BOOT
         if not answer.in_rescue:
             return OTHER_SYSTEM
         if answer.boot_id is None:
-            return NOBODY
+            return NOT_THERE
         if not self._strict:
             self.pin()
         return ARRIVED
@@ -190,8 +202,8 @@ class Arrival:
         if self._asked_at is not None and now - self._asked_at < ASK_EVERY:
             return False
         self._asked_at = now
-        last = self._boot.rescue(deadline, last=True)
-        told = told_by(last)
+        last = self._routes.rescue(deadline, last=True)
+        told = announced(last)
         self.proven = proven(shown, told)
         if self.proven:
             self._silent_since = None

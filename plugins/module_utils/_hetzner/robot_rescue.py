@@ -1,24 +1,32 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bring dedicated servers into their rescue, or back out of it (what the module robot_rescue does)."""
+"""The boot flow of dedicated servers (what the module robot_rescue does)."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
-from . import login_keys, robot_decision, robot_reset, robot_servers
+from . import boot_decision as decision
+from .boot_decision import ObservedState
+from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
-from .cloud_rescue import compare
-from .errors import ApiError, FleetError, HandedBack, LeftAlone, MachineError, NoAnswer, Permanent, Refused
-from .fleet import MachineRun, explain, name_findings, refuse_findings, run_all
-from .intent_store import Book
+from .errors import FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
+from .fleet import MachineRun, explain, run_all
+from .login_keys import choose_key, is_registered, md5_fingerprint, register
+from .rescue_probe import ASK_EVERY, TELLING_TAKES, RescueProbe
+from .reset_escalation import EscalationOptions, ResetEscalation
 from .retry import Deadline
-from .robot_boot import Journey
-from .robot_client import items
+from .robot_boot import SSH, WOL, BootRoutes
+from .robot_client import Robot, items
 from .robot_limits import RESET, WINDOW, ResetPlan
+from .robot_servers import ONCE, facts, find, input_findings, read_servers
+from .robot_servers import RESET as MAY_RESET
+from .ssh import Answer, Ssh, key_blob
 
 _UNKNOWN: dict[str, Any] = {
     "server_number": None,
@@ -42,94 +50,60 @@ _UNKNOWN: dict[str, Any] = {
     "used": "",
     "consent": "",
 }
-_ARMING = (robot_decision.ARM_AND_REBOOT, robot_decision.ARM_AND_RESET, robot_decision.GO_ON)
+#: Steps that arm the rescue.
+_ARMING = (decision.ARM_AND_REBOOT, decision.ARM_AND_RESET, decision.CONTINUE)
+#: Seconds for which an armed rescue waits for its boot.
+_ARMED = 3600.0
 
 
-class RobotRun(MachineRun):
-    """The result of one dedicated server in the making, and its journey."""
+@dataclass
+class RobotOptions:
+    """What robot_rescue is asked for besides `BootOptions`; names are those of its options."""
 
-    def __init__(self, name, state=boot_states.UNSET, since=None):
-        super().__init__(name, state=state, since=since)
-        self.result.update(_UNKNOWN)
-        self.journey = None
-        self.step = None
+    #: Seconds for each type of reset, and until a machine that does not answer counts as silent.
+    limits: Mapping[str, float]
+    #: The public key and the private key that open the rescue; one of them is enough.
+    key: tuple[str | None, str | None]
+    key_name: str = "kubenode.provision"
+    look_timeout: float = 15
+    #: Whether the rescue's host keys must be those that Robot tells of.
+    strict: bool = True
+    give_back_after: float = 0
+    #: Whether the rescue is only looked at, and nothing is installed.
+    look_only: bool = False
+    #: Whether resets above the hourly limit are waited for.
+    pace: bool = False
 
-    def fail(self, error, provisioning=True):
-        super().fail(error, provisioning)
-        self.result["permanent"] = getattr(error, "permanent", False)
 
-
-class RobotRescueFleet:
+class RobotRescue(BootFleet):
     """One call of robot_rescue."""
 
-    def __init__(
-        self,
-        tools,
-        machines,
-        state,
-        word,
-        rearm,
-        key,
-        key_name,
-        pace,
-        check_mode,
-        wanted=(),
-        fail_for_drift=False,
-        intents_dir=None,
-        look_only=False,
-    ):
-        self._tools = tools
-        self._api = tools.api
-        self._given = machines
-        self._machines = {machine.get("name"): machine for machine in machines}
-        self._state = state
-        #: The word that lets a present system go, and the machines that the user gave with it.
-        self._words = consents.Words(*word)
-        self._rearm = rearm
-        self._key = key
-        self._key_name = key_name
-        self._pace = pace
-        self._check = check_mode
-        self._wanted = {one.get("name"): one for one in wanted}
-        self._fail_for_drift = fail_for_drift
-        self._intents = Book(intents_dir, self._wanted)
-        self._look_only = look_only
-        self._servers = {}
+    def __init__(self, api: Robot, shell: Ssh, options: BootOptions, more: RobotOptions) -> None:
+        super().__init__(api, shell, options)
+        self.more = more
+        self._public_key = ""
+        self._flows: dict[str, RobotFlow] = {}
 
-    def run(self):
-        """Returns the results of all machines, in the order given; raises FleetError."""
-        public_key = self._check_input()
-        runs = [self._run_of(machine) for machine in self._given]
-        active = [run for run in runs if not run.result["failed"]]
-        if active:
-            active = self._find(active)
-            run_all(self._api, active, self._look, last=False)
-            active = [run for run in active if not run.result["failed"]]
-            self._prepare([run for run in active if run.step in _ARMING], public_key)
-            run_all(self._api, active, self._bring_about)
-        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
-
-    def _check_input(self):
-        # Names of machines that are not of this call do no harm: of a larger fleet, or left out by --limit.
-        findings = self._words.findings + name_findings(self._given)
-        findings += robot_servers.input_findings(self._given)
-        public_key = None
+    def more_findings(self) -> list[str]:
+        """What is wrong with the servers and keys that are named."""
+        findings = input_findings(self.options.machines)
         try:
-            public_key = login_keys.choose_key(*self._key) if self._state == "rescue" else None
+            if self.options.state == "rescue":
+                self._public_key = choose_key(*self.more.key)
         except Unfit as finding:
             findings.append(str(finding))
-        refuse_findings(findings)
-        return public_key
+        return findings
 
-    def _run_of(self, machine):
+    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
         since = machine.get("boot_state_since")
         try:
-            run = RobotRun(
+            run = MachineRun(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
                 since=boot_states.from_rfc3339(since) if since else None,
             )
+            run.result.update(_UNKNOWN)
             resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
             ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
@@ -139,40 +113,39 @@ class RobotRescueFleet:
             ) from error
         if machine.get("first_contact"):
             run.result["first_contact"] = machine["first_contact"]
-        if any(reset["way"] not in self._tools.limits for reset in resets):
+        if any(reset["way"] not in self.more.limits for reset in resets):
             raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
         for reset, age in zip(resets, ages):
-            if (
-                reset["way"] not in (robot_reset.SSH, robot_reset.WOL)
-                and 0 <= age < WINDOW
-                and not self._api.limits.kept
-            ):
-                self._api.limits.sent(RESET, age)
-        if self._again(machine):
+            if reset["way"] not in (SSH, WOL) and 0 <= age < WINDOW and not self.api.limits.kept:
+                self.api.limits.sent(RESET, age)
+        if self.is_again(machine):
             run.result["resets"] = resets
         elif machine.get("failed"):
             run.result.update({key: machine[key] for key in _UNKNOWN if key in machine})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
         return run
 
-    def _again(self, machine):
+    def is_again(self, machine: Mapping[str, Any]) -> bool:
         """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
-        return (
-            self._rearm
-            and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
-            and not machine.get("in_rescue")
-            and not machine.get("permanent")
-        )
+        return self.is_booting(machine) and not machine.get("in_rescue") and not machine.get("permanent")
 
-    def _find(self, runs):
+    def work(self, active: list[MachineRun]) -> None:
+        """Find the servers, look at all machines and decide, judge what that needs, and bring each about."""
+        found = self._find(active)
+        run_all(self.api, found, self._decide, last=False)
+        going = [run for run in found if not run.result["failed"]]
+        self._prepare([self._flows[run.name] for run in going if self._flows[run.name].step in _ARMING])
+        run_all(self.api, going, lambda run: self._flows[run.name].bring_about(self._flows[run.name].step))
+
+    def _find(self, runs: list[MachineRun]) -> list[MachineRun]:
         """Read the servers of the account, once; returns the runs that have one."""
         # The first request is made alone, so that wrong credentials cost one failed login and no more.
-        servers = robot_servers.read_servers(self._api, Deadline(self._tools.timeout, "the list of servers"))
+        servers = read_servers(self.api, Deadline(self.options.timeout, "the list of servers"))
         found = []
         owner: dict[int, str] = {}
         for run in runs:
             try:
-                server = robot_servers.find(self._machines[run.name], servers)
+                server = find(self.machines[run.name], servers)
                 if server.get("status") not in (None, "ready"):
                     raise Refused("the server's status is '%s'; run again when it is ready" % server["status"])
             except Refused as error:
@@ -184,256 +157,352 @@ class RobotRescueFleet:
                     "nothing was changed, because of: the machines '%s' and '%s' are the same server %d; correct their "
                     "server_number" % (other, run.name, server["server_number"])
                 )
-            run.result.update(robot_servers.facts(server))
-            self._servers[run.name] = server
+            run.result.update(facts(server))
             found.append(run)
         return found
 
-    def _look(self, run):
+    def _decide(self, run: MachineRun) -> None:
         """Find out who answers, and decide; nothing is changed."""
-        given = self._machines[run.name]
-        proven = self._tools.shell.proved_system(run.name)
-        kept = self._intents.of(run.name)
-        run.result["used"] = self._words.used_by(run.name, kept)
-        named = self._words.names(run.name) and not run.result["used"]
-        met = contact_used(run.name, given.get("first_contact"), kept)
-        may_reset = given.get("first_contact") in (robot_servers.RESET, robot_servers.ONCE) and not met
-        sight = robot_decision.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
-        # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
-        sight.unproven = "" if self._look_only or sight.rearm else self._intents.unproven(run.name)
-        run.journey = Journey(self._tools, run, self._servers[run.name], sight, given, self._may_go)
-        if self._state == "disarmed":
-            self._ask_armed(run)
-            run.step = robot_decision.DISARM if run.result["armed"] else robot_decision.LEAVE
-            return
-        towards = robot_decision.towards_rescue if self._state == "rescue" else robot_decision.towards_os
-        if towards(sight) == robot_decision.PROBE:
-            run.journey.look()
-            answer = run.journey.arrival.answer
-            if sight.answer in (robot_decision.INSTALLED, robot_decision.OTHER) and sight.reinstall:
-                sight.reinstall = self._may_go(run, answer)
-        if towards(sight) == robot_decision.ASK_RESCUE and (self._look_only or not self._intents.kept):
-            # Whoever started it, nothing will be written there without a look at its disks.
-            sight.intended = True
-        if towards(sight) == robot_decision.ASK_RESCUE:
-            shown = self._tools.shell.keys_of_last_probe(run.name)
-            sight.intended = started_for(run.name, kept, run.journey.arrival.answer, shown)
-            if kept and sight.intended:
-                run.result["installation"] = kept["installation"]
-        if towards(sight) == robot_decision.ASK_POWER:
-            # For a look nobody is switched on, either.
-            sight.off = not self._look_only and run.journey.is_off()
-        if self._state == "os":
-            sight.armed = self._ask_armed(run)
-        run.step = towards(sight)
-        if run.step == robot_decision.REFUSE_RESCUE:
-            raise Refused(
-                "it is in a rescue that was not started for an open installation of ours: somebody may be repairing "
-                "it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: %s%s"
-                % (
-                    consents.extra_var("reinstall", [run.name]),
-                    run.result["used"] and ". Besides, " + run.result["used"],
-                )
-            )
-        if run.step == robot_decision.REFUSE_SILENT:
-            raise Refused(
-                "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
-                "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
-                % (
-                    "proved" if proven else "finished",
-                    run.journey.arrival.words,
-                    consents.extra_var("reinstall", [run.name]),
-                )
-            )
+        flow = self._flows[run.name] = RobotFlow(self, run, self.machines[run.name])
+        flow.step = flow.decide()
+        flow.refuse(flow.step)
 
-        if run.step == robot_decision.REFUSE_LIVE:
-            raise Refused(
-                "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
-                "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
-                % (run.journey.arrival.words, met and ". " + met)
-            )
-
-    def _may_go(self, run, answer):
-        """Whether the word that names a machine covers what runs on it; says why not."""
-        if not self._words.names(run.name):
-            return False
-        record = intents.record_or_kept(answer.installed, self._intents.of(run.name), run.name, answer.origin.uuids)
-        if self._words.covers(run.name, record):
-            return True
-        run.result["used"] = self._words.why_not(run.name, record)
-        return False
-
-    def _ask_armed(self, run):
-        answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
-        run.result["armed"] = answer.get("active") is True
-        return run.result["armed"]
-
-    def _prepare(self, runs, public_key):
+    def _prepare(self, flows: list[RobotFlow]) -> None:
         """Read what arming needs, judge the hourly limit, and register the key; nothing is changed before that."""
-        if not runs:
+        if not flows:
             return
-        deadline = Deadline(self._tools.timeout, "the lists of resets and keys")
+        deadline = Deadline(self.options.timeout, "the lists of resets and keys")
         types = {
             item["server_number"]: [kind for kind in items(item.get("type")) if isinstance(kind, str)]
-            for item in self._api.read_list("/reset", "reset", deadline)
+            for item in self.api.read_list("/reset", "reset", deadline)
             if isinstance(item.get("server_number"), int)
         }
-        for run in runs:
-            run.journey.types = types.get(run.result["server_number"], [])
-            run.result["reset_types"] = run.journey.types
-        self._judge_limit(runs)
-        if not self._check:
-            if not login_keys.is_registered(public_key, self._api.read_list("/key", "key", deadline)):
-                login_keys.register(self._api, public_key, self._key_name, deadline)
-            self._tools.fingerprints = [login_keys.md5_fingerprint(public_key)]
+        for flow in flows:
+            flow.resets.offered = types.get(flow.result["server_number"], [])
+            flow.result["reset_types"] = flow.resets.offered
+        self._judge_limit(flows)
+        if self.may_write:
+            if not is_registered(self._public_key, self.api.read_list("/key", "key", deadline)):
+                register(self.api, self._public_key, self.more.key_name, deadline)
+            for flow in flows:
+                flow.resets.fingerprints = [md5_fingerprint(self._public_key)]
 
-    def _judge_limit(self, runs):
-        ways = [run.journey.first_way() for run in runs if run.step != robot_decision.GO_ON]
-        limits = self._api.limits
+    def _judge_limit(self, flows: list[RobotFlow]) -> None:
+        kinds = [flow.first_reset() for flow in flows if flow.step != decision.CONTINUE]
+        limits = self.api.limits
         plan = ResetPlan(
-            len([way for way in ways if way not in (None, robot_reset.SSH)]), limits.left(RESET), limits.hourly(RESET)
+            len([kind for kind in kinds if kind not in (None, SSH)]), limits.left(RESET), limits.hourly(RESET)
         )
-        if not plan.fits and not self._pace:
+        if not plan.fits and not self.more.pace:
             raise FleetError(
                 "nothing was changed, because of: %s. Name fewer machines (for example with --limit), run again for "
                 "the others later, or set on_reset_limit to pace" % plan.message
             )
 
-    def _bring_about(self, run):
-        journey = run.journey
-        try:
-            if self._check and run.step not in (robot_decision.ATTACH, robot_decision.LEAVE):
-                self._predict(run)
-            else:
-                getattr(self, "_" + run.step)(journey, run)
-        except HandedBack as error:
-            run.result.update(in_rescue=False, armed=True, msg=str(error))
-        except LeftAlone as error:
-            self._leave(journey, run)
-            run.result["msg"] = str(error)
-        except (MachineError, ApiError, NoAnswer) as error:
-            raise self._given_up(journey, run, error) from error
 
-    def _given_up(self, journey, run, error):
-        """The error, after what is armed was taken back: the next boot of the machine is somebody else's."""
-        if run.step not in _ARMING or self._check or not (run.result["changed"] or journey.sight.rearm):
+class RobotFlow(BootFlow):
+    """One dedicated server."""
+
+    fleet: RobotRescue
+    still_armed = ". The rescue may still be armed for the next boot (%s): disarm it in Robot"
+
+    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> None:
+        self._proven = fleet.shell.proved_system(run.name)
+        self._kept = fleet.intents.of(run.name)
+        run.result["used"] = fleet.words.used_by(run.name, self._kept)
+        #: Why the word about the first contact counts no more.
+        self._contact_used = contact_used(run.name, given.get("first_contact"), self._kept)
+        super().__init__(fleet, run, given, self._observed(fleet, run, given))
+        #: What was decided.
+        self.step = ""
+        options, more = fleet.options, fleet.more
+        self.routes = BootRoutes(fleet.api, run.name, run.result["server_number"])
+        self.rescue_probe = RescueProbe(fleet.shell, self.routes, run.name, self.address or "", more.strict)
+        self.resets = ResetEscalation(
+            EscalationOptions(more.limits, options.timeout, options.prove, more.give_back_after),
+            run,
+            fleet.shell,
+            self.routes,
+            self.rescue_probe,
+            self.address,
+            self.may_go,
+            self.note,
+        )
+
+    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> ObservedState:
+        rearm, word = fleet.is_again(given), given.get("first_contact")
+        return ObservedState(
+            reinstall=fleet.words.names(run.name) and not run.result["used"],
+            rearm=rearm,
+            proven=self._proven,
+            may_reset=word in (MAY_RESET, ONCE) and not self._contact_used,
+            # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
+            unproven="" if fleet.more.look_only or rearm else fleet.intents.unproven(run.name),
+            armed=False if fleet.options.state == "rescue" else None,
+            armed_here=True,
+        )
+
+    def boot_steps(self) -> dict[str, Callable[[], None]]:
+        """How the steps that arm and boot are carried out."""
+        return {
+            decision.ARM_AND_REBOOT: lambda: self._boot(self._arm_and_reset),
+            decision.ARM_AND_RESET: lambda: self._boot(self._arm_and_reset),
+            decision.CONTINUE: lambda: self._boot(self._go_on),
+        }
+
+    @property
+    def answer(self) -> Answer | None:
+        """The last answer by SSH."""
+        return self.rescue_probe.answer
+
+    # --- observe
+
+    def probe(self) -> Answer:
+        """Ask by SSH once which system answers."""
+        if not self.address:
+            raise MachineError("the server has no public address, so that SSH cannot reach it")
+        return self.rescue_probe.look()
+
+    def look_seconds(self) -> float:
+        """Not long where the machine is rebooted in any case."""
+        seconds = self.fleet.more.look_timeout
+        return min(seconds, SHORT_LOOK) if self.seen.reinstall or self.seen.rearm else seconds
+
+    def ask_armed(self) -> None:
+        """Find out whether the rescue is armed."""
+        answer = self.routes.rescue(self.deadline_for("the state of the rescue"))
+        self.seen.armed = self.result["armed"] = answer.get("active") is True
+
+    def ask_power(self) -> None:
+        """Find out whether the server is switched off."""
+        # For a look nothing is switched on, either.
+        self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
+
+    def ask_rescue(self) -> None:
+        """Find out whether the rescue that answers was started for an open intent."""
+        answer, kept = self.answer, self._kept
+        if self.fleet.more.look_only or not self.fleet.intents.kept or answer is None:
+            # Nothing will be written there without a look at its disks, by whomever it was started.
+            self.seen.intended = consents.EMPTY
+            return
+        shown = self.fleet.shell.keys_of_last_probe(self.run.name)
+        ours = started_for(self.run.name, kept, answer, shown)
+        self.seen.intended = consents.EMPTY if ours else ""
+        if kept and ours:
+            self.result["installation"] = kept["installation"]
+
+    # --- nothing to boot
+
+    def attach(self) -> None:
+        """Use the rescue that answers, whose host keys are proven first."""
+        self._prove_rescue()
+        # A look begins no installation, also when a word names the machine.
+        begins = self.fleet.may_write and not self.fleet.more.look_only
+        if begins and not (self.seen.intended or self.seen.rearm):
+            # By the word of the user; what lies on its disks will say whether the word still covers it.
+            self.result["installation"] = installed.new_installation()
+            self.fleet.intents.open(
+                self.run,
+                self.fleet.words.variable,
+                server=self.result["server_number"],
+                attached=self.result["boot_id"],
+            )
+        elif begins:
+            self._reached()
+        self.run.timeline.found(boot_states.BOOTING_TO_RESCUE)
+        self.result["msg"] = "is in the rescue"
+
+    def _prove_rescue(self) -> None:
+        known = [key for key in self.given.get("host_keys") or [] if isinstance(key, str) and key_blob(key) is not None]
+        self.rescue_probe.wait_for_proof(known, Deadline(TELLING_TAKES + ASK_EVERY, "the proof of the rescue"))
+        self.result["host_keys"] = list(self.rescue_probe.proven)
+
+    def leave(self) -> None:
+        """Change nothing, and say what runs."""
+        if self.options.state == "disarmed":
+            self.result["msg"] = "not armed"
+            return
+        if self.options.state == "os" and self.seen.locked_out:
+            self.result["msg"] = "not armed; which system runs is unknown: %s" % self.rescue_probe.words
+            return
+        self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
+        self.result.update(installed=True, in_rescue=False, msg="left alone: %s" % self.rescue_probe.words)
+        store, answer = self.fleet.intents, self.answer
+        record = answer.installed if answer is not None else None
+        unproven = self.seen.unproven if self.seen.locked_out else ""
+        if unproven:
+            # Nothing but our own intent tells what runs.
+            record = store.of(self.run.name)
+            self.result["msg"] += "; not verified, as kubenode_proof: %s says" % unproven
+        self.result["installation"] = store.unfinished(self.run.name)
+        if self.result["used"]:
+            self.result["msg"] += "; %s" % self.result["used"]
+        self.compare(record, {})
+        if self.options.state == "rescue" and self.fleet.may_write and not unproven:
+            store.seen(self.run.name, self.result["proven"])
+
+    def disarm(self) -> None:
+        """Disarm the rescue."""
+        self.result.update(changed=True, diff=self.diff(decision.DISARM))
+        self._disarm_rescue()
+        if self.options.state == "disarmed":
+            self.result["msg"] = "disarmed"
+        elif self.seen.locked_out:
+            self.result["msg"] = "disarmed; which system runs is unknown: %s" % self.rescue_probe.words
+        else:
+            self.leave()
+            self.result["msg"] = "disarmed, and %s" % self.result["msg"]
+
+    def leave_rescue(self) -> None:
+        """Reboot the machine out of its rescue by SSH, and wait until another system answers."""
+        if self.seen.armed:
+            self._disarm_rescue()
+        self.result.update(changed=True, diff=self.diff(decision.LEAVE_RESCUE))
+        self.remember()
+        self.run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
+        if not self.address or not self.fleet.shell.reboot(self.run.name, self.address):
+            raise MachineError("the rescue did not take the order to reboot; try again, or reset the machine")
+        if self.options.prove:
+            self._wait_for_system()
+        self.result["msg"] = "left the rescue" if self.options.prove else "is leaving the rescue (not proved)"
+
+    def _wait_for_system(self) -> None:
+        answer = self.rescue_probe.wait_for_another_boot(
+            self.result["previous_boot_id"], Deadline(self.fleet.more.limits[SSH], "the system on the disk")
+        )
+        self.note(answer)
+        self.result["in_rescue"] = False
+        self.run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
+
+    def _disarm_rescue(self) -> None:
+        self.routes.disarm_kind("rescue", self.deadline_for("the disarmed rescue"))
+        self.result["armed"] = False
+
+    # --- arm and boot
+
+    def first_reset(self) -> str | None:
+        """The type of reset that comes first; None when the server can be reset by none."""
+        return self.resets.next_type(by_ssh=self.seen.lets_us_in and self.seen.reinstall)
+
+    def _boot(self, boot: Callable[[], None]) -> None:
+        """Send the machine into its rescue, for an installation that is opened before."""
+        self.result["diff"] = self.diff(self.step)
+        self.result["installation"] = self.given.get("installation") or installed.new_installation()
+        words = self.fleet.words
+        consent = consents.joined(words.variable if words.names(self.run.name) else consents.EMPTY)
+        self.fleet.intents.open(self.run, consent, server=self.result["server_number"])
+        boot()
+        self._reached()
+        self.result["msg"] = self.arrived_in_words()
+
+    def _arm_and_reset(self) -> None:
+        """Arm, and escalate from the first type of reset."""
+        self.remember()
+        kind = self.first_reset()
+        if kind is None:
+            raise Permanent(
+                "Robot offers no reset for it that can be used (offered: %s)"
+                % ", ".join(self.resets.offered or ["none"])
+            )
+        self.run.timeline.to(boot_states.ENABLING_RESCUE)
+        if kind != SSH and self.resets.wait_for_turn():
+            # What was silent an hour ago may be a running system by now.
+            self.look()
+            if self.seen.answer == decision.RESCUE and not self.seen.reinstall:
+                raise Refused(
+                    "it was booted into a rescue while this run waited for its turn: a person may be repairing it. It "
+                    "was left as it is"
+                )
+            if self.seen.answer == decision.RESCUE:
+                self._prove_rescue()
+                return
+            if decision.towards_rescue(self.seen) == decision.LEAVE:
+                raise LeftAlone("left alone: %s" % self.rescue_probe.words)
+            self.remember()
+        self.resets.arm()
+        self.resets.escalate(kind)
+
+    def _go_on(self) -> None:
+        self.result["previous_boot_id"] = self.given.get("previous_boot_id")
+        self.run.timeline.to(boot_states.BOOTING_TO_RESCUE)
+        self.resets.go_on()
+
+    def _reached(self) -> None:
+        """From now on this boot of the rescue is the one that the intent is for, and no later one."""
+        if self.result["in_rescue"]:
+            self.fleet.intents.armed(self.run.name, host_keys=self.result["host_keys"], boot=self.result["boot_id"])
+
+    # --- how it ends
+
+    def disarm_again(self) -> None:
+        """Take back what this run or the one before it armed."""
+        if not (self.result["armed"] or self.seen.rearm):
+            return
+        if self.resets.still_armed():
+            self.routes.disarm_kind("rescue", self.deadline_for("the disarmed rescue"))
+        self.result["armed"] = False
+
+    def end_of(self, error: Exception) -> Exception | None:
+        """After an error nothing stays armed: the next boot of the machine is somebody else's."""
+        if isinstance(error, HandedBack):
+            self.result.update(in_rescue=False, armed=True, msg=str(error))
+            return None
+        if isinstance(error, LeftAlone):
+            self.leave()
+            self.result["msg"] = str(error)
+            return None
+        armed = self.result["changed"] or self.seen.rearm
+        if self.step not in _ARMING or not self.fleet.may_write or not armed:
             return error
-        told = journey.give_up()
-        permanent = getattr(error, "permanent", False)
-        self._intents.gave_up(run.name, permanent)
+        told = self.give_up() if self.result["armed"] or self.seen.rearm else ""
+        permanent = bool(getattr(error, "permanent", False))
+        self.fleet.intents.gave_up(self.run.name, permanent)
         kind = Permanent if permanent else Refused if isinstance(error, Refused) else MachineError
         return kind("%s%s" % (explain(error), told))
 
-    def _predict(self, run):
-        """Check mode: say what would be done."""
-        if run.step in (robot_decision.DISARM, robot_decision.LEAVE_RESCUE):
-            plan = "disarm the rescue" if run.step == robot_decision.DISARM else "leave the rescue by a reboot over SSH"
-        elif run.step == robot_decision.GO_ON:
-            plan = "wait for the rescue, and arm and reset again if it does not come"
-        else:
-            way = run.journey.first_way()
-            plan = "arm the rescue and %s" % (
-                "reboot by SSH"
-                if way == robot_reset.SSH
-                else "reset by %s" % way
-                if way
-                else "fail: no reset is offered"
+    def refusal(self, step: str) -> str:
+        """Why the machine is left as it is."""
+        if step == decision.REFUSE_RESCUE:
+            used = self.result["used"]
+            return self.rescue_of_others("it") + (used and ". Besides, " + used)
+        if step == decision.REFUSE_SILENT:
+            return (
+                "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
+                "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
+                % ("proved" if self._proven else "finished", self.rescue_probe.words, self.word_to_write())
             )
-        run.result.update(changed=True, msg="would %s" % plan, diff=_diff(run))
+        met = self._contact_used
+        return (
+            "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
+            "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
+            % (self.rescue_probe.words, met and ". " + met)
+        )
 
-    def _attach(self, journey, run):
-        journey.attach()
-        # A look begins no installation, also when a word names the machine.
-        begins = not self._check and not self._look_only
-        if begins and not (journey.sight.intended or journey.sight.rearm):
-            # By the word of the user; what lies on its disks will say whether the word still covers it.
-            run.result["installation"] = installed.new_installation()
-            self._intents.open(
-                run, self._words.variable, server=run.result["server_number"], attached=run.result["boot_id"]
-            )
-        elif begins:
-            self._reached(run)
-        run.timeline.found(boot_states.BOOTING_TO_RESCUE)
-        run.result["msg"] = "is in the rescue"
+    def plan_of(self, step: str) -> str:
+        """For check mode: what would be done."""
+        if step == decision.DISARM:
+            return "disarm the rescue"
+        if step == decision.LEAVE_RESCUE:
+            return "leave the rescue by a reboot over SSH"
+        if step == decision.CONTINUE:
+            return "wait for the rescue, and arm and reset again if it does not come"
+        kind = self.first_reset()
+        return "arm the rescue and %s" % (
+            "reboot by SSH" if kind == SSH else "reset by %s" % kind if kind else "fail: no reset is offered"
+        )
 
-    def _leave(self, journey, run):
-        if self._state == "disarmed":
-            run.result["msg"] = "not armed"
-            return
-        if self._state == "os" and journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED):
-            run.result["msg"] = "not armed; which system runs is unknown: %s" % journey.arrival.words
-            return
-        run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
-        run.result.update(installed=True, in_rescue=False, msg="left alone: %s" % journey.arrival.words)
-        answer = journey.arrival.answer
-        record = answer.installed if answer is not None else None
-        unproven = journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED) and journey.sight.unproven
-        if unproven:
-            # Nothing but our own intent tells what runs.
-            record = self._intents.of(run.name)
-            run.result["msg"] += "; not verified, as kubenode_proof: %s says" % unproven
-        run.result["installation"] = self._intents.unfinished(run.name)
-        if run.result["used"]:
-            run.result["msg"] += "; %s" % run.result["used"]
-        wanted, kept = self._wanted.get(run.name), self._intents.of(run.name)
-        compare(run, record, {}, wanted, self._fail_for_drift, self._tools.shell, kept)
-        if self._state == "rescue" and not self._check and not unproven:
-            self._intents.seen(run.name, run.result["proven"])
-
-    def _arm_and_reboot(self, journey, run):
-        self._travel(journey.begin, run)
-
-    def _arm_and_reset(self, journey, run):
-        self._travel(journey.begin, run)
-
-    def _go_on(self, journey, run):
-        self._travel(journey.go_on, run)
-
-    def _travel(self, go, run):
-        run.result["diff"] = _diff(run)
-        run.result["installation"] = self._machines[run.name].get("installation") or installed.new_installation()
-        consent = consents.joined(self._words.variable if self._words.names(run.name) else consents.EMPTY)
-        self._intents.open(run, consent, server=run.result["server_number"])
-        go()
-        self._reached(run)
-        run.result["msg"] = "is in the rescue" if self._tools.prove else "is booting into the rescue (not proved)"
-
-    def _reached(self, run):
-        """From now on this boot of the rescue is the one that the intent is for, and no later one."""
-        if run.result["in_rescue"]:
-            self._intents.armed(run.name, host_keys=run.result["host_keys"], boot=run.result["boot_id"])
-
-    def _disarm(self, journey, run):
-        run.result.update(changed=True, diff=_diff(run))
-        journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
-        run.result["armed"] = False
-        if self._state == "disarmed":
-            run.result["msg"] = "disarmed"
-        elif journey.sight.answer in (robot_decision.SILENT, robot_decision.DENIED):
-            run.result["msg"] = "disarmed; which system runs is unknown: %s" % journey.arrival.words
-        else:
-            self._leave(journey, run)
-            run.result["msg"] = "disarmed, and %s" % run.result["msg"]
-
-    def _leave_rescue(self, journey, run):
-        if journey.sight.armed:
-            self._disarm_armed(journey, run)
-        run.result.update(changed=True, diff=_diff(run))
-        journey.leave_rescue()
-        run.result["msg"] = "left the rescue" if self._tools.prove else "is leaving the rescue (not proved)"
-
-    def _disarm_armed(self, journey, run):
-        journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
-        run.result["armed"] = False
+    def was_armed(self, step: str) -> bool:
+        """Whether the rescue was armed before this step."""
+        return bool(self.result["armed"])
 
 
-def contact_used(name, word, kept):
+def contact_used(name: str, word: str | None, kept: Mapping[str, Any] | None) -> str:
     """Why a word about the first contact counts no more (pure); empty when it counts.
 
     ``kept``: the intent on this controller. An open one goes on by the same word; every other one has an end, so the
     machine was met.
     """
-    if word != robot_servers.ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
+    if word != ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
         return ""
     ends = {
         intents.DONE: "its system was proven",
@@ -444,40 +513,31 @@ def contact_used(name, word, kept):
     return (
         "kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: %s%s. On "
         "the command line it counts for one run"
-        % (ends.get(kept.get("state"), "a run has armed its rescue"), " at %s" % when if when else "")
+        % (ends.get(kept.get("state", ""), "a run has armed its rescue"), " at %s" % when if when else "")
     )
 
 
-#: Seconds for which an armed rescue waits for its boot.
-_ARMED = 3600.0
-
-
-def started_for(name, kept, answer, shown, now=None):
+def started_for(
+    name: str, kept: Mapping[str, Any] | None, answer: Answer, shown: Collection[str], now: float | None = None
+) -> bool:
     """Whether a rescue was started for an open intent (pure).
 
     ``kept``: the intent on this controller; ``answer``: what the rescue said; ``shown``: the host keys that it shows.
     """
-    if intents.is_open(answer.intent, name):
+    if answer.intent and intents.is_open(answer.intent, name):
         return not kept or answer.intent["installation"] == kept["installation"]
-    if not intents.is_open(kept, name) or kept.get("disarmed"):
+    if not kept or not intents.is_open(kept, name) or kept.get("disarmed"):
         return False
     if kept.get("attached"):
         # Nothing was armed for it: it is for this very boot of a rescue that somebody else had started.
-        return kept["attached"] == answer.boot_id
+        return bool(kept["attached"] == answer.boot_id)
     armed = kept.get("armed") or {}
     if armed.get("host_keys"):
         return bool(set(armed["host_keys"]).intersection(shown))
     if armed.get("boot"):
-        return armed["boot"] == answer.boot_id
+        return bool(armed["boot"] == answer.boot_id)
     # The run was cut off before the rescue came: it is ours when it booted while it was armed.
     if answer.origin.uptime is None:
         return False
     booted = (time.time() if now is None else now) - answer.origin.uptime
     return -60 <= booted - boot_states.from_rfc3339(kept["armed_at"]) <= _ARMED
-
-
-def _diff(run):
-    leaving = run.step in (robot_decision.DISARM, robot_decision.LEAVE_RESCUE)
-    before = {"rescue": run.step == robot_decision.LEAVE_RESCUE, "armed": run.result["armed"]}
-    after = {"rescue": not leaving, "armed": False}
-    return {"before_header": run.name, "after_header": run.name, "before": before, "after": after}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server in memory, its people, and runs of ours that decide by the real code; here dedicated ones.
 
-What is real: robot_rescue's fleet, machine_disks and machine_boot, intents, claims, words and proof.
+What is real: robot_rescue's boot flow, machine_disks and machine_boot, intents, claims, words and proof.
 What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` has what must never happen; it
 judges by what is on the disks, and asks no code of ours. walk_cloud.py has the same for cloud servers.
 """
@@ -27,13 +27,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
     login_keys,
     rescue_probe,
-    robot_reset,
     ssh,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import Tools
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotRescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
@@ -480,17 +479,15 @@ def inspect(world: World, folder: Path, words: Words, cut: str) -> None:
 
 
 def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only: bool = False) -> dict[str, Any]:
-    tools = Tools(
-        _Robot(world, plan.cut), Shell(world, folder), dict.fromkeys((robot_reset.SSH, robot_reset.HW), 0.0),
-        timeout=60, look_timeout=0, strict=True, prove=True, give_back_after=0,
-    )  # fmt: skip
     machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}
-    fleet = RobotRescueFleet(
-        tools, [machine], "rescue", ("reinstall", words.reinstall), False, (OPERATOR, None), "key", False, False,
+    boot_options = BootOptions(
+        [machine], "rescue", ("reinstall", words.reinstall), timeout=60,
         wanted=[{"name": NAME, "image_url": url(plan.image)}], intents_dir=str(folder / "intents"),
-        look_only=look_only,
     )  # fmt: skip
-    (result,) = fleet.run()
+    more = RobotOptions(
+        dict.fromkeys(("ssh", "hw"), 0.0), (OPERATOR, None), "key", look_timeout=0, look_only=look_only
+    )  # fmt: skip
+    (result,) = RobotRescue(_Robot(world, plan.cut), Shell(world, folder), boot_options, more).run()
     world.told.append(result["msg"])
     return result
 

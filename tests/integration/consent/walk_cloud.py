@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A cloud server in memory, its people, and runs of ours that decide by the real code.
 
-What is real: hcloud_rescue's fleet with its journeys and requests, the start of a job in a rescue with the guard of its
+What is real: hcloud_rescue's boot flow with its requests, the start of a job in a rescue with the guard of its
 disks, machine_boot, intents, words and proof. What is played: the API's answers, SSH, the disks, and the image command.
 """
 
@@ -18,7 +18,8 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import RescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
@@ -252,11 +253,11 @@ class _Run:
         """One call of hcloud_rescue."""
         world = self._world
         wanted = [] if state != "rescue" or rearm else [{"name": NAME, "image_url": walk.url(self._plan.image)}]
-        (result,) = RescueFleet(
-            _Api(world), Shell(world, self._folder), [machine], state, ["key"], False,
-            reinstall=self._words.reinstall, rearm=rearm, timeout=1, rescue_timeout=0, wanted=wanted,
+        boot_options = BootOptions(
+            [machine], state, ("reinstall", self._words.reinstall), rearm, False, 1, wanted=wanted,
             intents_dir=None if state != "rescue" else str(self._folder / "intents"),
-        ).run()  # fmt: skip
+        )  # fmt: skip
+        (result,) = CloudRescue(_Api(world), Shell(world, self._folder), boot_options, ["key"], rescue_timeout=0).run()
         world.told.append(result["msg"])
         return result
 

@@ -244,7 +244,7 @@ def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succ
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("succeeded", [False, True])
 def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeeded, replaces):
-    run, book = fleet.MachineRun("n1"), hetzner_intents.Book(str(tmp_path), {})
+    run, book = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
     run.result["installation"] = MINE
     path = intents.file_of(str(tmp_path), "n1")
     assert intents.seen_to_succeed(None, MINE) is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision, cloud_machines
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import (
     ADOPTED_LABEL,
     LABEL,
@@ -94,79 +94,83 @@ def test_a_start_that_failed_is_no_start():
 
 
 RESCUE_TABLE = [
-    (Sight("off"), boot_decision.ASK_HISTORY),
-    (Sight("off", never_started=True), boot_decision.ARM_AND_START),
-    (Sight("off", never_started=False), boot_decision.REFUSE_STARTED),
-    (Sight("off", reinstall=True), boot_decision.ARM_AND_START),
-    (Sight("off", rearm=True, armed=True), boot_decision.START),
-    (Sight("off", rearm=True), boot_decision.ARM_AND_START),
-    (Sight("off", ours=False, never_started=True), boot_decision.REFUSE_FOREIGN),
-    (Sight("running"), boot_decision.PROBE),
-    (Sight("running", answer=boot_decision.RESCUE), boot_decision.ASK_RESCUE),
-    (Sight("running", answer=boot_decision.RESCUE, intended="fresh"), boot_decision.ATTACH),
-    (Sight("running", answer=boot_decision.RESCUE, intended=""), boot_decision.REFUSE_RESCUE),
-    (Sight("running", answer=boot_decision.RESCUE, rearm=True), boot_decision.ATTACH),
-    (Sight("running", answer=boot_decision.INSTALLED), boot_decision.LEAVE),
-    (Sight("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
-    (Sight("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
-    (Sight("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
-    (Sight("running", answer=boot_decision.OTHER, reinstall=True), boot_decision.ARM_AND_REBOOT),
-    (Sight("running", answer=boot_decision.INSTALLED, reinstall=True), boot_decision.ARM_AND_REBOOT),
-    (Sight("running", answer=boot_decision.SILENT, reinstall=True), boot_decision.ARM_AND_RESET),
-    (Sight("running", answer=boot_decision.RESCUE, reinstall=True), boot_decision.ATTACH),
-    (Sight("running", answer=boot_decision.OTHER, rearm=True, fresh=True), boot_decision.ARM_AND_RESET),
-    (Sight("running", answer=boot_decision.OTHER, rearm=True, reinstall=True), boot_decision.ARM_AND_REBOOT),
-    (Sight("running", answer=boot_decision.OTHER, rearm=True), boot_decision.LEAVE),
-    (Sight("running", answer=boot_decision.SILENT, rearm=True, armed=True), boot_decision.RESET),
-    (Sight("running", answer=boot_decision.INSTALLED, rearm=True, armed=True), boot_decision.LEAVE),
-    (Sight("initializing"), boot_decision.SETTLE),
-    (Sight("starting"), boot_decision.SETTLE),
-    (Sight("deleting"), boot_decision.REFUSE_STATUS),
+    (ObservedState("off"), boot_decision.ASK_HISTORY),
+    (ObservedState("off", never_started=True), boot_decision.ARM_AND_START),
+    (ObservedState("off", never_started=False), boot_decision.REFUSE_STARTED),
+    (ObservedState("off", reinstall=True), boot_decision.ARM_AND_START),
+    (ObservedState("off", rearm=True, armed=True), boot_decision.START),
+    (ObservedState("off", rearm=True), boot_decision.ARM_AND_START),
+    (ObservedState("off", ours=False, never_started=True), boot_decision.REFUSE_FOREIGN),
+    (ObservedState("running"), boot_decision.PROBE),
+    (ObservedState("running", answer=boot_decision.RESCUE), boot_decision.ASK_RESCUE),
+    (ObservedState("running", answer=boot_decision.RESCUE, intended="fresh"), boot_decision.ATTACH),
+    (ObservedState("running", answer=boot_decision.RESCUE, intended=""), boot_decision.REFUSE_RESCUE),
+    (ObservedState("running", answer=boot_decision.RESCUE, rearm=True), boot_decision.ATTACH),
+    (ObservedState("running", answer=boot_decision.INSTALLED), boot_decision.LEAVE),
+    (ObservedState("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
+    (ObservedState("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
+    (ObservedState("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
+    (ObservedState("running", answer=boot_decision.OTHER, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (ObservedState("running", answer=boot_decision.INSTALLED, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (ObservedState("running", answer=boot_decision.SILENT, reinstall=True), boot_decision.ARM_AND_RESET),
+    (ObservedState("running", answer=boot_decision.RESCUE, reinstall=True), boot_decision.ATTACH),
+    (ObservedState("running", answer=boot_decision.OTHER, rearm=True, fresh=True), boot_decision.ARM_AND_RESET),
+    (ObservedState("running", answer=boot_decision.OTHER, rearm=True, reinstall=True), boot_decision.ARM_AND_REBOOT),
+    (ObservedState("running", answer=boot_decision.OTHER, rearm=True), boot_decision.LEAVE),
+    (ObservedState("running", answer=boot_decision.SILENT, rearm=True, armed=True), boot_decision.RESET),
+    (ObservedState("running", answer=boot_decision.INSTALLED, rearm=True, armed=True), boot_decision.LEAVE),
+    (ObservedState("initializing"), boot_decision.SETTLE),
+    (ObservedState("starting"), boot_decision.SETTLE),
+    (ObservedState("deleting"), boot_decision.REFUSE_STATUS),
 ]
 
 DISARMED_TABLE = [
-    (Sight("running", armed=True, armed_here=True), boot_decision.DISARM),
-    (Sight("off", armed=True, armed_here=True), boot_decision.DISARM),
-    (Sight("running", armed=True), boot_decision.LEAVE),
-    (Sight("running", armed_here=True), boot_decision.LEAVE),
-    (Sight("starting", armed=True, armed_here=True), boot_decision.SETTLE),
-    (Sight("running", armed=True, armed_here=True, ours=False), boot_decision.REFUSE_FOREIGN),
+    (ObservedState("running", armed=True, armed_here=True), boot_decision.DISARM),
+    (ObservedState("off", armed=True, armed_here=True), boot_decision.DISARM),
+    (ObservedState("running", armed=True), boot_decision.LEAVE),
+    (ObservedState("running", armed_here=True), boot_decision.LEAVE),
+    (ObservedState("starting", armed=True, armed_here=True), boot_decision.SETTLE),
+    (ObservedState("running", armed=True, armed_here=True, ours=False), boot_decision.REFUSE_FOREIGN),
 ]
 
 OS_TABLE = [
-    (Sight("off"), boot_decision.LEAVE),
-    (Sight("off", armed=True), boot_decision.DISARM),
-    (Sight("running"), boot_decision.PROBE),
-    (Sight("running", answer=boot_decision.RESCUE), boot_decision.LEAVE_RESCUE),
-    (Sight("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
-    (Sight("running", answer=boot_decision.OTHER, armed=True), boot_decision.DISARM),
-    (Sight("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
-    (Sight("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
-    (Sight("running", answer=boot_decision.RESCUE, ours=False), boot_decision.REFUSE_FOREIGN),
-    (Sight("deleting"), boot_decision.REFUSE_STATUS),
+    (ObservedState("off"), boot_decision.LEAVE),
+    (ObservedState("off", armed=True), boot_decision.DISARM),
+    (ObservedState("running"), boot_decision.PROBE),
+    (ObservedState("running", answer=boot_decision.RESCUE), boot_decision.LEAVE_RESCUE),
+    (ObservedState("running", answer=boot_decision.OTHER), boot_decision.LEAVE),
+    (ObservedState("running", answer=boot_decision.OTHER, armed=True), boot_decision.DISARM),
+    (ObservedState("running", answer=boot_decision.SILENT), boot_decision.REFUSE_SILENT),
+    (ObservedState("running", answer=boot_decision.DENIED), boot_decision.REFUSE_DENIED),
+    (ObservedState("running", answer=boot_decision.RESCUE, ours=False), boot_decision.REFUSE_FOREIGN),
+    (ObservedState("deleting"), boot_decision.REFUSE_STATUS),
 ]
 
 
 def label(value):
-    return " ".join("%s=%s" % item for item in vars(value).items() if item[1]) if isinstance(value, Sight) else value
+    return (
+        " ".join("%s=%s" % item for item in vars(value).items() if item[1])
+        if isinstance(value, ObservedState)
+        else value
+    )
 
 
-@pytest.mark.parametrize(("sight", "expected"), RESCUE_TABLE, ids=label)
-def test_towards_rescue(sight, expected):
-    assert boot_decision.towards_rescue(sight) == expected
+@pytest.mark.parametrize(("state", "expected"), RESCUE_TABLE, ids=label)
+def test_towards_rescue(state, expected):
+    assert boot_decision.towards_rescue(state) == expected
 
 
-@pytest.mark.parametrize(("sight", "expected"), DISARMED_TABLE, ids=label)
-def test_only_what_this_run_enabled_is_disabled(sight, expected):
-    assert boot_decision.towards_disarmed(sight) == expected
+@pytest.mark.parametrize(("state", "expected"), DISARMED_TABLE, ids=label)
+def test_only_what_this_run_enabled_is_disabled(state, expected):
+    assert boot_decision.towards_disarmed(state) == expected
 
 
-@pytest.mark.parametrize(("sight", "expected"), OS_TABLE, ids=label)
-def test_towards_os(sight, expected):
-    assert boot_decision.towards_os(sight) == expected
+@pytest.mark.parametrize(("state", "expected"), OS_TABLE, ids=label)
+def test_towards_os(state, expected):
+    assert boot_decision.towards_os(state) == expected
 
 
-def every_sight(**fixed):
+def every_state(**fixed):
     statuses = ("off", "running", "deleting", *boot_decision.PASSING)
     for status, ours, reinstall, rearm, armed, fresh, answer in itertools.product(
         statuses, (True, False), (True, False), (True, False), (True, False), (None, True, False), (None, *ANSWERS)
@@ -181,16 +185,16 @@ def every_sight(**fixed):
             "answer": answer,
         }
         if all(values[key] == value for key, value in fixed.items()):
-            yield Sight(**values)
+            yield ObservedState(**values)
 
 
 def test_nothing_that_may_hold_something_is_touched_without_consent():
-    for sight in every_sight(reinstall=False, rearm=False):
-        step = boot_decision.towards_rescue(sight)
+    for state in every_state(reinstall=False, rearm=False):
+        step = boot_decision.towards_rescue(state)
         if step == boot_decision.ARM_AND_START:
-            assert sight.never_started
-            assert sight.ours
-            assert sight.status == "off"
+            assert state.never_started
+            assert state.ours
+            assert state.status == "off"
         else:
             assert step in (*HARMLESS, boot_decision.ASK_RESCUE) or step.startswith("refuse")
             # somebody may be at work there
@@ -198,14 +202,14 @@ def test_nothing_that_may_hold_something_is_touched_without_consent():
 
 
 def test_an_installed_machine_is_never_rearmed():
-    for sight in every_sight(reinstall=False, answer=boot_decision.INSTALLED, status="running"):
-        assert boot_decision.towards_rescue(sight) in (boot_decision.LEAVE, boot_decision.REFUSE_FOREIGN)
+    for state in every_state(reinstall=False, answer=boot_decision.INSTALLED, status="running"):
+        assert boot_decision.towards_rescue(state) in (boot_decision.LEAVE, boot_decision.REFUSE_FOREIGN)
 
 
 def test_every_question_is_asked_only_while_its_answer_is_missing():
     for table in (boot_decision.towards_rescue, boot_decision.towards_os):
-        for sight in every_sight():
-            step = table(sight)
-            assert step != boot_decision.PROBE or sight.answer is None
-            assert step != boot_decision.ASK_HISTORY or sight.never_started is None
-            assert step != boot_decision.SETTLE or sight.status in boot_decision.PASSING
+        for state in every_state():
+            step = table(state)
+            assert step != boot_decision.PROBE or state.answer is None
+            assert step != boot_decision.ASK_HISTORY or state.never_started is None
+            assert step != boot_decision.SETTLE or state.status in boot_decision.PASSING

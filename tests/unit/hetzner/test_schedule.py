@@ -106,10 +106,10 @@ def test_a_quick_platform_may_be_known_before():
     [("off", 2, [True]), ("initializing", 2, [False]), ("off", 60, [False]), ("initializing", 60, [False])],
 )
 def test_only_a_server_that_is_young_and_ready_says_that_a_platform_is_quick(status, age, learned):
-    fleet, said = object.__new__(cloud_rescue.RescueFleet), []
-    fleet._machines = {"n1": {"boot_state_since": boot_states.to_rfc3339(time.time() - age)}}
+    fleet, said = object.__new__(cloud_rescue.CloudRescue), []
+    fleet.machines = {"n1": {"boot_state_since": boot_states.to_rfc3339(time.time() - age)}}
     fleet._found = {"n1": {"status": status}}
-    fleet._tools = SimpleNamespace(board=SimpleNamespace(learn=lambda **given: said.append(given["quick"])))
+    fleet.board = SimpleNamespace(learn=lambda **given: said.append(given["quick"]))
     fleet._learn(["n1"])
     assert said == learned
 

@@ -18,15 +18,15 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     TimeLimit,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_reset import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import (
     FAILED,
     NOT_OFFERED,
     SENT,
     UNSURE,
-    Boot,
+    BootRoutes,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
 SECRET = "geheim-ß"
@@ -162,7 +162,7 @@ def test_redirects_are_not_followed():
 def test_a_limit_is_waited_for_in_steps_and_is_nobodys_failure():
     with Scripted(LIMIT, LIMIT, Reply(200, {"reset": {"type": "hw"}})) as robot:
         robot.api.reserve(RESET, robot.deadline())
-        assert Boot(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None) == (SENT, None)
+        assert BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None) == (SENT, None)
         assert 60 <= robot.time.now <= 120
         assert len(robot.sent) == 3
 
@@ -186,7 +186,7 @@ def test_a_limit_that_outlasts_the_step_says_what_it_is():
         with pytest.raises(
             LimitSpent, match=r"limit of 50 requests an hour for POST /reset/\{server\} is used up"
         ) as error:
-            Boot(robot.api, "n1", 1).reset("hw", robot.deadline(25), lambda: None)
+            BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(25), lambda: None)
         assert not error.value.permanent
         assert len(robot.sent) == 1
 
@@ -194,13 +194,13 @@ def test_a_limit_that_outlasts_the_step_says_what_it_is():
 def test_patience_waits_for_the_hour_and_keeps_the_rescue_armed():
     kept = []
     with Scripted(Reply(200, {"reset": {"type": "hw"}}), patient=True, resets=1) as robot:
-        boot = Boot(robot.api, "n1", 1)
+        boot = BootRoutes(robot.api, "n1", 1)
         for _number in range(3):
             boot.reserve(robot.deadline(10))
             boot.reset("hw", robot.deadline(10), lambda: kept.append(1))
         assert robot.time.now >= 7200
     with Scripted(LIMIT, Reply(200, {"reset": {"type": "hw"}}), patient=True) as robot:
-        boot = Boot(robot.api, "n1", 1)
+        boot = BootRoutes(robot.api, "n1", 1)
         boot.reserve(robot.deadline(10))
         boot.reset("hw", robot.deadline(10), lambda: kept.append(2))
     assert kept == [2]
@@ -225,7 +225,7 @@ def test_other_routes_are_not_waited_for_longer_than_the_step():
 def test_a_reset_is_sent_once_whatever_is_answered(reply, outcome):
     with Scripted(reply) as robot:
         robot.api.reserve(RESET, robot.deadline())
-        found, status = Boot(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
+        found, status = BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
         assert found == outcome
         assert status == ("shut off" if outcome == SENT else None)
         assert robot.sent == ["POST /v1/reset/1"]
@@ -235,7 +235,7 @@ def test_a_technician_under_way_is_a_permanent_error():
     with Scripted(failure(409, "RESET_MANUAL_ACTIVE")) as robot:
         robot.api.reserve(RESET, robot.deadline())
         with pytest.raises(Permanent, match="technician"):
-            Boot(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
+            BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
 
 
 ARMED = Reply(200, {"rescue": {"active": True, "password": "x", "authorized_key": [{"key": {"fingerprint": "f"}}]}})
@@ -243,20 +243,20 @@ ARMED = Reply(200, {"rescue": {"active": True, "password": "x", "authorized_key"
 
 def test_arming_that_was_carried_out_although_its_answer_was_lost_is_not_repeated():
     with Scripted(Reply(drop=True), ARMED) as robot:
-        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
         assert robot.sent == ["POST /v1/boot/1/rescue", "GET /v1/boot/1/rescue"]
 
 
 def test_arming_that_was_not_carried_out_is_repeated():
     with Scripted(Reply(drop=True), OK, ARMED) as robot:
-        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
         assert robot.sent[2] == "POST /v1/boot/1/rescue"
 
 
 def test_whatever_else_is_armed_is_disarmed_first():
     active = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
     with Scripted(failure(409, "BOOT_BLOCKED"), active, Reply(200, {"linux": {"active": False}}), ARMED) as robot:
-        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
         assert robot.sent == [
             "POST /v1/boot/1/rescue",
             "GET /v1/boot/1",
@@ -267,18 +267,18 @@ def test_whatever_else_is_armed_is_disarmed_first():
 
 def test_a_rescue_that_is_armed_already_is_armed_anew():
     with Scripted(failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED) as robot:
-        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
         assert robot.sent == ["POST /v1/boot/1/rescue", "DELETE /v1/boot/1/rescue", "POST /v1/boot/1/rescue"]
 
 
 def test_a_server_without_a_rescue_is_a_permanent_error():
     with Scripted(failure(404, "BOOT_NOT_AVAILABLE")) as robot, pytest.raises(Permanent, match="offers no rescue"):
-        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
 
 
 def test_the_password_of_the_rescue_is_dropped():
     with Scripted(ARMED) as robot:
-        assert "password" not in Boot(robot.api, "n1", 1).rescue(robot.deadline())
+        assert "password" not in BootRoutes(robot.api, "n1", 1).rescue(robot.deadline())
 
 
 def test_requests_are_counted_for_the_fleet_and_for_each_machine():

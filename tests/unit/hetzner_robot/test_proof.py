@@ -56,21 +56,21 @@ def test_exactly_the_keys_that_were_told_are_proven(bodies, data):
     rescue = told(
         *[rescue_probe.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
     )
-    assert rescue_probe.proven(shown, rescue_probe.told_by(rescue)) == sorted(right)
+    assert rescue_probe.proven(shown, rescue_probe.announced(rescue)) == sorted(right)
 
 
 def test_a_prefix_or_padding_is_the_same_fingerprint():
     key = made_up("ssh-ed25519", b"x")
     fingerprint = rescue_probe.sha256_fingerprint(key)
     for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
-        assert rescue_probe.proven([key], rescue_probe.told_by(told(form))) == [key]
+        assert rescue_probe.proven([key], rescue_probe.announced(told(form))) == [key]
 
 
 @pytest.mark.parametrize(
     "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, told("", None, 7)]
 )
 def test_what_tells_nothing_proves_nothing(rescue):
-    assert rescue_probe.told_by(rescue) == []
+    assert rescue_probe.announced(rescue) == []
     assert rescue_probe.proven([made_up("ssh-ed25519", b"x")], []) == []
 
 

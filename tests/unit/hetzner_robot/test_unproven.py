@@ -6,29 +6,34 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_decision
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_decision import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SILENT, Answer
 
 
+def seen(answer, **more):
+    """A dedicated server."""
+    return ObservedState(answer=answer, **more)
+
+
 @pytest.mark.parametrize(
-    ("sight", "step"),
+    ("state", "step"),
     [
-        (Sight(robot_decision.SILENT, unproven="port", listens=True), robot_decision.LEAVE),
-        (Sight(robot_decision.DENIED, unproven="port", listens=True), robot_decision.LEAVE),
-        (Sight(robot_decision.SILENT, unproven="port"), robot_decision.REFUSE_SILENT),
-        (Sight(robot_decision.SILENT, unproven="port", may_reset=True), robot_decision.REFUSE_SILENT),
-        (Sight(robot_decision.SILENT, unproven="none"), robot_decision.ASK_POWER),
-        (Sight(robot_decision.SILENT, unproven="none", off=False), robot_decision.LEAVE),
-        (Sight(robot_decision.SILENT, unproven="none", off=True), robot_decision.REFUSE_SILENT),
-        (Sight(robot_decision.DENIED, unproven="none", may_reset=True), robot_decision.LEAVE),
-        (Sight(robot_decision.DENIED, unproven="none", reinstall=True), robot_decision.ARM_AND_RESET),
-        (Sight(robot_decision.RESCUE, unproven="none", intended=False), robot_decision.REFUSE_RESCUE),
-        (Sight(robot_decision.INSTALLED, unproven="none"), robot_decision.LEAVE),
+        (seen(decision.SILENT, unproven="port", listens=True), decision.LEAVE),
+        (seen(decision.DENIED, unproven="port", listens=True), decision.LEAVE),
+        (seen(decision.SILENT, unproven="port"), decision.REFUSE_SILENT),
+        (seen(decision.SILENT, unproven="port", may_reset=True), decision.REFUSE_SILENT),
+        (seen(decision.SILENT, unproven="none"), decision.ASK_POWER),
+        (seen(decision.SILENT, unproven="none", off=False), decision.LEAVE),
+        (seen(decision.SILENT, unproven="none", off=True), decision.REFUSE_SILENT),
+        (seen(decision.DENIED, unproven="none", may_reset=True), decision.LEAVE),
+        (seen(decision.DENIED, unproven="none", reinstall=True), decision.ARM_AND_RESET),
+        (seen(decision.RESCUE, unproven="none", intended=""), decision.REFUSE_RESCUE),
+        (seen(decision.INSTALLED, unproven="none"), decision.LEAVE),
     ],
 )
-def test_it_is_left_alone_or_refused_but_never_reset(sight, step):
-    assert robot_decision.towards_rescue(sight) == step
+def test_it_is_left_alone_or_refused_but_never_reset(state, step):
+    assert decision.towards_rescue(state) == step
 
 
 @pytest.mark.parametrize(

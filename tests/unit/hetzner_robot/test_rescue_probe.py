@@ -17,10 +17,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue_probe import (
     ARRIVED,
-    NOBODY,
+    NOT_THERE,
     OTHER_SYSTEM,
     SAME_BOOT,
-    Arrival,
+    RescueProbe,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
@@ -46,7 +46,7 @@ class Machine:
         self.shown, self.answer, self.told, self.active = [], NOBODY_THERE, [], True
         self.logins, self.pinned, self.asked, self.negotiated = [], None, 0, None
         self.now, self.elsewhere = 0.0, None
-        self.arrival = Arrival(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
+        self.probed = RescueProbe(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
 
     # SSH
     def host_keys(self, _name, _address):
@@ -81,7 +81,7 @@ class Machine:
 
     def see(self):
         self.now += 2
-        return self.arrival.see(OLD_BOOT, Deadline(10, "x"))
+        return self.probed.see(OLD_BOOT, Deadline(10, "x"))
 
     def see_for(self, seconds):
         end = self.now + seconds
@@ -92,12 +92,12 @@ class Machine:
 
 def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
     machine = Machine()
-    assert machine.see_for(100) == NOBODY
+    assert machine.see_for(100) == NOT_THERE
     assert (machine.logins, machine.asked) == ([], 0)
     machine.booted(NEW_KEY, RESCUE, [FALSE_KEY, NEW_KEY])
     assert machine.see() == ARRIVED
     assert (machine.logins, machine.asked, machine.pinned) == (["pinned"], 1, [NEW_KEY])
-    assert machine.arrival.proven == [NEW_KEY]
+    assert machine.probed.proven == [NEW_KEY]
 
 
 def test_a_false_key_ends_it_and_nothing_is_sent():
@@ -113,11 +113,11 @@ def test_a_system_that_is_going_down_may_show_a_key_that_nobody_knew():
     """It was asked for one type of key, and shows another one in its last seconds."""
     machine = Machine()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
-    assert machine.see_for(10) == NOBODY
-    assert machine.arrival.undecided
+    assert machine.see_for(10) == NOT_THERE
+    assert machine.probed.undecided
     machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
     assert machine.see_for(12) == ARRIVED
-    assert not machine.arrival.undecided
+    assert not machine.probed.undecided
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
@@ -125,22 +125,22 @@ def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(left)
     """A connection shows one type; in its last seconds, the system may show any other one alone."""
     machine = Machine()
     machine.shown, machine.negotiated, machine.answer = [OLD_KEY, key(b"rsa"), key(b"ecdsa")], OLD_KEY, OLD_SYSTEM
-    machine.arrival.look()
+    machine.probed.look()
     machine.told, machine.active = [NEW_KEY], False
     machine.shown = [machine.shown[left]]
     machine.negotiated = None
     assert machine.see() == SAME_BOOT
     machine.answer = NOBODY_THERE
-    assert machine.see_for(60) == NOBODY
+    assert machine.see_for(60) == NOT_THERE
     assert machine.asked == 0
 
 
 def test_a_mismatch_counts_only_when_the_same_keys_are_shown_again():
     machine = Machine()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
-    assert machine.see_for(12) == NOBODY
+    assert machine.see_for(12) == NOT_THERE
     machine.shown = [key(b"another")]
-    assert machine.see_for(18) == NOBODY
+    assert machine.see_for(18) == NOT_THERE
     with pytest.raises(Permanent):
         machine.see_for(20)
 
@@ -163,14 +163,14 @@ def test_keys_that_change_all_the_time_do_not_hold_a_run_for_ever():
 def test_the_old_system_between_two_mismatches_ends_the_first_one():
     machine = Machine()
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
-    machine.arrival.look()
+    machine.probed.look()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
-    assert machine.see() == NOBODY
+    assert machine.see() == NOT_THERE
     machine.shown = [OLD_KEY]
     assert machine.see_for(30) == SAME_BOOT
-    assert not machine.arrival.undecided
+    assert not machine.probed.undecided
     machine.shown = [FALSE_KEY]
-    assert machine.see_for(18) == NOBODY
+    assert machine.see_for(18) == NOT_THERE
     with pytest.raises(Permanent):
         machine.see_for(20)
 
@@ -178,7 +178,7 @@ def test_the_old_system_between_two_mismatches_ends_the_first_one():
 def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
     machine = Machine()
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
-    machine.arrival.look()
+    machine.probed.look()
     assert machine.see_for(100) == SAME_BOOT
     machine.answer = DISK_SYSTEM
     assert machine.see() == OTHER_SYSTEM
@@ -190,12 +190,12 @@ def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
 def test_a_false_rescue_with_the_old_key_never_counts():
     machine = Machine()
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
-    machine.arrival.look()
+    machine.probed.look()
     machine.booted(OLD_KEY, RESCUE, [NEW_KEY])
     with pytest.raises(Permanent):
         machine.see_for(60)
     machine.told, machine.active = [], True
-    assert machine.see_for(60) == NOBODY
+    assert machine.see_for(60) == NOT_THERE
     assert machine.pinned is None
 
 
@@ -212,7 +212,7 @@ def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
     with pytest.raises(MachineError, match="accept-new") as error:
         machine.see_for(200)
     assert 50 <= machine.now <= 70
-    assert machine.arrival.undecided
+    assert machine.probed.undecided
     assert machine.asked <= 7
     assert machine.logins == []
     assert not error.value.permanent
@@ -221,11 +221,11 @@ def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
 def test_fingerprints_that_come_late_are_good_enough():
     machine = Machine()
     machine.booted(NEW_KEY, RESCUE, [])
-    assert machine.see_for(30) == NOBODY
-    assert machine.arrival.undecided
+    assert machine.see_for(30) == NOT_THERE
+    assert machine.probed.undecided
     machine.told = [NEW_KEY]
     assert machine.see_for(12) == ARRIVED
-    assert not machine.arrival.undecided
+    assert not machine.probed.undecided
 
 
 def test_a_rescue_that_falls_silent_again_is_undecided_no_more():
@@ -233,24 +233,24 @@ def test_a_rescue_that_falls_silent_again_is_undecided_no_more():
     machine.booted(NEW_KEY, RESCUE, [])
     machine.see_for(10)
     machine.shown = []
-    assert machine.see() == NOBODY
-    assert not machine.arrival.undecided
+    assert machine.see() == NOT_THERE
+    assert not machine.probed.undecided
 
 
 def test_a_proven_rescue_that_refuses_our_key_is_given_up():
     machine = Machine()
     machine.booted(NEW_KEY, Answer(DENIED, "Permission denied (publickey)"), [NEW_KEY])
-    assert machine.see() == NOBODY
+    assert machine.see() == NOT_THERE
     with pytest.raises(Permanent, match="refuses ours"):
         machine.see_for(60)
 
 
 def test_without_checking_the_first_contact_is_pinned():
     machine = Machine(strict=False)
-    assert machine.see() == NOBODY
+    assert machine.see() == NOT_THERE
     machine.booted(NEW_KEY, RESCUE, [FALSE_KEY])
     assert machine.see() == ARRIVED
-    assert (machine.asked, machine.pinned, machine.arrival.proven) == (0, [NEW_KEY], [])
+    assert (machine.asked, machine.pinned, machine.probed.proven) == (0, [NEW_KEY], [])
     machine.answer = OLD_SYSTEM
     assert machine.see() == SAME_BOOT
 
@@ -265,31 +265,36 @@ def clocked(machine, seconds):
 def test_a_rescue_that_is_there_already_is_proven_too():
     machine = Machine()
     machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
-    machine.arrival.look()
-    machine.arrival.wait_for_proof([], clocked(machine, 70))
-    assert (machine.arrival.proven, machine.asked) == ([NEW_KEY], 1)
-    machine.arrival.wait_for_proof([FALSE_KEY, NEW_KEY], clocked(machine, 70))
+    machine.probed.look()
+    machine.probed.wait_for_proof([], clocked(machine, 70))
+    assert (machine.probed.proven, machine.asked) == ([NEW_KEY], 1)
+    machine.probed.wait_for_proof([FALSE_KEY, NEW_KEY], clocked(machine, 70))
     assert machine.asked == 1
     machine.told = [FALSE_KEY]
-    machine.arrival.anew()
+    machine.probed.restart()
     with pytest.raises(Permanent):
-        machine.arrival.wait_for_proof([FALSE_KEY], clocked(machine, 70))
+        machine.probed.wait_for_proof([FALSE_KEY], clocked(machine, 70))
 
 
 def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
     machine = Machine()
     machine.booted(NEW_KEY, RESCUE, [])
     machine.active = True
-    machine.arrival.look()
+    machine.probed.look()
     with pytest.raises(TimeLimit, match="does not tell its host keys") as error:
-        machine.arrival.wait_for_proof([], clocked(machine, 70))
+        machine.probed.wait_for_proof([], clocked(machine, 70))
     assert "reset the server on Robot's page" in str(error.value)
     assert """-e '{"kubenode_host_key_checking": "accept-new"}'""" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("answer", "found"),
-    [(OLD_SYSTEM, SAME_BOOT), (DISK_SYSTEM, OTHER_SYSTEM), (NOBODY_THERE, NOBODY), (Answer(DENIED, "no"), NOBODY)],
+    [
+        (OLD_SYSTEM, SAME_BOOT),
+        (DISK_SYSTEM, OTHER_SYSTEM),
+        (NOBODY_THERE, NOT_THERE),
+        (Answer(DENIED, "no"), NOT_THERE),
+    ],
 )
 def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(answer, found):
     """Where the rescue's port is silent: it serves somebody, and is not reset."""
@@ -302,5 +307,5 @@ def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(answer, f
 def test_what_answers_on_another_port_is_never_the_rescue():
     machine = Machine()
     machine.elsewhere = RESCUE
-    assert machine.see() == NOBODY
+    assert machine.see() == NOT_THERE
     assert machine.pinned is None

@@ -1,0 +1,360 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The boot flow: one call of hcloud_rescue or robot_rescue takes all its machines into their rescue, or out of it.
+
+For each machine: observe it and decide (`boot_decision`), arm and boot it, prove what came up, record that in intent
+and result. What the providers do differently is in ``cloud_rescue`` and ``robot_rescue``: one class for a call, and one
+for a machine.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._common import boot_states, installed, intents
+from .._common import consent as consents
+from . import boot_decision as decision
+from .boot_decision import ObservedState
+from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
+from .fleet import MachineRun, name_findings, refuse_findings
+from .intent_store import IntentStore
+from .retry import Deadline
+from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
+
+#: Seconds between two looks by SSH, and to find out who answers when the machine will be rebooted in any case.
+LOOK_EVERY = 2.0
+SHORT_LOOK = 8.0
+
+_TOWARDS = {
+    "rescue": decision.towards_rescue,
+    "os": decision.towards_os,
+    "disarmed": decision.towards_disarmed,
+}
+#: What nothing is changed by.
+_HARMLESS = (decision.ATTACH, decision.LEAVE)
+
+_RESCUE_OF_OTHERS = (
+    "%s is in a rescue that was not started for an open installation of ours: somebody may be repairing it. It was "
+    "left as it is. To keep its system, reboot it to its disk; to write it, name it: %s"
+)
+
+
+@dataclass
+class BootOptions:
+    """What both modules are asked for; names are those of the options."""
+
+    #: Each machine: its ``name``, and what an earlier step returned of it.
+    machines: Sequence[Mapping[str, Any]]
+    state: str = "rescue"
+    #: The variable whose words let a present system go, and what the user gave with it.
+    word: tuple[str, Any] = ("reinstall", ())
+    rearm: bool = False
+    prove: bool = True
+    #: Seconds for each step at the API.
+    timeout: float = 360
+    check_mode: bool = False
+    wanted: Sequence[Mapping[str, Any]] = ()
+    fail_for_drift: bool = False
+    intents_dir: str | None = None
+
+
+class BootFleet(ABC):
+    """One call of a module."""
+
+    def __init__(self, api: Any, shell: Ssh, options: BootOptions) -> None:
+        self.api = api
+        self.shell = shell
+        self.options = options
+        self.machines = {machine.get("name"): machine for machine in options.machines}
+        self.wanted = {one.get("name"): one for one in options.wanted}
+        self.words = consents.Words(*options.word)
+        self.intents = IntentStore(options.intents_dir, self.wanted)
+
+    def run(self) -> list[dict[str, Any]]:
+        """Returns the results of all machines, in the order given; raises FleetError."""
+        self.check_input()
+        runs = [self.run_of(machine) for machine in self.options.machines]
+        active = [run for run in runs if not run.result["failed"]]
+        if active:
+            self.work(active)
+        return [run.finish(self.api.calls_of.get(run.name, 0)) for run in runs]
+
+    def check_input(self) -> None:
+        """Raise FleetError for input that cannot work."""
+        # A word may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
+        refuse_findings(self.words.findings + name_findings(self.options.machines) + self.more_findings())
+
+    def more_findings(self) -> list[str]:
+        """What is wrong with a provider's own input."""
+        return []
+
+    @abstractmethod
+    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+        """The run of one machine, going on where the step before it ended."""
+
+    @abstractmethod
+    def work(self, active: list[MachineRun]) -> None:
+        """Bring all machines about that did not fail before; raises FleetError."""
+
+    def is_booting(self, machine: Mapping[str, Any]) -> bool:
+        """Whether this is a second try, and an earlier call of this run sent the machine into its rescue."""
+        return self.options.rearm and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
+
+    @property
+    def may_write(self) -> bool:
+        """Whether anything may be changed."""
+        return not self.options.check_mode
+
+
+class BootFlow(ABC):
+    """One machine in one call. ``given``: what an earlier step returned of it."""
+
+    #: What is told when the rescue could not be disarmed; takes the error.
+    still_armed: str
+
+    def __init__(self, fleet: Any, run: MachineRun, given: Mapping[str, Any], seen: ObservedState) -> None:
+        self.fleet = fleet
+        self.options: BootOptions = fleet.options
+        self.run = run
+        self.result = run.result
+        self.given = given
+        self.seen = seen
+        self.deadline = self.deadline_for("the armed rescue")
+        self._questions: dict[str, Callable[[], None]] = {
+            decision.SETTLE: self.settle,
+            decision.ASK_HISTORY: self.ask_history,
+            decision.ASK_ARMED: self.ask_armed,
+            decision.PROBE: self.ask_who_answers,
+            decision.ASK_RESCUE: self.ask_rescue,
+            decision.ASK_POWER: self.ask_power,
+        }
+        self._steps: dict[str, Callable[[], None]] = {
+            decision.ATTACH: self.attach,
+            decision.LEAVE: self.leave,
+            decision.DISARM: self.disarm,
+            decision.LEAVE_RESCUE: self.leave_rescue,
+            **self.boot_steps(),
+        }
+
+    # --- what a provider does in its own way
+
+    @property
+    @abstractmethod
+    def answer(self) -> Answer | None:
+        """The last answer by SSH."""
+
+    @abstractmethod
+    def boot_steps(self) -> dict[str, Callable[[], None]]:
+        """How the steps that arm and boot are carried out."""
+
+    @abstractmethod
+    def probe(self) -> Answer:
+        """Ask by SSH once which system answers."""
+
+    @abstractmethod
+    def look_seconds(self) -> float:
+        """How long a machine may be silent before that counts as its answer."""
+
+    @abstractmethod
+    def ask_rescue(self) -> None:
+        """Find out whether the rescue that answers was started for an open intent."""
+
+    def settle(self) -> None:
+        """Wait until a cloud server is in between two states no more."""
+        raise AssertionError("a dedicated server has no such state")
+
+    def ask_history(self) -> None:
+        """Find out whether a cloud server ever booted."""
+        raise AssertionError("Robot keeps no history")
+
+    def ask_armed(self) -> None:
+        """Find out whether the rescue of a dedicated server is armed."""
+        raise AssertionError("a cloud server tells it always")
+
+    def ask_power(self) -> None:
+        """Find out whether a dedicated server is switched off."""
+        raise AssertionError("a cloud server tells it always")
+
+    @abstractmethod
+    def attach(self) -> None:
+        """Use the rescue that answers."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Change nothing, and say what runs."""
+
+    @abstractmethod
+    def disarm(self) -> None:
+        """Disarm the rescue."""
+
+    @abstractmethod
+    def leave_rescue(self) -> None:
+        """Reboot a machine out of its rescue."""
+
+    @abstractmethod
+    def disarm_again(self) -> None:
+        """Take back what this run may have armed."""
+
+    @abstractmethod
+    def end_of(self, error: Exception) -> Exception | None:
+        """How an error ends the work on this machine; None when the result says it already."""
+
+    @abstractmethod
+    def refusal(self, step: str) -> str:
+        """Why the machine is left as it is."""
+
+    @abstractmethod
+    def plan_of(self, step: str) -> str:
+        """For check mode: what would be done."""
+
+    @abstractmethod
+    def was_armed(self, step: str) -> bool:
+        """For the difference that is shown: whether the rescue was armed before this step."""
+
+    # --- what both do alike
+
+    @property
+    def address(self) -> str | None:
+        """Where SSH reaches the machine."""
+        return self.result.get("ipv4") or self.result.get("ipv6_address")
+
+    def deadline_for(self, what: str) -> Deadline:
+        """Every step at the API has the whole time limit for itself."""
+        return Deadline(self.options.timeout, what)
+
+    def decide(self) -> str:
+        """The next step; finds out what the decision needs to know."""
+        table = _TOWARDS[self.options.state]
+        while True:
+            step = table(self.seen)
+            question = self._questions.get(step)
+            self.deadline = self.deadline_for("a settled server" if question else "the armed rescue")
+            if question is None:
+                return step
+            question()
+
+    def bring_about(self, step: str | None = None) -> None:
+        """Carry out what was decided before, or decide now; raises MachineError, ApiError or NoAnswer."""
+        try:
+            self.carry_out(self.decide() if step is None else step)
+        except (MachineError, ApiError, NoAnswer, EndedEarly) as error:
+            failure = self.end_of(error)
+            if failure is not None:
+                raise failure from error
+
+    def carry_out(self, step: str) -> None:
+        """Do one final step of the decision, or say in check mode what would be done."""
+        self.refuse(step)
+        if not self.fleet.may_write and step not in _HARMLESS:
+            self.result.update(changed=True, msg="would %s" % self.plan_of(step), diff=self.diff(step))
+        else:
+            self._steps[step]()
+
+    def refuse(self, step: str) -> None:
+        """Raise Refused for a step that refuses the machine."""
+        if step.startswith("refuse"):
+            raise Refused(self.refusal(step))
+
+    def rescue_of_others(self, who: str) -> str:
+        """Why a rescue that answers is not used."""
+        return _RESCUE_OF_OTHERS % (who, self.word_to_write())
+
+    def word_to_write(self) -> str:
+        """The option by which a user names this machine."""
+        return consents.extra_var("reinstall", [self.run.name])
+
+    def look(self) -> None:
+        """Find out by SSH who answers; a connection that is lost once is no silence."""
+        deadline = Deadline(self.look_seconds(), "an answer by SSH")
+        while True:
+            answer = self.probe()
+            enough = answer.kind == SYSTEM or (self.seen.unproven and answer.listens)
+            if enough or deadline.left() <= LOOK_EVERY:
+                break
+            deadline.sleep(LOOK_EVERY, "")
+        self.seen.answer, self.seen.listens = who_answers(answer), answer.listens
+        self.note(answer)
+
+    def ask_who_answers(self) -> None:
+        """Find out who answers, and whether the word that names the machine covers that system."""
+        self.look()
+        answer = self.answer
+        if answer is not None and self.seen.reinstall and (self.seen.lets_us_in or not self.seen.dedicated):
+            self.seen.reinstall = self.may_go(answer)
+
+    def may_go(self, answer: Answer) -> bool:
+        """Whether the word that names the machine covers what runs on it; the result says why not."""
+        words = self.fleet.words
+        if not words.names(self.run.name):
+            return False
+        kept = self.fleet.intents.of(self.run.name)
+        record = intents.record_or_kept(answer.installed, kept, self.run.name, answer.origin.uuids)
+        if answer.in_rescue or words.covers(self.run.name, record):
+            return True
+        self.result["used"] = words.why_not(self.run.name, record)
+        return False
+
+    def note(self, answer: Answer) -> None:
+        """Write into the result who answered."""
+        if answer.kind == SYSTEM:
+            self.result.update(in_rescue=answer.in_rescue, hostname=answer.hostname, boot_id=answer.boot_id)
+            self.result["installed_record"] = answer.installed
+
+    def remember(self) -> None:
+        """Keep the boot that answers now: it must not be taken for the one that comes after a reset."""
+        seen = self.answer.boot_id if self.answer is not None else None
+        self.result["previous_boot_id"] = seen or self.given.get("boot_id")
+
+    def give_up(self) -> str:
+        """Take back what is armed, so that the next boot leads to the disk; returns what to tell."""
+        try:
+            self.disarm_again()
+        except (MachineError, ApiError, NoAnswer) as error:
+            return self.still_armed % error
+        return ". The rescue is disarmed: the next boot leads to the disk"
+
+    def compare(self, record: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> None:
+        """Say of a system that is left alone whether it was verified, and how it differs from what is asked for.
+
+        ``record``: what it shows, which may claim what it likes of an image command that failed here; ``facts``: what
+        the provider says. Raises Refused when a difference is to fail.
+        """
+        result, name = self.result, self.run.name
+        kept = self.fleet.intents.of(name)
+        result["proven"] = installed.is_proven(record, name, result["installation"])
+        if intents.seen_to_succeed(kept, installed.installation_of(record)) is False:
+            result["proven"] = False
+        if self.fleet.shell.shows_another_key(name):
+            result["proven"] = False
+            result["msg"] += "; the host key that it shows is none of kubenode_host_keys"
+        result["drift"] = installed.drift(dict(record or {}, **facts), self.fleet.wanted.get(name))
+        words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
+        if words:
+            result["msg"] += "; it %s" % words
+            if self.options.fail_for_drift:
+                raise Refused("it %s, or leave kubenode_drift out" % words)
+
+    def diff(self, step: str) -> dict[str, Any]:
+        """What a step changes, for diff mode."""
+        leaving = step in (decision.DISARM, decision.LEAVE_RESCUE)
+        before = {"rescue": step == decision.LEAVE_RESCUE, "armed": self.was_armed(step)}
+        after = {"rescue": not leaving, "armed": False}
+        return {"before_header": self.run.name, "after_header": self.run.name, "before": before, "after": after}
+
+    def arrived_in_words(self) -> str:
+        """The message of a machine that was sent into its rescue."""
+        return "is in the rescue" if self.options.prove else "is booting into the rescue (not proved)"
+
+
+def who_answers(answer: Answer) -> str:
+    """RESCUE, INSTALLED, OTHER, SILENT or DENIED of the decision."""
+    if answer.kind == SILENT:
+        return decision.SILENT
+    if answer.kind == DENIED:
+        return decision.DENIED
+    if answer.in_rescue:
+        return decision.RESCUE
+    return decision.INSTALLED if answer.installed else decision.OTHER

@@ -1,0 +1,120 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Arm the rescue of a cloud server, where another run may be doing the same: the first one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._common import boot_states
+from .actions import ActionBoard, ActionFailed
+from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
+from .errors import Refused
+from .fleet import MachineRun
+from .intent_store import IntentStore
+from .retry import Deadline
+
+#: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
+ARMING_TRIES = 3
+#: Seconds after which a run that made or armed a server, and did not go on with it, is taken for one that has ended.
+GOES_ON = 6.0
+#: Seconds for which one that armed a server at the same time may take to start it.
+STARTS = 60.0
+#: Seconds between two looks at the history.
+LOOK_EVERY = 2.0
+
+_UNMADE = (
+    "server '%s' was never made: its creation failed, and what is left of it cannot start. Delete it in the console "
+    "or with the playbook hcloud_delete, then run again"
+)
+
+
+class Arming:
+    """The rescue of one server in one call. ``created``: id of the action that created the server in this run, or 0."""
+
+    def __init__(
+        self, servers: Servers, board: ActionBoard, intents: IntentStore, run: MachineRun, created: int
+    ) -> None:
+        self._servers = servers
+        self._board = board
+        self._intents = intents
+        self._run = run
+        self._created = created
+        #: Whether this run may have left the rescue enabled.
+        self.may_be_armed = False
+        #: Another run may be at work: how far the history went that was read, and whether the server was locked.
+        self._known = -1
+        self._alone = True
+
+    def read_history(self, server: dict[str, Any], deadline: Deadline) -> bool:
+        """Whether the server never booted; a run that made or armed it just now is let go on.
+
+        Raises Refused for a server that was never made, or on which another run is at work.
+        """
+        while True:
+            history = self._servers.history(server, deadline)
+            if any(one.get("command") == "create_server" and one.get("status") == "error" for one in history):
+                raise Refused(_UNMADE % self._run.name)
+            newest = max([action["id"] for action in history] or [0])
+            unused = never_started(history)
+            if self._known not in (-1, newest) and not unused:
+                raise Refused(OTHER_RUN % self._run.name)
+            self._known, self._alone = newest, False
+            age = self._servers.age(history[0]) if unused else None
+            if age is None or age >= GOES_ON or self._intents.of(self._run.name) is not None:
+                return unused
+            deadline.sleep(GOES_ON - max(0.0, age), "another run may have made it just now")
+
+    def disarm(self, server: dict[str, Any], deadline: Deadline) -> None:
+        """Disable the rescue, and wait until it is."""
+        self._board.wait(self._servers.disable_rescue(server, deadline), deadline)
+
+    def arm(self, server: dict[str, Any], key_ids: Sequence[int], deadline: Deadline, armed_before: bool) -> None:
+        """Enable the rescue for the next boot and wait until it is; only these keys can log in to it."""
+        if armed_before:
+            # It is unknown for which keys it is armed, and for how long still.
+            self.disarm(server, deadline)
+        self.may_be_armed = True
+        for tries_left in range(ARMING_TRIES - 1, -1, -1):
+            action = self._servers.enable_rescue(server, key_ids, deadline, self._met_a_lock)
+            self._run.timeline.to(boot_states.ENABLING_RESCUE)
+            try:
+                self._board.wait(action, deadline)
+                if not self._alone:
+                    self._leave_to_the_first(server, action, deadline)
+                self._run.result["armed_here"] = True
+                self._intents.armed(self._run.name, action=action["id"])
+                return
+            except ActionFailed:
+                if not tries_left:
+                    raise
+
+    def _met_a_lock(self) -> None:
+        """Something else is done to the server; if that is an arming, we are not the only ones."""
+        self._alone = False
+
+    def _leave_to_the_first(self, server: dict[str, Any], ours: Mapping[str, Any], deadline: Deadline) -> None:
+        """Of two runs that armed the server at once the first one goes on; raises Refused when that is not this one."""
+        known = max(self._known, self._created)
+        if known <= 0:
+            return  # it was started before, and a word of the user lets it go
+        until = Deadline(min(STARTS, deadline.left()), "a start by the other run")
+        while True:
+            history = self._servers.history(server, deadline, recent=True)
+            new = [one for one in history if one["id"] > known and one.get("status") != "error"]
+            if any(one["command"] in BOOTING for one in new):
+                break
+            first = [one for one in new if one["command"] == "enable_rescue" and one["id"] < ours["id"]]
+            if not first:
+                return
+            if until.left() < LOOK_EVERY:
+                return  # it has ended; what it armed is ours now
+            until.sleep(LOOK_EVERY, "")
+        present = self._servers.by_id(server, deadline)
+        if present is not None and present.get("rescue_enabled"):
+            # Armed after that start: the next boot must lead to what the other run writes.
+            self.disarm(server, deadline)
+        self.may_be_armed = False
+        self._intents.gave_up(self._run.name, for_good=True)
+        raise Refused(OTHER_RUN % self._run.name)

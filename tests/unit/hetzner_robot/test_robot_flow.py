@@ -1,0 +1,91 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The boot flow of a dedicated server, where an earlier call ended before it had reset the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SW
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
+    RobotFlow,
+    RobotOptions,
+    RobotRescue,
+)
+
+
+class Robot:
+    """An account with one server whose rescue is armed; takes note of the resets."""
+
+    def __init__(self):
+        self.resets = []
+
+    def read(self, path, _deadline, machine=None):
+        return {"rescue": {"active": True}} if path.endswith("/rescue") else {"reset": {"operating_status": "running"}}
+
+    def change(self, _method, _path, _deadline, _look, machine=None, data=None):
+        return {}
+
+    def reserve(self, _kind, _deadline):
+        pass
+
+    def request(self, _method, _path, _deadline, machine=None, data=None, reserved=False):
+        self.resets.append(data["type"])
+        return {"reset": {}}
+
+
+class Shell:
+    """A machine that does not answer."""
+
+    def proved_system(self, _name):
+        return False
+
+    def host_keys(self, _name, _address):
+        return []
+
+    def probe_elsewhere(self, _name, _address):
+        return None
+
+
+def flow_of(robot, given, words=()):
+    """The flow of one machine; the rescue is not waited for."""
+    options = BootOptions([given], word=("reinstall", words), rearm=True, prove=False, timeout=60.0)
+    more = RobotOptions({SW: 600.0, HW: 600.0}, (None, None), look_timeout=1.0, give_back_after=180)
+    fleet = RobotRescue(robot, Shell(), options, more)
+    run = fleet.run_of(given)
+    run.result.update(server_number=7, ipv4="192.0.2.1")
+    return RobotFlow(fleet, run, given)
+
+
+def test_a_server_that_was_never_reset_is_not_given_back_but_reset(monkeypatch):
+    monkeypatch.setattr(reset_escalation, "LOOK_AGES", -1.0)  # the turn within the hourly limit took long
+    robot = Robot()
+    flow = flow_of(robot, {"name": "n1", "boot_state": boot_states.BOOTING_TO_RESCUE})
+    flow.resets.offered = [SW, HW]
+    flow.step = decision.CONTINUE
+    flow.bring_about(decision.CONTINUE)
+    assert robot.resets == [SW]
+    assert [reset["way"] for reset in flow.result["resets"]] == [SW]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refused(monkeypatch, named):
+    robot, attached = Robot(), []
+    flow = flow_of(robot, {"name": "n1", "first_contact": "reset"}, ["n1"] if named else [])
+    flow.seen.answer = decision.SILENT
+    flow.resets.offered = [HW]
+    flow.step = decision.ARM_AND_RESET
+    monkeypatch.setattr(flow.resets, "wait_for_turn", lambda: True)
+    monkeypatch.setattr(flow, "look", lambda: setattr(flow.seen, "answer", decision.RESCUE))
+    monkeypatch.setattr(flow, "_prove_rescue", lambda: attached.append(1))
+    if named:
+        flow.bring_about(flow.step)
+    else:
+        with pytest.raises(Refused, match="booted into a rescue while this run waited for its turn"):
+            flow.bring_about(flow.step)
+    assert (robot.resets, len(attached)) == ([], int(named))
