@@ -378,12 +378,9 @@ api_budget:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
-    api_options,
-    progress_options,
-    run_fleet,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 
 
 def argument_spec():
@@ -435,7 +432,7 @@ def main():
             delete=params["delete"],
         )
 
-    run_fleet(module, make_fleet)
+    run_fleet(module, make_fleet, open_cloud)
 
 
 if __name__ == "__main__":

@@ -248,8 +248,9 @@ api_budget:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
 
 
 def argument_spec():
@@ -292,7 +293,7 @@ def main():
             check_mode=module.check_mode,
         )
 
-    run_fleet(module, make_fleet, items="images")
+    run_fleet(module, make_fleet, open_cloud, items="images")
 
 
 if __name__ == "__main__":

@@ -147,8 +147,9 @@ api_budget:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageLookup
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
 
 
 def argument_spec():
@@ -168,7 +169,7 @@ def main():
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), items="images")
+    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), open_cloud, items="images")
 
 
 if __name__ == "__main__":

@@ -350,12 +350,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
-    api_options,
-    progress_options,
-    run_fleet,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 
@@ -413,7 +410,7 @@ def main():
         )
 
     try:
-        run_fleet(module, make_fleet)
+        run_fleet(module, make_fleet, open_cloud)
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -455,7 +455,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import progress_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.reset_escalation import time_limits
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue

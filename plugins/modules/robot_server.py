@@ -153,7 +153,7 @@ api_calls:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import RobotServerFleet
 

@@ -1,16 +1,21 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Hetzner Cloud API: one request at a time through the hcloud library, counted, paced and safely repeated."""
+"""The Hetzner Cloud API: access, and requests through the hcloud library, counted, paced and safely repeated."""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
 import threading
 import time
 import traceback
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from ansible.module_utils.basic import missing_required_lib
+
+from .._common.options import is_endpoint
 from .budget import Budget
 from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
 from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, verdict
@@ -30,6 +35,43 @@ CONCURRENCY = 8
 #: Seconds for the connection, and for each read.
 TIMEOUT = (10, 60)
 PER_PAGE = 50
+
+_TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
+
+
+def api_options():
+    """The argument spec of the documentation fragment ``hcloud``."""
+    return {
+        "api_token": {"type": "str", "no_log": True},
+        "api_endpoint": {"type": "str"},
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
+def cloud_access(params, environment=None):
+    """The token and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
+    environment = os.environ if environment is None else environment
+    token = (params.get("api_token") or environment.get("HCLOUD_TOKEN") or "").strip()
+    endpoint = params.get("api_endpoint") or environment.get("HCLOUD_ENDPOINT") or DEFAULT_ENDPOINT
+    if not token:
+        raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
+    if not _TOKEN.match(token):
+        raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
+    if not is_endpoint(endpoint):
+        raise FleetError(
+            "api_endpoint: '%s' is no address of an API; use something like %s" % (endpoint, DEFAULT_ENDPOINT)
+        )
+    return token, endpoint
+
+
+def open_cloud(module):
+    """The Cloud API with the credentials of the module's parameters or of the environment; raises FleetError."""
+    if HCLOUD_IMPORT_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("hcloud"), exception=HCLOUD_IMPORT_ERROR)
+    token, endpoint = cloud_access(module.params)
+    # Ansible masks the values of options; this one may come from the environment.
+    module.no_log_values.add(token)
+    return Api(token, endpoint)
 
 
 class Api:

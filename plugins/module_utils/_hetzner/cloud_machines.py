@@ -130,6 +130,7 @@ class MachineFleet:
         self._deletable = consents.Words("delete", delete)
         self._resolved = {}
         self._found = {}
+        self._steps = {CREATE: self._create, RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
 
     def run(self):
         """Returns the results of all machines, in the order given; raises FleetError."""
@@ -219,7 +220,7 @@ class MachineFleet:
         if step == KEEP:
             run.result["msg"] = self._differences(machine, server) if server else "there is no such server"
         else:
-            getattr(self, "_" + step)(run, machine, server, deadline)
+            self._steps[step](run, machine, server, deadline)
         if self._state == "started":
             self._start(run, server, deadline)
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Work on all machines of a fleet at once, and one result for each of them."""
+"""All machines of a fleet at once: what a module does with them, their news, and one result for each of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import json
 import math
 import os
 import queue
+import signal
 import threading
+from typing import Any
+
+from ansible.module_utils.common.parameters import remove_values
 
 from .._common import boot_states
 from .._common.names import machine_error
+from .._common.wording import in_variables
 from .actions import ActionFailed
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
@@ -180,3 +185,55 @@ def refuse_findings(findings):
     """Fail the whole fleet when there are findings."""
     if findings:
         raise FleetError("nothing was changed, because of: %s" % "; ".join(findings))
+
+
+def progress_options():
+    """The argument spec of the documentation fragment ``progress``; ``progress`` is for the action plugin."""
+    return {
+        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+        "progress_file": {"type": "path"},
+    }
+
+
+def run_fleet(module, make_fleet, open_api, items="machines"):
+    """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
+    # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
+    api: Any = None
+    variables = module.params.get("variables")
+    try:
+        api = open_api(module)
+        if module.params.get("progress_file"):
+            api.news = News(module.params["progress_file"], api, lambda text: remove_values(text, module.no_log_values))
+        results = make_fleet(api).run()
+    except (FleetError, MachineError, ApiError, NoAnswer) as error:
+        # Errors of one machine's requests end in its result. What comes here is of a request for all of them.
+        text = str(error) if isinstance(error, FleetError) else "a request for all %s failed: %s" % (items, error)
+        module.fail_json(
+            msg=in_variables(text, variables), api_calls=api.calls if api is not None else 0, **{items: []}
+        )
+    for result in results:
+        if result["failed"]:
+            result["msg"] = in_variables(result["msg"], variables)
+        if "warning" in result:
+            module.warn("%s: %s" % (result["name"], result.pop("warning")))
+    outcome = summary(results, items)
+    outcome["api_calls"] = api.calls
+    budget = getattr(api, "budget", None)
+    if budget is not None and budget.known:
+        left = max(0, int(budget.remaining()))
+        outcome["api_budget"] = {"api": "hcloud", "limit": budget.limit, "remaining": left}
+    failed = [result for result in results if result["failed"]]
+    if failed and module.params["on_error"] == "fail":
+        module.fail_json(
+            msg="%d of %d %s failed: %s"
+            % (len(failed), len(results), items, "; ".join("%(name)s: %(msg)s" % result for result in failed)),
+            **outcome,
+        )
+    module.exit_json(**outcome)
+
+
+def summary(results, items="machines"):
+    """The module's result: what became of each, whether anything changed, and all differences."""
+    diffs = [result.pop("diff") for result in results if "diff" in result]
+    return {items: results, "changed": any(result["changed"] for result in results), "diff": diffs}

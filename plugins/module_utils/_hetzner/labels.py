@@ -17,6 +17,20 @@ LONGEST_USER_DATA = 32 * 1024
 #: servers of others, or take another system for the one that was installed.
 OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
 
+#: Marks the snapshots this collection made; the value is the name of the image.
+MADE_LABEL = "kubenode.provision/node-image"
+DIGEST_LABEL = "kubenode.provision/digest"
+#: Option of the module → label that tells where an image comes from.
+PROVENANCE = {
+    "kubernetes_version": "kubenode.provision/kubernetes",
+    "base_image": "kubenode.provision/base-image",
+    "role_version": "kubenode.provision/role",
+}
+#: Hex digits of a SHA-256 that a label holds behind ``sha256-``; all 64 do not fit into its 63 characters.
+DIGEST_DIGITS = 56
+
+_DIGEST = re.compile(r"^(sha256:)?([0-9a-fA-F]{64})\Z")
+_NOT_IN_VALUE = re.compile(r"[^A-Za-z0-9._-]+")
 _LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
@@ -54,22 +68,6 @@ def machine_findings(machine):
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
         findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
     return findings
-
-
-#: Marks the snapshots this collection made; the value is the name of the image.
-MADE_LABEL = "kubenode.provision/node-image"
-DIGEST_LABEL = "kubenode.provision/digest"
-#: Option of the module → label that tells where an image comes from.
-PROVENANCE = {
-    "kubernetes_version": "kubenode.provision/kubernetes",
-    "base_image": "kubenode.provision/base-image",
-    "role_version": "kubenode.provision/role",
-}
-#: Hex digits of a SHA-256 that a label holds behind ``sha256-``; all 64 do not fit into its 63 characters.
-DIGEST_DIGITS = 56
-
-_DIGEST = re.compile(r"^(sha256:)?([0-9a-fA-F]{64})\Z")
-_NOT_IN_VALUE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def label_value(text):

@@ -14,6 +14,19 @@ from . import ssh
 from .errors import MachineError, Permanent
 from .ssh import key_blob
 
+#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
+LOOK_EVERY = 2.0
+ASK_EVERY = 10.0
+TELLING_TAKES = 60.0
+#: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet
+#: answer; keys that change all the time are false after as many seconds as Robot may take to tell.
+FALSE_TAKES = 20.0
+#: Seconds for which a rescue whose host key is proven may refuse our key.
+DENIAL_TAKES = 30.0
+
+#: What a look found: the rescue, nobody, the boot that was seen before the reset, or a boot of another system.
+ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
+
 _PREFIX = "SHA256:"
 
 
@@ -42,20 +55,6 @@ def proven(shown, told):
         if any(matches):
             result.append(key)
     return sorted(result)
-
-
-#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
-LOOK_EVERY = 2.0
-ASK_EVERY = 10.0
-TELLING_TAKES = 60.0
-#: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet
-#: answer; keys that change all the time are false after as many seconds as Robot may take to tell.
-FALSE_TAKES = 20.0
-#: Seconds for which a rescue whose host key is proven may refuse our key.
-DENIAL_TAKES = 30.0
-
-#: What a look found: the rescue, nobody, the boot that was seen before the reset, or a boot of another system.
-ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
 
 
 class RescueProbe:

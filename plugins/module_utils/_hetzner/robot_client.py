@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Robot webservice: access, and one request at a time, counted, held back by its limits and safely repeated."""
+"""The Robot webservice: access, and requests, counted, held back by its limits and safely repeated."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
 
+from .._common.options import is_endpoint
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
-from .options import is_endpoint
 from .retry import AGAIN, FINAL, Backoff, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 
@@ -37,6 +37,71 @@ TIMEOUT = (10, 60)
 _LONGEST_WINDOW = 24 * WINDOW
 #: An error of the hardware, not of the webservice: what to do about it is decided where the request was made.
 _CALLER_DECIDES = frozenset(["RESET_FAILED", "WOL_FAILED"])
+_WORD = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
+
+
+def robot_options():
+    """The argument spec of the documentation fragment ``robot``."""
+    return {
+        "robot_user": {"type": "str"},
+        "robot_password": {"type": "str", "no_log": True},
+        "endpoint": {"type": "str"},
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
+def robot_access(params, environment=None):
+    """User, password and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
+    environment = os.environ if environment is None else environment
+    user = (params.get("robot_user") or environment.get("HROBOT_API_USER") or "").strip()
+    password = params.get("robot_password") or environment.get("HROBOT_API_PASSWORD") or ""
+    endpoint = params.get("endpoint") or environment.get("HROBOT_ENDPOINT") or DEFAULT_ENDPOINT
+    for field, variable, value in (
+        ("robot_user", "HROBOT_API_USER", user),
+        ("robot_password", "HROBOT_API_PASSWORD", password),
+    ):
+        if not value:
+            raise FleetError("%s: missing; set the option or the environment variable %s" % (field, variable))
+        if not _WORD.match(value):
+            raise FleetError("%s: contains line breaks or characters that no credentials have; copy it again" % field)
+    if ":" in user:
+        raise FleetError("robot_user: contains a colon, which no webservice user has; copy it again")
+    _check_endpoint(endpoint)
+    return user, password, endpoint
+
+
+def open_robot(resets=HOURLY[RESET], pace=False):
+    """How run_fleet opens the Robot webservice."""
+
+    def open_api(module):
+        if REQUESTS_IMPORT_ERROR is not None:
+            module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_IMPORT_ERROR)
+        user, password, endpoint = robot_access(module.params)
+        # Ansible masks the values of options; this one may come from the environment.
+        module.no_log_values.add(password)
+        limits = Limits(time.monotonic, resets=resets)
+        if module.params.get("intents_dir"):
+            limits.keep(ResetLog(module.params["intents_dir"], "%s@%s" % (user, endpoint)))
+        return Robot(user, password, endpoint, limits=limits, patient=pace)
+
+    return open_api
+
+
+def _check_endpoint(endpoint):
+    address = urlsplit(endpoint) if is_endpoint(endpoint) else None
+    if address is None or address.username or address.query:
+        raise FleetError(
+            "endpoint: not the address of a webservice, or with a user in it; use something like %s" % DEFAULT_ENDPOINT
+        )
+    if address.scheme == "http" and not _is_loopback(address.hostname):
+        raise FleetError("endpoint: http would send the password readable for everybody in between; use https")
+
+
+def _is_loopback(host):
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Robot:
@@ -275,70 +340,3 @@ def _may_have_arrived(error):
         return False
     text = repr(error)
     return not ("NewConnectionError" in text or "NameResolutionError" in text)
-
-
-_WORD = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
-
-
-def robot_options():
-    """The argument spec of the documentation fragment ``robot``."""
-    return {
-        "robot_user": {"type": "str"},
-        "robot_password": {"type": "str", "no_log": True},
-        "endpoint": {"type": "str"},
-        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
-    }
-
-
-def robot_access(params, environment=None):
-    """User, password and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
-    environment = os.environ if environment is None else environment
-    user = (params.get("robot_user") or environment.get("HROBOT_API_USER") or "").strip()
-    password = params.get("robot_password") or environment.get("HROBOT_API_PASSWORD") or ""
-    endpoint = params.get("endpoint") or environment.get("HROBOT_ENDPOINT") or DEFAULT_ENDPOINT
-    for field, variable, value in (
-        ("robot_user", "HROBOT_API_USER", user),
-        ("robot_password", "HROBOT_API_PASSWORD", password),
-    ):
-        if not value:
-            raise FleetError("%s: missing; set the option or the environment variable %s" % (field, variable))
-        if not _WORD.match(value):
-            raise FleetError("%s: contains line breaks or characters that no credentials have; copy it again" % field)
-    if ":" in user:
-        raise FleetError("robot_user: contains a colon, which no webservice user has; copy it again")
-    _check_endpoint(endpoint)
-    return user, password, endpoint
-
-
-def open_robot(resets=HOURLY[RESET], pace=False):
-    """How run_fleet opens the Robot webservice."""
-
-    def open_api(module):
-        if REQUESTS_IMPORT_ERROR is not None:
-            module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_IMPORT_ERROR)
-        user, password, endpoint = robot_access(module.params)
-        # Ansible masks the values of options; this one may come from the environment.
-        module.no_log_values.add(password)
-        limits = Limits(time.monotonic, resets=resets)
-        if module.params.get("intents_dir"):
-            limits.keep(ResetLog(module.params["intents_dir"], "%s@%s" % (user, endpoint)))
-        return Robot(user, password, endpoint, limits=limits, patient=pace)
-
-    return open_api
-
-
-def _check_endpoint(endpoint):
-    address = urlsplit(endpoint) if is_endpoint(endpoint) else None
-    if address is None or address.username or address.query:
-        raise FleetError(
-            "endpoint: not the address of a webservice, or with a user in it; use something like %s" % DEFAULT_ENDPOINT
-        )
-    if address.scheme == "http" and not _is_loopback(address.hostname):
-        raise FleetError("endpoint: http would send the password readable for everybody in between; use https")
-
-
-def _is_loopback(host):
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

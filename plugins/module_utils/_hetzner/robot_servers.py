@@ -14,6 +14,8 @@ from .fleet import MachineRun, name_findings, refuse_findings, run_all
 from .retry import Deadline
 from .robot_client import part
 
+_NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?\Z")
+
 #: What may be done to a server that is powered when we cannot tell what it runs.
 #: ``once``: a word that may be left over; it counts until a run has met the machine.
 REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
@@ -138,9 +140,6 @@ def _is_address(text):
         return "%" not in text and bool(ipaddress.ip_address(text))
     except ValueError:
         return False
-
-
-_NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?\Z")
 
 
 class RobotServerFleet:

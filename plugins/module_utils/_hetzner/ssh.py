@@ -21,6 +21,49 @@ LONGEST_OUTPUT = 65536
 #: What a program that had to be killed returns here.
 KILLED = -1
 
+SILENT, DENIED, SYSTEM = "silent", "denied", "system"
+
+#: Host keys that are looked at; a system has one of each kind.
+MOST_KEYS = 16
+
+#: The types of host keys, each with the algorithms that ask for it.
+_KEY_KINDS = (
+    ("ssh-ed25519",),
+    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
+)
+
+# Whatever the login shell is, a POSIX shell reads the program.
+_PROBE = "exec sh -c " + shlex.quote(
+    r"""exec 2>/dev/null
+echo kubenode-probe=1
+echo "hostname=$(cat /proc/sys/kernel/hostname)"
+echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
+echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
+echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
+echo "intent=$(tr -d '\n' </root/.kubenode/intent.json | head -c 8192)"
+"""
+    + origins.SCRIPT
+)
+
+# Detached, so that the answer gets out before the system goes down.
+_REBOOT = "exec sh -c " + shlex.quote(
+    r"""command -v reboot >/dev/null || PATH=$PATH:/usr/sbin:/sbin
+if [ "$(id -u)" = 0 ]; then how=reboot; else how="sudo -n reboot"; fi
+nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
+"""
+)
+
+_USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
+_BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_KEY_TYPE = re.compile(r"^[a-z0-9@.-]{1,64}\Z")
+#: How OpenSSH tells of one that accepts connections and speaks no SSH, or not with us.
+_ACCEPTED = re.compile(
+    "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
+)
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+
 
 def run_limited(argv, seconds):
     """Run ``argv`` without a shell and without input; returns (exit code or KILLED, stdout, stderr) as text."""
@@ -54,43 +97,6 @@ def run_limited(argv, seconds):
         output.decode("utf-8", "replace"),
         errors.decode("utf-8", "replace"),
     )
-
-
-SILENT, DENIED, SYSTEM = "silent", "denied", "system"
-
-#: Host keys that are looked at; a system has one of each kind.
-MOST_KEYS = 16
-
-# Whatever the login shell is, a POSIX shell reads the program.
-_PROBE = "exec sh -c " + shlex.quote(
-    r"""exec 2>/dev/null
-echo kubenode-probe=1
-echo "hostname=$(cat /proc/sys/kernel/hostname)"
-echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
-echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
-echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
-echo "intent=$(tr -d '\n' </root/.kubenode/intent.json | head -c 8192)"
-"""
-    + origins.SCRIPT
-)
-
-# Detached, so that the answer gets out before the system goes down.
-_REBOOT = "exec sh -c " + shlex.quote(
-    r"""command -v reboot >/dev/null || PATH=$PATH:/usr/sbin:/sbin
-if [ "$(id -u)" = 0 ]; then how=reboot; else how="sudo -n reboot"; fi
-nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
-"""
-)
-
-_USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
-_HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
-_BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_KEY_TYPE = re.compile(r"^[a-z0-9@.-]{1,64}\Z")
-#: How OpenSSH tells of one that accepts connections and speaks no SSH, or not with us.
-_ACCEPTED = re.compile(
-    "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
-)
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class Answer:
@@ -212,14 +218,6 @@ def _host_keys(given):
         for one in given
         if isinstance(one.get("host_keys"), list)
     }
-
-
-#: The types of host keys, each with the algorithms that ask for it.
-_KEY_KINDS = (
-    ("ssh-ed25519",),
-    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
-    ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
-)
 
 
 class Ssh:

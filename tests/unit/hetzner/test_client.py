@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import LABEL, Servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
@@ -18,7 +18,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     NoAnswer,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
@@ -249,13 +248,13 @@ def test_an_empty_budget_is_waited_for():
 )
 def test_access_that_cannot_work(params, environment, field):
     with pytest.raises(FleetError, match=field):
-        access(params, environment)
+        cloud_access(params, environment)
 
 
 def test_options_win_over_the_environment():
     with ScriptedServer(Reply(200, {})) as server:
         environment = {"HCLOUD_TOKEN": "other", "HCLOUD_ENDPOINT": "https://other.example.com/v1"}
-        Api(*access({"api_token": TOKEN, "api_endpoint": server.endpoint + "/"}, environment)).request(
+        Api(*cloud_access({"api_token": TOKEN, "api_endpoint": server.endpoint + "/"}, environment)).request(
             "GET", "/servers"
         )
     assert server.requests[0][1] == "/v1/servers"
