@@ -15,13 +15,10 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
-from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
-    InvalidHostKey,
-    KnownHosts,
-    parse_host_key,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 

@@ -10,53 +10,28 @@ boot that we asked for ourselves, starts with a new first contact. Any other cha
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import os
-import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
-
-_HEADER = re.compile(r"# kubenode boot=(?P<boot>[0-9a-f-]{36}) run=(?P<run>\S+)\n")
-_KEY_TYPE = re.compile(r"[a-z0-9@.-]{1,64}\Z")
-
-
-class InvalidHostKey(ValueError):
-    """Not a public host key; the text says why."""
-
-
-def parse_host_key(line: str) -> str:
-    """``type base64`` of a public key line (``ssh-ed25519 AAAA… comment``); raises :class:`InvalidHostKey`."""
-    fields = line.split()
-    if len(fields) < 2 or not _KEY_TYPE.match(fields[0]):
-        raise InvalidHostKey("use the line of the .pub file: 'ssh-ed25519 AAAA…'")
-    blob = base64_bytes(fields[1])
-    if blob is None:
-        raise InvalidHostKey("its second word is not base64; use the line of the .pub file")
-    name = fields[0].encode()
-    if blob[:4] != len(name).to_bytes(4, "big") or blob[4 : 4 + len(name)] != name:
-        raise InvalidHostKey("its base64 is not a key of type %s; use the line of the .pub file" % fields[0])
-    return " ".join(fields[:2])
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
 
 
 class KnownHosts:
     """The known_hosts file of one machine in one phase (``rescue`` or ``os``)."""
 
     def __init__(self, directory: str, machine: str, phase: str, run: str) -> None:
-        self.path = Path(directory) / f"{machine}.{phase}"
-        # An alias is what ssh looks up, whatever address or jump host leads there.
-        self.alias = f"{machine}.{phase}".lower()
+        self.path = Path(directory) / ssh_keys.known_hosts_name(machine, phase)
+        self.alias = ssh_keys.alias(machine, phase)
         self._run = run
         self.strict = False
 
     def ssh_options(self) -> str:
         """The options for ssh, as one string of shell words."""
         options = {
-            "UserKnownHostsFile": '"%s"' % str(self.path).replace("%", "%%"),
+            "UserKnownHostsFile": ssh_keys.quoted(str(self.path)),
             "GlobalKnownHostsFile": "/dev/null",
             "HostKeyAlias": self.alias,
             "StrictHostKeyChecking": "yes" if self.strict or self.boot_id else "accept-new",
@@ -69,14 +44,13 @@ class KnownHosts:
     @property
     def boot_id(self) -> str:
         """The boot for which the pin was proven in this or an earlier run; empty when nothing was proven."""
-        match = _HEADER.match(self._read())
-        return match["boot"] if match else ""
+        return ssh_keys.proven_in(self._read())[0]
 
     @property
     def of_this_run(self) -> bool:
         """Whether the pin was proven in this run."""
-        match = _HEADER.match(self._read())
-        return match is not None and match["run"] == self._run
+        boot, run = ssh_keys.proven_in(self._read())
+        return bool(boot) and run == self._run
 
     def prepare(self) -> None:
         """Make the directory, readable for us alone."""
@@ -96,7 +70,7 @@ class KnownHosts:
     def require(self, keys: list[str]) -> None:
         """Only these keys are the machine's."""
         self.strict = True
-        self._write("".join(f"{self.alias} {key}\n" for key in keys))
+        self._write(ssh_keys.known_hosts(self.alias, keys))
 
     def require_known(self) -> bool:
         """Only the keys in the file, which an earlier run was given; False when there are none."""
@@ -105,24 +79,16 @@ class KnownHosts:
 
     def prove(self, boot_id: str) -> None:
         """The system that showed these keys is the right one: pin them to this boot."""
-        self._write(f"# kubenode boot={boot_id} run={self._run}\n" + _HEADER.sub("", self._read()))
+        self._write(ssh_keys.header(boot_id, self._run) + ssh_keys.without_header(self._read()))
 
     def shows_one_of(self, lines: Iterable[str]) -> bool:
         """Whether a key that was shown is among these public key lines."""
         theirs = {" ".join(line.split()[:2]) for line in lines}
-        ours = [line.split() for line in self._read().splitlines() if not line.startswith(("#", "@"))]
-        return any(" ".join(fields[1:3]) in theirs for fields in ours if len(fields) >= 3)
+        return not theirs.isdisjoint(ssh_keys.key_lines(self._read()))
 
     def fingerprints(self) -> list[str]:
         """SHA-256 fingerprints of the keys, as ssh-keygen prints them."""
-        found = []
-        for line in self._read().splitlines():
-            fields = line.split()
-            blob = base64_bytes(fields[2]) if len(fields) >= 3 and not line.startswith(("#", "@")) else None
-            if blob:
-                digest = hashlib.sha256(blob).digest()
-                found.append("SHA256:" + base64.b64encode(digest).decode().rstrip("="))
-        return found
+        return ["SHA256:" + ssh_keys.sha256_fingerprint(key) for key in ssh_keys.key_lines(self._read())]
 
     def _read(self) -> str:
         try:

@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
-    base64_bytes,
-    json_object,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 RECORD = "/etc/kubenode/installed.json"
@@ -25,22 +22,14 @@ RECORD = "/etc/kubenode/installed.json"
 #: The second: the seconds that may be waited for cloud-init's end before answering.
 SCRIPT = (
     r"""
-exec 2>/dev/null
-encode() { [ ! -s "$1" ] || head -c 65536 "$1" | base64 | tr -d '\n'; }
-read -r boot </proc/sys/kernel/random/boot_id
-read -r name </proc/sys/kernel/hostname
-read -r kernel </proc/sys/kernel/osrelease
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
-  sleep 0.2 || sleep 1
+  sleep 0.2 2>/dev/null || sleep 1
   tenths=$((tenths - 2))
 done
-echo kubenode-probe=1
-echo "boot_id=$boot"
-echo "hostname=$name"
-echo "kernel=$kernel"
-echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
-echo "record=$(encode /etc/kubenode/installed.json)"
+"""
+    + probe.SCRIPT
+    + r"""
 echo "host_keys=$(cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n')"
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
@@ -54,9 +43,6 @@ echo "instance=$([ ! -s /run/cloud-init/.instance-id ] || head -c 200 /run/cloud
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
 echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
-"""
-    + origins.SCRIPT
-    + r"""
 if [ -n "${1-}" ]; then
   if [ "$1" = any ] || [ "$1" = "$boot" ]; then
     # Detached and a moment later, so that this answer still gets through.
@@ -71,7 +57,6 @@ echo end=1
 )
 
 _SEEDED = re.compile(r"iid-kubenode-([0-9a-f]{32})\Z")
-_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 class ProbeError(ValueError):
@@ -125,26 +110,22 @@ def parse(text: str, mask: Callable[[str], str] = str) -> System:
 
     ``mask``: takes secrets out of what cloud-init says, before it is cut to a line.
     """
-    _before, start, answer = text.partition("kubenode-probe=1\n")
-    fields: dict[str, str] = {}
-    for line in answer.splitlines():
-        key, equals, value = line.partition("=")
-        if equals:
-            fields.setdefault(key, value.strip())
-    if not start or fields.get("end") != "1":
+    fields = probe.fields_of(text)
+    if fields is None or fields.get("end") != "1":
         raise ProbeError("no complete answer: " + (one_line(text, 200) or "nothing"))
-    if not _BOOT_ID.match(fields.get("boot_id", "")):
+    boot_id = probe.boot_id_of(fields)
+    if not boot_id:
         raise ProbeError("it tells no boot id; only Linux with /proc can be proven")
     return System(
-        boot_id=fields["boot_id"],
+        boot_id=boot_id,
         hostname=one_line(fields.get("hostname", ""), 253),
         kernel=one_line(fields.get("kernel", ""), 100),
         os=one_line(fields.get("os", ""), 200),
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields, mask),
-        record=_json(fields.get("record", "")),
+        record=probe.unpacked_json(fields.get("record", "")),
         addresses=_addresses(fields),
-        host_keys=tuple(_text(fields.get("host_keys", "")).splitlines()),
+        host_keys=tuple(probe.unpacked(fields.get("host_keys", "")).splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
         seeded=seeded[1] if (seeded := _SEEDED.match(fields.get("instance", ""))) else "",
     )
@@ -161,17 +142,9 @@ def _addresses(fields: dict[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _text(encoded: str) -> str:
-    return (base64_bytes(encoded) or b"").decode("utf-8", "replace")
-
-
-def _json(text: str) -> dict[str, Any] | None:
-    return json_object(base64_bytes(text))
-
-
 def _cloud_init(fields: dict[str, str], mask: Callable[[str], str]) -> CloudInit:
-    result = _inner(_json(fields.get("cloud_init_result", "")))
-    status = _inner(_json(fields.get("cloud_init_status", "")))
+    result = _inner(probe.unpacked_json(fields.get("cloud_init_result", "")))
+    status = _inner(probe.unpacked_json(fields.get("cloud_init_status", "")))
     errors = _strings(result.get("errors"), mask)
     warnings = []
     for stage in status.values():

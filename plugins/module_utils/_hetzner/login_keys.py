@@ -7,9 +7,10 @@ from __future__ import annotations
 import hashlib
 import os
 
+from .._common.ssh_keys import key_blob
 from .catalog import Unfit, pick
 from .errors import ApiError
-from .ssh import key_blob, run_limited
+from .ssh import run_limited
 
 
 def material(public_key):

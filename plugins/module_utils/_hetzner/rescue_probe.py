@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import time
 
 from .._common import consent
+from .._common.ssh_keys import sha256_fingerprint
 from . import ssh
 from .errors import MachineError, Permanent
-from .ssh import key_blob
 
 #: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
 LOOK_EVERY = 2.0
@@ -28,11 +26,6 @@ DENIAL_TAKES = 30.0
 ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
 
 _PREFIX = "SHA256:"
-
-
-def sha256_fingerprint(key):
-    """SHA-256 of a public key (``type base64``), in base64 without padding and without a prefix, as Robot writes it."""
-    return base64.b64encode(hashlib.sha256(key_blob(key)).digest()).decode("ascii").rstrip("=")
 
 
 def announced(rescue):

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
+from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
@@ -26,7 +27,7 @@ from .robot_client import Robot, items
 from .robot_limits import RESET, WINDOW, ResetPlan
 from .robot_servers import ONCE, facts, find, input_findings, read_servers
 from .robot_servers import RESET as MAY_RESET
-from .ssh import Answer, Ssh, key_blob
+from .ssh import Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {
     "server_number": None,

@@ -1,18 +1,16 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Run a program on the controller with a limit on its time and on what it may say."""
+"""Ask a machine by SSH which system it runs, and tell it to reboot; everything it says is taken for hostile."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import shlex
 import subprocess
 import threading
 
-from .._common import access, intents
+from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
 from .errors import FleetError
 
@@ -23,9 +21,6 @@ KILLED = -1
 
 SILENT, DENIED, SYSTEM = "silent", "denied", "system"
 
-#: Host keys that are looked at; a system has one of each kind.
-MOST_KEYS = 16
-
 #: The types of host keys, each with the algorithms that ask for it.
 _KEY_KINDS = (
     ("ssh-ed25519",),
@@ -34,17 +29,7 @@ _KEY_KINDS = (
 )
 
 # Whatever the login shell is, a POSIX shell reads the program.
-_PROBE = "exec sh -c " + shlex.quote(
-    r"""exec 2>/dev/null
-echo kubenode-probe=1
-echo "hostname=$(cat /proc/sys/kernel/hostname)"
-echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
-echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
-echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
-echo "intent=$(tr -d '\n' </root/.kubenode/intent.json | head -c 8192)"
-"""
-    + origins.SCRIPT
-)
+_PROBE = "exec sh -c " + shlex.quote(probe.SCRIPT)
 
 # Detached, so that the answer gets out before the system goes down.
 _REBOOT = "exec sh -c " + shlex.quote(
@@ -56,8 +41,6 @@ nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
 
 _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
-_BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_KEY_TYPE = re.compile(r"^[a-z0-9@.-]{1,64}\Z")
 #: How OpenSSH tells of one that accepts connections and speaks no SSH, or not with us.
 _ACCEPTED = re.compile(
     "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
@@ -138,18 +121,18 @@ class Answer:
 
 def parse_probe(output):
     """The Answer in the output of the probe; anything that does not look right is left out."""
-    values = dict(line.split("=", 1) for line in output.split("\n") if "=" in line)
-    if values.get("kubenode-probe") != "1":
+    fields = probe.fields_of(output)
+    if fields is None:
         return Answer(SYSTEM, "it did not run the probe: %s" % _printable(output))
-    hostname, boot_id = values.get("hostname", ""), values.get("boot_id", "")
+    hostname = fields.get("hostname", "")
     return Answer(
         SYSTEM,
         hostname=hostname if _HOSTNAME.match(hostname) else None,
-        boot_id=boot_id if _BOOT_ID.match(boot_id) else None,
-        os_name=_printable(values.get("os", "")) or None,
-        installed=_record(values.get("installed", "")),
-        origin=origins.Origin.parse(values),
-        intent=intents.parse(values.get("intent", "")),
+        boot_id=probe.boot_id_of(fields) or None,
+        os_name=_printable(fields.get("os", "")) or None,
+        installed=_record(probe.unpacked_json(fields.get("record", ""))),
+        origin=origins.Origin.parse(fields),
+        intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
     )
 
 
@@ -248,13 +231,13 @@ class Ssh:
 
     def pin_file(self, name, phase="rescue"):
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
-        return os.path.join(self._known_hosts_dir, "%s.%s" % (name, phase))
+        return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
 
     def proved_system(self, name):
         """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
-                return file.readline().startswith("# kubenode boot=")
+                return file.readline().startswith(ssh_keys.PROVEN)
         except OSError:
             return False
 
@@ -270,7 +253,7 @@ class Ssh:
         options += [
             "BatchMode=yes",
             "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
-            "UserKnownHostsFile=%s" % _quoted(known_hosts),
+            "UserKnownHostsFile=%s" % ssh_keys.quoted(known_hosts),
             "GlobalKnownHostsFile=/dev/null",
             "UpdateHostKeys=no",
             "HashKnownHosts=no",
@@ -351,13 +334,13 @@ class Ssh:
     @staticmethod
     def alias(name):
         """The name under which the SSH phase looks up the keys of a machine's rescue."""
-        return ("%s.rescue" % name).lower()
+        return ssh_keys.alias(name, "rescue")
 
     def pin_keys(self, name, keys):
         """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
         new = self.pin_file(name, "new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write("".join("%s %s\n" % (self.alias(name), key) for key in keys))
+            file.write(ssh_keys.known_hosts(self.alias(name), keys))
         os.replace(new, self.pin_file(name))
 
     def pin(self, name):
@@ -380,36 +363,13 @@ class Ssh:
 def scan(address, port, seconds):
     """The host keys that ``address`` shows by ssh-keyscan, as ``type base64`` each; none when it is silent."""
     line = ["ssh-keyscan", "-T", str(seconds), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
-    return key_lines(run_limited(line, seconds * 3)[1])
-
-
-def key_lines(text):
-    """``type base64`` of each line of a known_hosts file or of ssh-keyscan; anything else is left out."""
-    keys = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 3 and not line.startswith(("#", "@")) and key_blob(" ".join(words[1:3])) is not None:
-            keys.append(" ".join(words[1:3]))
-    return keys[:MOST_KEYS]
-
-
-def key_blob(key):
-    """The bytes of a public key line (``type base64 …``); None when it is none."""
-    words = key.split()
-    if len(words) < 2 or not _KEY_TYPE.match(words[0]):
-        return None
-    try:
-        blob = base64.b64decode(words[1], validate=True)
-    except ValueError:
-        return None
-    name = words[0].encode("ascii")
-    return blob if blob[: 4 + len(name)] == len(name).to_bytes(4, "big") + name else None
+    return ssh_keys.key_lines(run_limited(line, seconds * 3)[1])
 
 
 def _keys_in(path):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return key_lines(file.read(LONGEST_OUTPUT))
+            return ssh_keys.key_lines(file.read(LONGEST_OUTPUT))
     except FileNotFoundError:
         return []
 
@@ -418,22 +378,13 @@ def _answer(returncode, output, errors):
     return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
 
 
-def _quoted(path):
-    """A path as the value of an ssh option, where blanks separate and percent signs expand."""
-    return '"%s"' % path.replace("%", "%%")
-
-
 def _printable(text):
     return _UNPRINTABLE.sub(" ", text).strip()[:200]
 
 
-def _record(text):
-    """The installed record, if it is one."""
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
+def _record(record):
+    """The texts of an installed record, fit to be printed."""
+    if record is None:
         return None
     return {_printable(str(key)): _printable(value) for key, value in record.items() if isinstance(value, str)}
 

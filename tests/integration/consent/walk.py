@@ -23,10 +23,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin, ssh_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
     login_keys,
-    rescue_probe,
     ssh,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
@@ -316,7 +315,7 @@ class _Robot:
         active = {"active": bool(self._world.armed)}
         if path.endswith("/last"):
             key = self._world.last_rescue_key
-            told = [{"key": {"fingerprint": rescue_probe.sha256_fingerprint(key)}}] if key else []
+            told = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(key)}}] if key else []
             return {"rescue": {**active, "host_key": told}}
         if path.startswith("/boot"):
             return {"rescue": active, "boot": {"rescue": active}}

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter import join_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._common import probe, ssh_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
@@ -21,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key, _probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key
 from provision import variables
 from tests.unit.common import odd
 
@@ -52,14 +53,14 @@ def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
 
 @pytest.mark.parametrize("encoded", ["é", "A", "=", "\ud800"])
 def test_a_probe_with_other_letters_tells_no_keys(encoded):
-    assert _probe._text(encoded) == ""
-    assert _probe._json(encoded) is None
+    assert probe.unpacked(encoded) == ""
+    assert probe.unpacked_json(encoded) is None
 
 
 @pytest.mark.parametrize("encoded", ["é", "A", "AAAAC3é"])
 def test_a_host_key_that_is_none_is_refused(encoded):
-    with pytest.raises(_known_hosts.InvalidHostKey, match="not base64"):
-        _known_hosts.parse_host_key(f"ssh-ed25519 {encoded}")
+    with pytest.raises(ssh_keys.InvalidHostKey, match="not base64"):
+        ssh_keys.parse_host_key(f"ssh-ed25519 {encoded}")
 
 
 def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
@@ -118,6 +119,6 @@ def test_a_url_with_half_an_address_is_refused(url):
 
 def test_a_good_text_is_read():
     assert request._is_url("https://[2001:db8::1]:8443/images")
-    assert _probe._json("e30=") == {}
+    assert probe.unpacked_json("e30=") == {}
     assert gather._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
     assert Path(_known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"

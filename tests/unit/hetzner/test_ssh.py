@@ -24,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
 IN_RAM = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
 ON_DISK = base64.b64encode(b"1 1 8:2 / / rw - ext4 /dev/sda2 rw\n").decode()
 BOOT_ID = "0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11"
+RECORD = base64.b64encode(b'{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}').decode()
 GOOD = f"""kubenode-probe=1
 uid=0
 hostname=renamed
@@ -31,7 +32,7 @@ root={IN_RAM}
 rescue_marks=oldroot,motd
 boot_id={BOOT_ID}
 os=Debian GNU/Linux 12 (bookworm)
-installed={{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}}
+record={RECORD}
 """
 
 
@@ -61,7 +62,8 @@ def test_output_of_another_program_is_some_system():
 
 @pytest.mark.parametrize("text", ["[]", "null", "{", "7", '"x"'])
 def test_a_broken_record_is_no_record(text):
-    assert parse_probe("kubenode-probe=1\ninstalled=" + text).installed is None
+    record = base64.b64encode(text.encode()).decode()
+    assert parse_probe("kubenode-probe=1\nrecord=" + record).installed is None
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

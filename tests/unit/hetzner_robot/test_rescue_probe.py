@@ -8,8 +8,8 @@ import base64
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     MachineError,
     Permanent,
@@ -73,7 +73,7 @@ class Machine:
     def rescue(self, _deadline, last):
         assert last
         self.asked += 1
-        entries = [{"key": {"fingerprint": rescue_probe.sha256_fingerprint(one)}} for one in self.told]
+        entries = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(one)}} for one in self.told]
         return {"active": self.active, "host_key": entries}
 
     def booted(self, shown, answer, told):

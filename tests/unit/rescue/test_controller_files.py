@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _private_key, _record
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     LARGEST_SENT_ALONG,
@@ -25,11 +26,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file i
     find_command,
     shipped_commands,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
-    InvalidHostKey,
-    KnownHosts,
-    parse_host_key,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
