@@ -386,7 +386,7 @@ def main():
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
     def make_fleet(api):
         return CloudRescue(

@@ -504,7 +504,7 @@ def main():
     if params["release"] and params["reinstall"]:
         module.fail_json(msg="release and reinstall exclude each other: give a machine back, or write it again")
     pace = params["on_reset_limit"] == "pace"
-    temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
     def make_fleet(api):
         more = RobotOptions(

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from . import times
 
@@ -40,18 +42,20 @@ class Timeline:
     the time line of the step before it by passing on that step's ``since``.
     """
 
-    def __init__(self, machine, state=UNSET, since=None, clock=time.time):
+    def __init__(
+        self, machine: str, state: str = UNSET, since: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
         self.machine = machine
         self.state = state
         self._clock = clock
         self.since = clock() if since is None else since
-        self.transitions = []
+        self.transitions: list[dict[str, Any]] = []
         #: Called with the state whenever it has changed.
-        self.heard = None
+        self.heard: Callable[[str], None] | None = None
 
-    def to(self, state, at=None):
+    def to(self, state: str, at: float | None = None) -> None:
         """Enter ``state`` now (or at epoch second ``at``); entering the present state records nothing."""
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
@@ -70,7 +74,7 @@ class Timeline:
         self.state, self.since = state, at
         self._tell()
 
-    def found(self, state):
+    def found(self, state: str) -> None:
         """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
@@ -78,7 +82,7 @@ class Timeline:
             self.state, self.since = state, self._clock()
             self._tell()
 
-    def result(self):
+    def result(self) -> dict[str, Any]:
         """The keys every step's result carries: ``boot_state``, ``boot_state_since``, ``transitions``."""
         return {
             "boot_state": self.state,
@@ -86,6 +90,6 @@ class Timeline:
             "transitions": list(self.transitions),
         }
 
-    def _tell(self):
+    def _tell(self) -> None:
         if self.heard is not None:
             self.heard(self.state)

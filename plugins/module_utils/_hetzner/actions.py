@@ -6,10 +6,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .._common.boot_states import from_rfc3339
+from .api_types import Action
 from .errors import ApiError, FleetError, MachineError, NoAnswer, TimeLimit
 from .retry import Deadline
+
+if TYPE_CHECKING:
+    from .cloud_client import Api
+
 
 #: Ids one request asks for: as many as one page of an answer has.
 BATCH = 50
@@ -27,13 +34,13 @@ LONGEST_TICK_OF_LONG = 10.0
 
 
 #: Stands for an action that an answer says nothing of.
-_UNTOLD: dict[str, object] = {}
+_UNKNOWN: Action = {}
 
 
 class ActionFailed(MachineError):
     """The API says that an action ended in an error."""
 
-    def __init__(self, action):
+    def __init__(self, action: Action) -> None:
         error = action.get("error") or {}
         self.code = error.get("code")
         super().__init__(
@@ -45,25 +52,25 @@ class ActionFailed(MachineError):
 class Schedule:
     """Decides when to look at which actions (pure): add, due_at, choose, remove."""
 
-    def __init__(self):
-        self._pending = {}
+    def __init__(self) -> None:
+        self._pending: dict[int, tuple[str | None, float]] = {}
         self._usual = dict(USUALLY)
-        self._early = None
+        self._early: float | None = None
         self._known = False
-        self._looked = {}
-        self._last_tick = None
+        self._looked: dict[int, float] = {}
+        self._last_tick: float | None = None
         self._peak = 0
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._pending)
 
-    def learn(self, quick):
+    def learn(self, quick: bool) -> None:
         """It is known from elsewhere whether the actions of this platform take much less time than usual."""
         self._known = True
         if quick:
             self._usual.update(dict.fromkeys(USUALLY, EARLY_LOOK))
 
-    def add(self, action_id, command, since):
+    def add(self, action_id: int, command: str | None, since: float) -> None:
         """An action is running, started at about ``since``."""
         if self._early is None and self._last_tick is None and not self._known:
             self._early = since + EARLY_LOOK
@@ -71,9 +78,9 @@ class Schedule:
         self._looked[action_id] = 0.0
         self._peak = max(self._peak, len(self._pending))
 
-    def remove(self, action_id, finished_at=None):
+    def remove(self, action_id: int, finished_at: float | None = None) -> None:
         """The action is no longer waited for; a much shorter duration than usual is learned from it."""
-        command, since = self._pending.pop(action_id, (None, None))
+        command, since = self._pending.pop(action_id, (None, 0.0))
         self._looked.pop(action_id, None)
         if finished_at is None or command is None or finished_at - since >= self._usual_of(command) / 2:
             return
@@ -83,7 +90,7 @@ class Schedule:
             self._usual.update((kind, EARLY_LOOK) for kind in USUALLY if kind != command)
             self._early = None
 
-    def due_at(self, now):
+    def due_at(self, now: float) -> float | None:
         """When to look next, or None when nothing is pending."""
         if not self._pending:
             return None
@@ -92,7 +99,7 @@ class Schedule:
             return max(ready, self._last_tick + self._tick(max(now, ready)))
         return ready if self._early is None else min(ready, self._early)
 
-    def choose(self, now):
+    def choose(self, now: float) -> list[list[int]]:
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""
         # Least recently looked at first, so that stuck actions never keep the others from being looked at.
         ordered = sorted(
@@ -108,7 +115,7 @@ class Schedule:
         self._looked.update((action_id, now) for action_id in wanted)
         return [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
 
-    def _tick(self, now):
+    def _tick(self, now: float) -> float:
         """Seconds between two looks: longer for a large fleet, and for actions that take long."""
         due = [action_id for action_id in self._pending if self._ready_at(action_id) <= now]
         age = max([now - self._pending[action_id][1] for action_id in due] or [0.0])
@@ -117,37 +124,37 @@ class Schedule:
         share = SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
         return min(LONGEST_TICK, max(0.5, age * share))
 
-    def _ready_at(self, action_id):
+    def _ready_at(self, action_id: int) -> float:
         command, since = self._pending[action_id]
         return since + self._usual_of(command)
 
-    def _usual_of(self, command):
-        return self._usual.get(command, EARLY_LOOK)
+    def _usual_of(self, command: str | None) -> float:
+        return self._usual.get(command or "", EARLY_LOOK)
 
 
 class ActionBoard:
     """Threads wait here for their actions; a single thread asks the API for all of them together."""
 
-    def __init__(self, api, clock=time.monotonic):
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
         self._changed = threading.Condition()
         self._schedule = Schedule()
-        self._waiters = {}
-        self._poller = None
+        self._waiters: dict[int, _Waiter] = {}
+        self._poller: threading.Thread | None = None
 
-    def learn(self, quick):
+    def learn(self, quick: bool) -> None:
         """Whether actions take much less time here than usual, when something else has shown it."""
         self._schedule.learn(quick)
 
-    def wait(self, action, deadline):
+    def wait(self, action: Action, deadline: Deadline) -> Action:
         """Wait until ``action`` (as the API gave it) ends; returns it, raises ActionFailed or TimeLimit."""
         final = action if action.get("status") != "running" else self._await(action, deadline)
         if final.get("status") == "error":
             raise ActionFailed(final)
         return final
 
-    def _await(self, action, deadline):
+    def _await(self, action: Action, deadline: Deadline) -> Action:
         waiter = _Waiter(action)
         with self._changed:
             self._waiters[action["id"]] = waiter
@@ -169,7 +176,7 @@ class ActionBoard:
             )
         return waiter.action
 
-    def _age(self, action):
+    def _age(self, action: Action) -> float:
         """Seconds for which the action has been running by the API's own clock, 0 when that is unknown."""
         now = self._api.server_time()
         try:
@@ -177,7 +184,7 @@ class ActionBoard:
         except ValueError:
             return 0.0
 
-    def _poll(self):
+    def _poll(self) -> None:
         while True:
             batches = self._next_batches()
             try:
@@ -185,10 +192,10 @@ class ActionBoard:
                     self._deliver(batch, self._ask(batch))
             except (ApiError, FleetError, MachineError) as error:
                 self._fail_all(error)
-            except Exception as error:  # noqa: BLE001 - a thread has no caller: whoever waits must learn it
-                self._fail_all(FleetError("waiting for API actions broke: %r" % error))
+            except Exception as error:  # noqa: BLE001 - a thread has no caller: the waiting threads must learn it
+                self._fail_all(FleetError(f"waiting for API actions broke: {error!r}"))
 
-    def _next_batches(self):
+    def _next_batches(self) -> list[list[int]]:
         """Sleep until it is time to look; returns the batches to ask for."""
         with self._changed:
             while True:
@@ -198,7 +205,7 @@ class ActionBoard:
                     return self._schedule.choose(now)
                 self._changed.wait(None if due is None else due - now)
 
-    def _ask(self, batch):
+    def _ask(self, batch: list[int]) -> dict[int, Action] | None:
         try:
             body = self._api.read(
                 "/actions", Deadline(60, "an answer about API actions"), params={"id": batch, "per_page": BATCH}
@@ -209,23 +216,23 @@ class ActionBoard:
         found = {action["id"]: action for action in body.get("actions") or []}
         if ((body.get("meta") or {}).get("pagination") or {}).get("next_page"):
             # Shorter pages than were asked for: what is not on the first one is none the less known to the API.
-            return {action_id: found.get(action_id, _UNTOLD) for action_id in batch}
+            return {action_id: found.get(action_id, _UNKNOWN) for action_id in batch}
         return found
 
-    def _deliver(self, batch, found):
+    def _deliver(self, batch: list[int], found: dict[int, Action] | None) -> None:
         if found is None:
             return
         now = self._clock()
         with self._changed:
             for action_id in batch:
                 waiter = self._waiters.get(action_id)
-                if waiter is None or found.get(action_id) is _UNTOLD:
+                if waiter is None or found.get(action_id) is _UNKNOWN:
                     continue
                 if waiter.see(found.get(action_id)):
                     self._schedule.remove(action_id, finished_at=None if waiter.error else now)
                     waiter.event.set()
 
-    def _fail_all(self, error):
+    def _fail_all(self, error: Exception) -> None:
         with self._changed:
             for action_id, waiter in self._waiters.items():
                 self._schedule.remove(action_id)
@@ -234,15 +241,15 @@ class ActionBoard:
 
 
 class _Waiter:
-    """One action somebody waits for."""
+    """One action that a thread waits for."""
 
-    def __init__(self, action):
+    def __init__(self, action: Action) -> None:
         self.action = action
-        self.error = None
+        self.error: Exception | None = None
         self.event = threading.Event()
         self._missed = 0
 
-    def see(self, action):
+    def see(self, action: Action | None) -> bool:
         """Take over what the API says now; returns whether the waiting is over."""
         if action is None:
             self._missed += 1

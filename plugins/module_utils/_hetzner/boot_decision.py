@@ -13,8 +13,13 @@ the user's consent; one that is switched off is started into its rescue, which c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .intent_store import NONE
+
+if TYPE_CHECKING:
+    pass
+
 
 # What is still to be found out.
 SETTLE = "settle"
@@ -64,7 +69,7 @@ RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "sile
 class ObservedState:
     """What is known of a machine; None stands for what was not asked yet."""
 
-    #: The status of a cloud server; None for a dedicated one, of which Robot tells none.
+    #: The status of a cloud server; None for a dedicated one: Robot has none.
     status: str | None = None
     #: Who answers on the SSH port: RESCUE, INSTALLED, OTHER, SILENT or DENIED.
     answer: str | None = None

@@ -68,8 +68,8 @@ class BootFleet(ABC):
         self.api = api
         self.shell = shell
         self.options = options
-        self.machines = {machine.get("name"): machine for machine in options.machines}
-        self.wanted = {one.get("name"): one for one in options.wanted}
+        self.machines: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.machines}
+        self.wanted: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.wanted}
         self.words = consents.Words(*options.word)
         self.intents = IntentStore(options.intents_dir, self.wanted)
 
@@ -112,7 +112,7 @@ class BootFleet(ABC):
 class BootFlow(ABC):
     """One machine in one call. ``given``: what an earlier step returned of it."""
 
-    #: What is told when the rescue could not be disarmed; takes the error.
+    #: The message when the rescue could not be disarmed; takes the error.
     still_armed: str
 
     def __init__(self, fleet: Any, run: MachineRun, given: Mapping[str, Any], seen: ObservedState) -> None:
@@ -172,11 +172,11 @@ class BootFlow(ABC):
 
     def ask_armed(self) -> None:
         """Find out whether the rescue of a dedicated server is armed."""
-        raise AssertionError("a cloud server tells it always")
+        raise AssertionError("the status of a cloud server says it")
 
     def ask_power(self) -> None:
         """Find out whether a dedicated server is switched off."""
-        raise AssertionError("a cloud server tells it always")
+        raise AssertionError("the status of a cloud server says it")
 
     @abstractmethod
     def attach(self) -> None:
@@ -249,7 +249,7 @@ class BootFlow(ABC):
         """Do one final step of the decision, or say in check mode what would be done."""
         self.refuse(step)
         if not self.fleet.may_write and step not in _HARMLESS:
-            self.result.update(changed=True, msg="would %s" % self.plan_of(step), diff=self.diff(step))
+            self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
         else:
             self._steps[step]()
 
@@ -279,14 +279,14 @@ class BootFlow(ABC):
         self.note(answer)
 
     def ask_who_answers(self) -> None:
-        """Find out who answers, and whether the word that names the machine covers that system."""
+        """Find out who answers, and whether the option that names the machine covers that system."""
         self.look()
         answer = self.answer
         if answer is not None and self.seen.reinstall and (self.seen.lets_us_in or not self.seen.dedicated):
             self.seen.reinstall = self.may_go(answer)
 
     def may_go(self, answer: Answer) -> bool:
-        """Whether the word that names the machine covers what runs on it; the result says why not."""
+        """Whether the option that names the machine covers what runs on it; the result says why not."""
         words = self.fleet.words
         if not words.names(self.run.name):
             return False
@@ -309,7 +309,7 @@ class BootFlow(ABC):
         self.result["previous_boot_id"] = seen or self.given.get("boot_id")
 
     def give_up(self) -> str:
-        """Take back what is armed, so that the next boot leads to the disk; returns what to tell."""
+        """Take back what is armed, so that the next boot leads to the disk; returns a clause for the message."""
         try:
             self.disarm_again()
         except (MachineError, ApiError, NoAnswer) as error:
@@ -333,9 +333,9 @@ class BootFlow(ABC):
         result["drift"] = installed.drift(dict(record or {}, **facts), self.fleet.wanted.get(name))
         words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
         if words:
-            result["msg"] += "; it %s" % words
+            result["msg"] += f"; it {words}"
             if self.options.fail_for_drift:
-                raise Refused("it %s, or leave kubenode_drift out" % words)
+                raise Refused(f"it {words}, or leave kubenode_drift out")
 
     def diff(self, step: str) -> dict[str, Any]:
         """What a step changes, for diff mode."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 from .._common.text import whole_number
 
@@ -15,7 +16,7 @@ WINDOW = 3600.0
 class Plan:
     """Whether a piece of work fits into the budget: ``fits`` at once, ``possible`` with pacing, or not at all."""
 
-    def __init__(self, fits, possible, message):
+    def __init__(self, fits: bool, possible: bool, message: str) -> None:
         self.fits = fits
         self.possible = possible
         self.message = message
@@ -24,7 +25,7 @@ class Plan:
 class Budget:
     """Follows ``RateLimit-*`` headers; between two answers it counts what was sent and what came back by time."""
 
-    def __init__(self, clock):
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.limit: int | None = None
         self._remaining = 0.0
@@ -33,29 +34,29 @@ class Budget:
         self._answers = 0
 
     @property
-    def known(self):
-        """Whether an answer has told the limit yet."""
+    def known(self) -> bool:
+        """Whether the limit is known from an answer."""
         return self.limit is not None
 
     @property
-    def per_second(self):
+    def per_second(self) -> float:
         """Requests that come back each second."""
         return (self.limit or WINDOW) / WINDOW
 
-    def remaining(self):
+    def remaining(self) -> float:
         """Requests that may be sent right now; infinite as long as nothing is known."""
         if self.limit is None:
             return math.inf
         return min(float(self.limit), self._remaining + (self._clock() - self._at) * self.per_second)
 
-    def sent(self):
+    def sent(self) -> int:
         """A request leaves; what is returned belongs to its answer."""
         if self.known:
             self._set(self.remaining() - 1)
         self._in_flight += 1
         return self._answers
 
-    def answered(self, headers, mark):
+    def answered(self, headers: Mapping[str, str], mark: int) -> None:
         """An answer, or none (an empty mapping), came back; ``mark`` is what `sent` returned for its request.
 
         Its headers are right but for what the API took after it: requests that are still on their way, and those that
@@ -72,18 +73,18 @@ class Budget:
         self.limit = limit
         self._set(min(remaining, limit) - self._in_flight - overtook)
 
-    def exhausted(self):
+    def exhausted(self) -> None:
         """The API said that there is nothing left."""
         if not self.known:
             self.limit = int(WINDOW)
         self._set(min(0.0, self.remaining()))
 
-    def delay(self):
+    def delay(self) -> float:
         """Seconds until one more request may be sent."""
         missing = 1 - self.remaining()
         return max(0.0, missing / self.per_second) if self.known else 0.0
 
-    def plan(self, requests, seconds, what):
+    def plan(self, requests: int, seconds: float, what: str) -> Plan:
         """Judge ``requests`` more requests to be sent within ``seconds``; ``what`` names the work in the message."""
         if self.limit is None:
             return Plan(True, True, "%s: about %d API requests; the API did not tell its limit" % (what, requests))
@@ -93,7 +94,7 @@ class Budget:
         if requests <= left:
             return Plan(True, True, need)
         wait = math.ceil((requests - left) / self.per_second)
-        refill = "and %.2f come back each second" % self.per_second
+        refill = f"and {self.per_second:.2f} come back each second"
         if requests <= reachable:
             return Plan(False, True, "%s %s: paced, this costs about %d s" % (need, refill, wait))
         return Plan(
@@ -103,5 +104,5 @@ class Budget:
             % (need, refill, reachable, seconds, wait - math.floor(seconds)),
         )
 
-    def _set(self, remaining):
+    def _set(self, remaining: float) -> None:
         self._remaining, self._at = float(remaining), self._clock()

@@ -6,51 +6,62 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .._common.boot_states import from_rfc3339
 from .._common.text import is_digits
+from .api_types import Image, RegisteredKey
 from .errors import ApiError
 from .labels import IMAGE_LABEL, is_label_value
+
+if TYPE_CHECKING:
+    from .cloud_client import Api
+    from .retry import Deadline
 
 
 class Unfit(Exception):
     """A value that cannot work; says which field, which value, and what to do."""
 
 
-def _names(items, key="name", most=12):
+def _names(items: Iterable[Mapping[str, Any]], key: str = "name", most: int = 12) -> str:
     """A short list for an error message."""
     names = sorted(str(item[key]) for item in items)
     more = ", … (%d in all)" % len(names) if len(names) > most else ""
     return (", ".join(names[:most]) + more) or "none"
 
 
-def pick(field, wanted, items, hint=""):
+def pick(field: str, wanted: str, items: Iterable[Any], hint: str = "") -> Any:
     """The item whose name or id is ``wanted``."""
     for item in items:
         if item.get("name") == wanted or str(item["id"]) == str(wanted):
             return item
-    raise Unfit("%s: '%s' does not exist; there are: %s%s" % (field, wanted, _names(items), hint))
+    raise Unfit(f"{field}: '{wanted}' does not exist; there are: {_names(items)}{hint}")
 
 
-def pick_server_type(wanted, types, now=None):
+def pick_server_type(
+    wanted: str, types: Sequence[dict[str, Any]], now: datetime.datetime | None = None
+) -> dict[str, Any]:
     """A server type that can still be ordered."""
     found = pick("server_type", wanted, types)
     ends = (found.get("deprecation") or {}).get("unavailable_after")
     now = now or datetime.datetime.now(datetime.timezone.utc)
     if ends and _is_over(ends, now):
-        raise Unfit("server_type: '%s' can no longer be ordered since %s; choose a newer type" % (wanted, ends))
+        raise Unfit(f"server_type: '{wanted}' can no longer be ordered since {ends}; choose a newer type")
     return found
 
 
-def _is_over(moment, now):
-    """Whether a time that the API tells has come; one that cannot be read has not."""
+def _is_over(moment: str, now: datetime.datetime) -> bool:
+    """Whether a time that the API gives has come; one that cannot be read has not."""
     try:
         return from_rfc3339(moment) <= now.timestamp()
     except ValueError:
         return False
 
 
-def check_location(wanted, server_type, types):
+def check_location(
+    wanted: str | None, server_type: Mapping[str, Any], types: Iterable[Mapping[str, Any]]
+) -> str | None:
     """Whether the type is offered in the location; None lets the API choose. Returns the location's name."""
     if wanted is None:
         return None
@@ -76,19 +87,19 @@ def check_location(wanted, server_type, types):
     return name
 
 
-def prices_of(server_type, location):
-    """(hour, month): net prices of a type in a location as floats; None where the API does not tell them.
+def prices_of(server_type: Mapping[str, Any] | None, location: str | None) -> tuple[float | None, float | None]:
+    """(hour, month): net prices of a type in a location as floats; None where the API does not give them.
 
     Without a location, those that all locations of the type have in common.
     """
     found = set()
     for entry in (server_type or {}).get("prices") or []:
         if location in (None, entry.get("location")):
-            found.add(tuple(_net(entry.get(key)) for key in ("price_hourly", "price_monthly")))
+            found.add((_net(entry.get("price_hourly")), _net(entry.get("price_monthly"))))
     return found.pop() if len(found) == 1 else (None, None)
 
 
-def _net(price):
+def _net(price: Any) -> float | None:
     try:
         net = float(price["net"])
     except (KeyError, TypeError, ValueError):
@@ -96,12 +107,12 @@ def _net(price):
     return net if 0 <= net < math.inf else None
 
 
-def newest_first(images):
+def newest_first(images: Iterable[Image]) -> list[Image]:
     """Images, the newest first; the API's ids grow with time."""
     return sorted(images, key=lambda image: (image.get("created") or "", image["id"]), reverse=True)
 
 
-def meant_by(wanted, images):
+def meant_by(wanted: str, images: Sequence[Image]) -> list[Image]:
     """The images a name means by CAPH's rule, its name and the label ``caph-image-name`` together; else the id."""
     named = [
         image
@@ -111,7 +122,9 @@ def meant_by(wanted, images):
     return named or [image for image in images if str(image["id"]) == str(wanted)]
 
 
-def of_architecture(wanted, images, architecture, newest=False, why=None):
+def of_architecture(
+    wanted: str, images: Sequence[Image], architecture: str, newest: bool = False, why: str | None = None
+) -> Image:
     """The one image of ``architecture`` that ``wanted`` means; none and several are refused, but ``newest`` chooses.
 
     ``why`` says in a message where the architecture comes from.
@@ -119,8 +132,8 @@ def of_architecture(wanted, images, architecture, newest=False, why=None):
     found = meant_by(wanted, images)
     if not found:
         raise Unfit(
-            "image: '%s' is neither the name nor the id of an image, nor the label %s of a snapshot of this project"
-            % (wanted, IMAGE_LABEL)
+            f"image: '{wanted}' is neither the name nor the id of an image, nor the label {IMAGE_LABEL} of a "
+            "snapshot of this project"
         )
     fitting = [image for image in found if image.get("architecture") == architecture]
     if not fitting:
@@ -129,7 +142,7 @@ def of_architecture(wanted, images, architecture, newest=False, why=None):
             % (
                 wanted,
                 "/".join(sorted({image["architecture"] for image in found})),
-                why or "architecture %s is wanted" % architecture,
+                why or f"architecture {architecture} is wanted",
             )
         )
     if newest:
@@ -143,73 +156,74 @@ def of_architecture(wanted, images, architecture, newest=False, why=None):
     return fitting[0]
 
 
-def pick_image(wanted, images, server_type, newest=False):
+def pick_image(wanted: str, images: Sequence[Image], server_type: Mapping[str, Any], newest: bool = False) -> Image:
     """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
     architecture = server_type["architecture"]
     why = "server type '%s' is %s" % (server_type["name"], architecture)
     return _usable_image(wanted, of_architecture(wanted, images, architecture, newest, why), server_type)
 
 
-def _usable_image(wanted, image, server_type):
+def _usable_image(wanted: str, image: Image, server_type: Mapping[str, Any]) -> Image:
     if image.get("status", "available") != "available":
         raise Unfit("image: '%s' is not available yet (status %s); wait or choose another" % (wanted, image["status"]))
-    if (image.get("disk_size") or 0) > server_type["disk"]:
+    size = image.get("disk_size") or 0
+    if size > server_type["disk"]:
         raise Unfit(
             "image: '%s' needs a disk of %g GB, server type '%s' has %g GB; choose a larger type"
-            % (wanted, image["disk_size"], server_type["name"], server_type["disk"])
+            % (wanted, size, server_type["name"], server_type["disk"])
         )
     return image
 
 
 class Catalog:
-    """Reads each list of the project at most once, and only when somebody asks for it."""
+    """Reads each list of the project at most once, and only when it is needed."""
 
-    def __init__(self, api, deadline):
+    def __init__(self, api: Api, deadline: Deadline) -> None:
         self._api = api
         self._deadline = deadline
-        self._lists = {}
-        self._images = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._images: dict[tuple[str, bool], list[Image]] = {}
 
-    def server_types(self):
+    def server_types(self) -> list[dict[str, Any]]:
         """All server types."""
         return self._list("server_types")
 
-    def ssh_keys(self):
+    def ssh_keys(self) -> list[RegisteredKey]:
         """All registered SSH keys."""
         return self._list("ssh_keys")
 
-    def resolve(self, field, wanted, collection):
+    def resolve(self, field: str, wanted: str, collection: str) -> int:
         """The id of a network, firewall or placement group given by name or id."""
         return pick(field, wanted, self._list(collection))["id"]
 
-    def image_candidates(self, wanted, labelled=True):
+    def image_candidates(self, wanted: str, labelled: bool = True) -> list[Image]:
         """Every image that ``wanted`` can mean: by name, with ``labelled`` by label, by id."""
         if (wanted, labelled) not in self._images:
             self._images[wanted, labelled] = self._read_images(wanted, labelled)
         return self._images[wanted, labelled]
 
-    def _read_images(self, wanted, labelled):
+    def _read_images(self, wanted: str, labelled: bool) -> list[Image]:
         # Both lists count, as with CAPH: an image and a snapshot of one name are ambiguous.
         found = self._all("images", {"name": wanted, "include_deprecated": "true"})
         if labelled and is_label_value(str(wanted)):
-            found = found + self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
+            found = found + self._all("images", {"label_selector": f"{IMAGE_LABEL}=={wanted}"})
         if not found and is_digits(str(wanted)):
             found = self._image_by_id(wanted)
         return list({image["id"]: image for image in found}.values())
 
-    def _image_by_id(self, wanted):
+    def _image_by_id(self, wanted: str) -> list[Image]:
         try:
-            return [self._api.read("/images/%s" % wanted, self._deadline)["image"]]
+            return [self._api.read(f"/images/{wanted}", self._deadline)["image"]]
         except ApiError as error:
             if error.code == "not_found":
                 return []
             raise
 
-    def _list(self, collection):
+    def _list(self, collection: str) -> list[Any]:
         if collection not in self._lists:
             self._lists[collection] = self._all(collection, None)
         return self._lists[collection]
 
-    def _all(self, collection, params):
+    def _all(self, collection: str, params: dict[str, Any] | None) -> list[Any]:
         items, _complete = self._api.read_all("/" + collection, collection, self._deadline, params=params)
         return items

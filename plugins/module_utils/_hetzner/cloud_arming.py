@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from .._common import boot_states
 from .actions import ActionBoard, ActionFailed
+from .api_types import Action, Server
 from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
 from .errors import Refused
 from .fleet import MachineRun
@@ -47,7 +47,7 @@ class Arming:
         self._known = -1
         self._alone = True
 
-    def read_history(self, server: dict[str, Any], deadline: Deadline) -> bool:
+    def read_history(self, server: Server, deadline: Deadline) -> bool:
         """Whether the server never booted; a run that made or armed it just now is let go on.
 
         Raises Refused for a server that was never made, or on which another run is at work.
@@ -66,11 +66,11 @@ class Arming:
                 return unused
             deadline.sleep(GOES_ON - max(0.0, age), "another run may have made it just now")
 
-    def disarm(self, server: dict[str, Any], deadline: Deadline) -> None:
+    def disarm(self, server: Server, deadline: Deadline) -> None:
         """Disable the rescue, and wait until it is."""
         self._board.wait(self._servers.disable_rescue(server, deadline), deadline)
 
-    def arm(self, server: dict[str, Any], key_ids: Sequence[int], deadline: Deadline, armed_before: bool) -> None:
+    def arm(self, server: Server, key_ids: Sequence[int], deadline: Deadline, armed_before: bool) -> None:
         """Enable the rescue for the next boot and wait until it is; only these keys can log in to it."""
         if armed_before:
             # It is unknown for which keys it is armed, and for how long still.
@@ -94,11 +94,11 @@ class Arming:
         """Something else is done to the server; if that is an arming, we are not the only ones."""
         self._alone = False
 
-    def _leave_to_the_first(self, server: dict[str, Any], ours: Mapping[str, Any], deadline: Deadline) -> None:
+    def _leave_to_the_first(self, server: Server, ours: Action, deadline: Deadline) -> None:
         """Of two runs that armed the server at once the first one goes on; raises Refused when that is not this one."""
         known = max(self._known, self._created)
         if known <= 0:
-            return  # it was started before, and a word of the user lets it go
+            return  # it was started before, and the user permits it
         until = Deadline(min(STARTS, deadline.left()), "a start by the other run")
         while True:
             history = self._servers.history(server, deadline, recent=True)

@@ -10,8 +10,9 @@ import re
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import missing_required_lib
 
@@ -19,6 +20,12 @@ from .._common.options import is_endpoint
 from .budget import Budget
 from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
 from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, verdict
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+    from .retry import Deadline
+
 
 try:
     import hcloud
@@ -39,7 +46,7 @@ PER_PAGE = 50
 _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 
 
-def api_options():
+def api_options() -> dict[str, Any]:
     """The argument spec of the documentation fragment ``hcloud``."""
     return {
         "api_token": {"type": "str", "no_log": True},
@@ -48,7 +55,7 @@ def api_options():
     }
 
 
-def cloud_access(params, environment=None):
+def cloud_access(params: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> tuple[str, str]:
     """The token and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
     environment = os.environ if environment is None else environment
     token = (params.get("api_token") or environment.get("HCLOUD_TOKEN") or "").strip()
@@ -58,13 +65,11 @@ def cloud_access(params, environment=None):
     if not _TOKEN.match(token):
         raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
     if not is_endpoint(endpoint):
-        raise FleetError(
-            "api_endpoint: '%s' is no address of an API; use something like %s" % (endpoint, DEFAULT_ENDPOINT)
-        )
+        raise FleetError(f"api_endpoint: '{endpoint}' is no address of an API; use something like {DEFAULT_ENDPOINT}")
     return token, endpoint
 
 
-def open_cloud(module):
+def open_cloud(module: AnsibleModule) -> Api:
     """The Cloud API with the credentials of the module's parameters or of the environment; raises FleetError."""
     if HCLOUD_IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("hcloud"), exception=HCLOUD_IMPORT_ERROR)
@@ -77,7 +82,14 @@ def open_cloud(module):
 class Api:
     """One project's API. Safe to use from many threads; after a fleet-wide error every further request repeats it."""
 
-    def __init__(self, token, endpoint=DEFAULT_ENDPOINT, timeout=TIMEOUT, clock=time.monotonic, sleep=time.sleep):
+    def __init__(
+        self,
+        token: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        timeout: tuple[float, float] = TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._client = hcloud.Client(
             token=token,
             api_endpoint=endpoint.rstrip("/"),
@@ -90,15 +102,17 @@ class Api:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(CONCURRENCY)
-        self._stopped = None
-        self._server_clock = None
+        self._stopped: FleetError | None = None
+        self._server_clock: float | None = None
         self.budget = Budget(clock)
         self.calls = 0
-        self.calls_of = {}
+        self.calls_of: dict[str, int] = {}
         #: Takes the changes of machines, if anything does; see run_fleet.
-        self.news = None
+        self.news: Any = None
 
-    def request(self, method, path, machine=None, params=None, json=None):
+    def request(
+        self, method: str, path: str, machine: str | None = None, params: dict[str, Any] | None = None, json: Any = None
+    ) -> dict[str, Any]:
         """Send one request, once. Raises ApiError, NoAnswer or FleetError."""
         arguments = {}
         if params is not None:
@@ -113,13 +127,15 @@ class Api:
                 return self._client.request(method, path, **arguments)
             except (hcloud.APIException, RecursionError) as error:
                 # Only a success whose body is no JSON gets here, errors are raised by the hook.
-                raise NoAnswer("the answer to %s %s is not JSON (%s)" % (method, path, error), sent=True) from error
+                raise NoAnswer(f"the answer to {method} {path} is not JSON ({error})", sent=True) from error
             except requests.exceptions.RequestException as error:
                 with self._lock:
                     self.budget.answered({}, mark)
                 raise NoAnswer(_transport_reason(method, path, error), sent=_may_have_arrived(error)) from error
 
-    def read(self, path, deadline, machine=None, params=None):
+    def read(
+        self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
@@ -130,7 +146,15 @@ class Api:
                     raise
                 deadline.sleep(backoff.pause(), str(error))
 
-    def read_all(self, path, key, deadline, machine=None, params=None, enough=None):
+    def read_all(
+        self,
+        path: str,
+        key: str,
+        deadline: Deadline,
+        machine: str | None = None,
+        params: dict[str, Any] | None = None,
+        enough: Callable[[list[Any], int], bool] | None = None,
+    ) -> tuple[list[Any], bool]:
         """All pages of a list; ``enough(items, pages_left)`` may end it early. Returns (items, complete)."""
         items: list[Any] = []
         page = 1
@@ -146,7 +170,16 @@ class Api:
                 return items, False
             page = following
 
-    def change(self, method, path, deadline, look, machine=None, json=None, locked=None):
+    def change(
+        self,
+        method: str,
+        path: str,
+        deadline: Deadline,
+        look: Callable[[float | None], dict[str, Any] | None],
+        machine: str | None = None,
+        json: Any = None,
+        locked: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
         """Send a request that changes something, repeated only when that is safe.
 
         When it is unclear whether the request was carried out, ``look(sent_at)`` reads the state: it returns the
@@ -171,17 +204,17 @@ class Api:
                     if found is not None:
                         return found
 
-    def server_time(self):
-        """The API's clock (epoch seconds) as far as its answers told it, else None."""
+    def server_time(self) -> float | None:
+        """The API's clock (epoch seconds) as far as its answers gave it, else None."""
         with self._lock:
             return None if self._server_clock is None else self._server_clock + self._clock()
 
-    def stop(self, error):
+    def stop(self, error: FleetError) -> None:
         """Let every further request of any thread raise ``error``, a FleetError."""
         with self._lock:
             self._stopped = self._stopped or error
 
-    def _pace(self):
+    def _pace(self) -> int:
         while True:
             with self._lock:
                 if self._stopped is not None:
@@ -191,13 +224,13 @@ class Api:
                     return self.budget.sent()
             self._sleep(min(delay, 5.0))
 
-    def _count(self, machine):
+    def _count(self, machine: str | None) -> None:
         with self._lock:
             self.calls += 1
             if machine is not None:
                 self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
 
-    def _answered(self, mark, response, **_kwargs):
+    def _answered(self, mark: int, response: requests.Response, **_kwargs: Any) -> None:
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
         with self._lock:
             self.budget.answered(response.headers, mark)
@@ -214,14 +247,14 @@ class Api:
             raise fatal
         raise error
 
-    def _read_clock(self, date):
+    def _read_clock(self, date: str | None) -> None:
         try:
-            self._server_clock = parsedate_to_datetime(date).timestamp() - self._clock()
+            self._server_clock = parsedate_to_datetime(date or "").timestamp() - self._clock()
         except (TypeError, ValueError, IndexError, OverflowError):
             return
 
 
-def _without_retries(client):
+def _without_retries(client: Any) -> None:
     """The library repeats requests blindly after a timeout; whether that is safe is decided in change() instead."""
     holders: list[Any] = [client, getattr(client, "_client", None)]
     for holder in holders:
@@ -229,7 +262,7 @@ def _without_retries(client):
             holder._retry_max_retries = 0
 
 
-def _error_of(response):
+def _error_of(response: requests.Response) -> ApiError:
     """The ApiError an answer stands for, also when a proxy in between wrote the body."""
     try:
         error = response.json()["error"]
@@ -239,7 +272,7 @@ def _error_of(response):
     return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
 
 
-def _may_have_arrived(error):
+def _may_have_arrived(error: Exception) -> bool:
     """Whether the API can have received a request that ended like this."""
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return False
@@ -247,5 +280,5 @@ def _may_have_arrived(error):
     return not ("NewConnectionError" in text or "NameResolutionError" in text or "SSLError" in text)
 
 
-def _transport_reason(method, path, error):
-    return "no answer to %s %s: %s" % (method, path, type(error).__name__)
+def _transport_reason(method: str, path: str, error: Exception) -> str:
+    return f"no answer to {method} {path}: {type(error).__name__}"

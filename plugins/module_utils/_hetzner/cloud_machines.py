@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .._common import boot_states, installed
 from .._common import consent as consents
-from . import catalog as shelves
+from . import catalog as catalogs
 from .actions import ActionBoard
+from .api_types import Machine, Resolved, Server
 from .catalog import Catalog, Unfit
 from .cloud_servers import (
     ADOPTED_LABEL,
@@ -26,6 +30,10 @@ from .labels import machine_findings
 from .login_keys import known_key, public_half, resolve_keys
 from .retry import Deadline
 
+if TYPE_CHECKING:
+    from .cloud_client import Api
+
+
 #: What the disk of a new server holds when nothing else is asked for: it is there to be overwritten.
 PLACEHOLDER = "ubuntu-24.04"
 #: Statuses of a server whose power button need not be pressed.
@@ -34,7 +42,9 @@ GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
 CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "adopt", "delete", "refuse"
 
 
-def decide(state, server, labels, adopt, delete=None):
+def decide(
+    state: str, server: Server | None, labels: Mapping[str, str], adopt: bool, delete: bool | None = None
+) -> str:
     """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones.
 
     ``adopt`` permits to take a server over, never to delete it; ``delete`` says whether this installation of the
@@ -55,12 +65,12 @@ def decide(state, server, labels, adopt, delete=None):
     return KEEP if all(present.get(key) == value for key, value in labels.items()) else RELABEL
 
 
-def wanted_labels(machine):
+def wanted_labels(machine: Machine) -> dict[str, str]:
     """The labels a machine's server must have, ours among them."""
     return dict(machine.get("labels") or {}, **{LABEL: machine["name"]})
 
 
-def create_body(machine, resolved):
+def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
     """The request body that creates a machine, powered off; ``resolved`` holds what names stand for."""
     body = {
         "name": machine["name"],
@@ -85,12 +95,15 @@ def create_body(machine, resolved):
     return body
 
 
-def resolve(machine, catalog, public_key=None, private_key_path=None):
+def resolve(
+    machine: Machine, catalog: Catalog, public_key: str | None = None, private_key_path: str | None = None
+) -> Resolved:
     """Everything a machine names, looked up in the project; raises Unfit for what cannot work."""
-    if not machine.get("server_type"):
+    wanted = machine.get("server_type")
+    if not wanted:
         raise Unfit("server_type: missing; name one, for example cx23")
     types = catalog.server_types()
-    server_type = shelves.pick_server_type(machine["server_type"], types)
+    server_type = catalogs.pick_server_type(wanted, types)
     if machine.get("architecture") not in (None, server_type["architecture"]):
         raise Unfit(
             "architecture: %s is wanted, but server type '%s' is %s; choose another type"
@@ -102,8 +115,8 @@ def resolve(machine, catalog, public_key=None, private_key_path=None):
     group = machine.get("placement_group")
     return {
         "server_type": server_type,
-        "location": shelves.check_location(machine.get("location"), server_type, types),
-        "image": shelves.pick_image(image, candidates, server_type, bool(machine.get("image_newest"))),
+        "location": catalogs.check_location(machine.get("location"), server_type, types),
+        "image": catalogs.pick_image(image, candidates, server_type, bool(machine.get("image_newest"))),
         "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
         "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
         "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
@@ -115,12 +128,20 @@ class MachineFleet:
     """One call of hcloud_machine: look, refuse what cannot work, then change all machines at once."""
 
     def __init__(
-        self, api, machines, state="present", wait=True, timeout=360, check_mode=False, private_key=None, delete=()
-    ):
+        self,
+        api: Api,
+        machines: Sequence[Machine],
+        state: str = "present",
+        wait: bool = True,
+        timeout: float = 360,
+        check_mode: bool = False,
+        private_key: str | None = None,
+        delete: Any = (),
+    ) -> None:
         self._api = api
         self._servers = Servers(api)
         self._board = ActionBoard(api)
-        self._machines = {machine.get("name"): machine for machine in machines}
+        self._machines = {machine.get("name", ""): machine for machine in machines}
         self._given = machines
         self._state = state
         self._wait = wait
@@ -128,11 +149,12 @@ class MachineFleet:
         self._check = check_mode
         self._private_key = private_key
         self._deletable = consents.Words("delete", delete)
-        self._resolved = {}
-        self._found = {}
-        self._steps = {CREATE: self._create, RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
+        self._resolved: dict[str, Resolved] = {}
+        self._found: dict[str, Server] = {}
+        #: What changes a server that exists.
+        self._changes = {RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
 
-    def run(self):
+    def run(self) -> list[dict[str, Any]]:
         """Returns the results of all machines, in the order given; raises FleetError."""
         refuse_findings(name_findings(self._given) + self._delete_findings())
         if not self._given:
@@ -142,13 +164,13 @@ class MachineFleet:
         run_all(self._api, runs, self._bring_about)
         return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
 
-    def _delete_findings(self):
+    def _delete_findings(self) -> list[str]:
         strange = [name for name in self._deletable if name not in self._machines]
         return self._deletable.findings + [
-            "delete: '%s' is none of the machines; correct the name, or name it there too" % name for name in strange
+            f"delete: '{name}' is none of the machines; correct the name, or name it there too" for name in strange
         ]
 
-    def _look(self):
+    def _look(self) -> None:
         """Read what there is, and check every input of every machine; nothing is changed."""
         deadline = Deadline(self._timeout, "the check of the input")
         self._found = self._servers.find(list(self._machines), deadline)
@@ -159,7 +181,7 @@ class MachineFleet:
         changes += len(steps) if self._state == "started" else 0
         self._check_budget(changes, steps.count(CREATE))
 
-    def _check_input(self, catalog):
+    def _check_input(self, catalog: Catalog) -> None:
         findings, public_key = [], None
         if self._private_key:
             try:
@@ -174,7 +196,7 @@ class MachineFleet:
                 findings.append("machine '%s': %s" % (machine["name"], finding))
         refuse_findings(findings)
 
-    def _check_budget(self, changes, created):
+    def _check_budget(self, changes: int, created: int) -> None:
         """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
         if not changes:
             return
@@ -187,9 +209,9 @@ class MachineFleet:
             work = "creating, arming and starting %d machines" % created
         plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
-            raise FleetError("API budget: %s" % plan.message)
+            raise FleetError(f"API budget: {plan.message}")
 
-    def _step(self, machine):
+    def _step(self, machine: Machine) -> str:
         server = self._found.get(machine["name"])
         return decide(
             self._state,
@@ -199,32 +221,36 @@ class MachineFleet:
             self._may_go(machine["name"], server),
         )
 
-    def _may_go(self, name, server):
+    def _may_go(self, name: str, server: Server | None) -> bool | None:
         """Whether the installation of a machine that ``delete`` names may go; None for one that is not named."""
         if not self._deletable.names(name):
             return None
         return self._deletable.covers(name, {"installation": installation_of(server or {})})
 
-    def _bring_about(self, run):
+    def _bring_about(self, run: MachineRun) -> None:
         machine, server = self._machines[run.name], self._found.get(run.name)
         run.result.update(self._describe(machine, server))
         step = self._step(machine)
-        if step == REFUSE:
-            unlike = self._state == "absent" and is_ours(server) and self._may_go(run.name, server) is False
-            if unlike:
-                raise Refused(self._deletable.why_not(run.name, {"installation": installation_of(server)}))
-            raise Refused(_refusal(server, self._state))
+        if server is not None and step == REFUSE:
+            raise Refused(self._why_refused(run.name, server))
         if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
             run.timeline.to(boot_states.INITIALIZING)
         deadline = Deadline(self._timeout, "the wanted state of the server")
         if step == KEEP:
             run.result["msg"] = self._differences(machine, server) if server else "there is no such server"
+        elif server is None:
+            self._create(run, machine, deadline)
         else:
-            self._steps[step](run, machine, server, deadline)
+            self._changes[step](run, machine, server, deadline)
         if self._state == "started":
             self._start(run, server, deadline)
 
-    def _create(self, run, machine, _server, deadline):
+    def _why_refused(self, name: str, server: Server) -> str:
+        if self._state == "absent" and is_ours(server) and self._may_go(name, server) is False:
+            return self._deletable.why_not(name, {"installation": installation_of(server)})
+        return _refusal(server, self._state)
+
+    def _create(self, run: MachineRun, machine: Machine, deadline: Deadline) -> None:
         resolved = self._resolved[run.name]
         body = create_body(machine, resolved)
         # A second controller finds by it what the server was made for.
@@ -245,7 +271,7 @@ class MachineFleet:
             run.result["create_action"] = brief(self._board.wait(action, deadline))
             run.result["status"] = "off"
 
-    def _start(self, run, server, deadline):
+    def _start(self, run: MachineRun, server: Server | None, deadline: Deadline) -> None:
         """Power the server on, whether it was made just now or is off."""
         if server is not None and server["status"] in GOING:
             return
@@ -254,7 +280,7 @@ class MachineFleet:
         if self._check:
             run.result["msg"] += ", would power on"
             return
-        known = server or {"id": run.result["id"], "name": run.name}
+        known: Server = server or {"id": run.result["id"], "name": run.name}
         if run.result["create_action"] is not None and not self._wait:
             # Until it is created, the power button does nothing.
             run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
@@ -264,19 +290,26 @@ class MachineFleet:
         if self._wait:
             self._board.wait(action, deadline)
 
-    def _relabel(self, run, machine, server, deadline, more=()):
+    def _relabel(
+        self,
+        run: MachineRun,
+        machine: Machine,
+        server: Server,
+        deadline: Deadline,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         before = server.get("labels") or {}
-        after = dict(before, **dict(wanted_labels(machine), **dict(more)))
+        after = dict(before, **dict(wanted_labels(machine), **dict(more or {})))
         run.result.update(changed=True, diff=_diff(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
         if not self._check:
             self._servers.relabel(server, after, deadline)
 
-    def _adopt(self, run, machine, server, deadline):
+    def _adopt(self, run: MachineRun, machine: Machine, server: Server, deadline: Deadline) -> None:
         self._relabel(run, machine, server, deadline, {ADOPTED_LABEL: run.name})
         run.result.update(adopted=True, msg="would adopt the server" if self._check else "adopted")
 
-    def _delete(self, run, _machine, server, deadline):
+    def _delete(self, run: MachineRun, _machine: Machine, server: Server, deadline: Deadline) -> None:
         before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
         run.result.update(changed=True, diff=_diff(run.name, before, {}))
         run.result["msg"] = "would delete the server" if self._check else "deleted"
@@ -287,9 +320,9 @@ class MachineFleet:
             self._board.wait(action, deadline)
         run.result["status"] = "deleted" if self._wait else "deleting"
 
-    def _describe(self, machine, server):
+    def _describe(self, machine: Machine, server: Server | None) -> dict[str, Any]:
         """What a result says about the server, whether it exists or not."""
-        known = {
+        known: dict[str, Any] = {
             "id": None,
             "ipv4": None,
             "ipv6": None,
@@ -307,8 +340,10 @@ class MachineFleet:
             "server_created": None,
         }
         if server is None:
-            resolved = self._resolved.get(machine["name"]) or {}
-            hour, month = shelves.prices_of(resolved.get("server_type"), resolved.get("location"))
+            resolved = self._resolved.get(machine["name"])
+            hour, month = (
+                catalogs.prices_of(resolved["server_type"], resolved["location"]) if resolved else (None, None)
+            )
             known.update(price_hourly=hour, price_monthly=month)
             return known
         ipv4, ipv6 = addresses(server)
@@ -325,41 +360,41 @@ class MachineFleet:
         if server["status"] in ("running", "stopping", "rebuilding"):
             known["fresh"] = False
         if self._state != "absent":
-            hour, month = shelves.prices_of(server.get("server_type"), known["location"])
+            hour, month = catalogs.prices_of(server.get("server_type"), known["location"])
             known.update(price_hourly=hour, price_monthly=month, server_created=server.get("created"))
         return known
 
-    def _differences(self, machine, server):
+    def _differences(self, machine: Machine, server: Server) -> str:
         """One sentence about what an existing server has that was not asked for; it is never changed here."""
-        wanted = self._resolved.get(machine["name"]) or {}
+        wanted = self._resolved.get(machine["name"])
         kind, place = (server.get("server_type") or {}).get("name"), (server.get("location") or {}).get("name")
         notes = []
-        if wanted.get("server_type") and wanted["server_type"]["name"] != kind:
+        if wanted and wanted["server_type"]["name"] != kind:
             notes.append("server type %s instead of %s" % (kind, wanted["server_type"]["name"]))
-        if wanted.get("location") and wanted["location"] != place:
+        if wanted and wanted["location"] and wanted["location"] != place:
             notes.append("location %s instead of %s" % (place, wanted["location"]))
         return "exists" + (" with %s, which is left as it is" % " and ".join(notes) if notes else "")
 
 
-def _refusal(server, state):
+def _refusal(server: Server, state: str) -> str:
     which = "server '%s' (id %s)" % (server["name"], server["id"])
     if state == "absent" and is_ours(server):
         return (
-            "%s was made by others and adopted (it has the label %s); to delete it with all it holds, name it in delete"
-            % (which, ADOPTED_LABEL)
+            f"{which} was made by others and adopted (it has the label {ADOPTED_LABEL}); to delete it with all it "
+            "holds, name it in delete"
         )
     if state == "absent":
         return (
-            "%s was not made by this collection (it lacks the label %s) and is not deleted; delete it where "
-            "it was made, or adopt it first" % (which, LABEL)
+            f"{which} was not made by this collection (it lacks the label {LABEL}) and is not deleted; delete it where "
+            "it was made, or adopt it first"
         )
     if server.get("status") == "deleting":
-        return "%s is being deleted; run again when it is gone" % which
+        return f"{which} is being deleted; run again when it is gone"
     return (
-        "%s exists and was not made by this collection (it lacks the label %s); rename the machine, "
-        "or set adopt to true for it" % (which, LABEL)
+        f"{which} exists and was not made by this collection (it lacks the label {LABEL}); rename the machine, "
+        "or set adopt to true for it"
     )
 
 
-def _diff(name, before, after):
+def _diff(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     return {"before_header": name, "after_header": name, "before": before, "after": after}

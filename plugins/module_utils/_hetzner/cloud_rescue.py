@@ -13,6 +13,7 @@ from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
+from .api_types import Action, RegisteredKey, Server
 from .boot_decision import ObservedState
 from .boot_flow import LOOK_EVERY, SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
@@ -28,12 +29,12 @@ from .ssh import SILENT, Answer, Ssh
 
 #: Seconds in which a rescue is disabled, however long a stuck action locks the server.
 DISARMING_TAKES = 60.0
-#: How long a system that was told to reboot may go on answering.
+#: How long a system that was asked to reboot may go on answering.
 REBOOT_GRACE = 60.0
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
 
-#: By the word of the user alone: what lies on the disks says whether the word covers it.
+#: The user named the machine, and nothing else allows it: what lies on the disks says whether that covers it.
 NAMED = "named"
 
 #: What a result of an earlier step hands on when this module has nothing new to say about it.
@@ -96,7 +97,7 @@ class CloudRescue(BootFleet):
         self.key_ids: list[int] = []
         self._ssh_keys = ssh_keys
         self._private_key = private_key
-        self._found: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, Server] = {}
 
     def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
@@ -135,7 +136,7 @@ class CloudRescue(BootFleet):
         need = 2 * count + 8 * (1 + count // 25)
         plan = self.api.budget.plan(need, timeout, "arming and starting %d machines" % count)
         if not plan.possible:
-            raise FleetError("API budget: %s" % plan.message)
+            raise FleetError(f"API budget: {plan.message}")
 
     def _learn(self, made: list[str]) -> None:
         """Whether this platform is a quick one: servers that are ready long before one usually is say so."""
@@ -149,7 +150,7 @@ class CloudRescue(BootFleet):
         """Whether the API was creating the server when the step before this one ended."""
         return (self.machines[name].get("create_action") or {}).get("status") == "running"
 
-    def _keys(self, active: list[MachineRun], deadline: Deadline) -> list[dict[str, Any]]:
+    def _keys(self, active: list[MachineRun], deadline: Deadline) -> list[RegisteredKey]:
         """The registered keys that may log in to the rescue; those of servers made just now were looked up for them."""
         known = [self.machines[run.name].get("ssh_keys") or [] if self._is_made(run.name) else [] for run in active]
         first = known[0] if all(one == known[0] for one in known) else []
@@ -161,7 +162,7 @@ class CloudRescue(BootFleet):
             registered = Catalog(self.api, deadline).ssh_keys()
             return resolve_keys("ssh_keys", self._ssh_keys, registered, public_key, self._private_key)
         except Unfit as finding:
-            raise FleetError("nothing was changed, because of: %s" % finding) from finding
+            raise FleetError(f"nothing was changed, because of: {finding}") from finding
 
     def _bring_about(self, run: MachineRun) -> None:
         given, server = self.machines[run.name], self._found.get(run.name)
@@ -182,7 +183,7 @@ class CloudRescue(BootFleet):
             deleted = given.get("id") and self.may_write
             text = _DELETED if deleted else "there is no server '%s'; create it with hcloud_machine"
             raise Refused(text % run.name)
-        run.result.update(changed=True, msg="would %s" % _PLANS[decision.ARM_AND_START])
+        run.result.update(changed=True, msg=f"would {_PLANS[decision.ARM_AND_START]}")
 
 
 class CloudFlow(BootFlow):
@@ -191,7 +192,7 @@ class CloudFlow(BootFlow):
     fleet: CloudRescue
     still_armed = ". The rescue may still be enabled for the next boot (%s): disable it in the console"
 
-    def __init__(self, fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: dict[str, Any]) -> None:
+    def __init__(self, fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Server) -> None:
         self.server = server
         super().__init__(fleet, run, given, self._observed(fleet, run, given, server))
         self._answer: Answer | None = None
@@ -200,9 +201,7 @@ class CloudFlow(BootFlow):
         self._arming = Arming(fleet.servers, fleet.board, fleet.intents, run, created)
 
     @staticmethod
-    def _observed(
-        fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Mapping[str, Any]
-    ) -> ObservedState:
+    def _observed(fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Server) -> ObservedState:
         fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
         return ObservedState(
             status=server["status"],
@@ -236,14 +235,14 @@ class CloudFlow(BootFlow):
 
     def settle(self) -> None:
         """Wait until the server is neither being created nor in between two states."""
-        action = self.given.get("create_action") or {}
+        action: Action = self.given.get("create_action") or Action()
         if self.seen.status == "initializing" and action.get("id"):
-            self.fleet.board.wait(dict(action, status="running"), self.deadline)
+            self.fleet.board.wait({**action, "status": "running"}, self.deadline)
             self.seen.status = "off"
             return
         pause = 2.0
         while self.seen.status in decision.PASSING:
-            self.deadline.sleep(pause, "the server's status is still '%s'" % self.seen.status)
+            self.deadline.sleep(pause, f"the server's status is still '{self.seen.status}'")
             pause = min(5.0, pause * 1.5)
             server = self.fleet.servers.by_id(self.server, self.deadline)
             if server is None:
@@ -271,7 +270,7 @@ class CloudFlow(BootFlow):
         """Ask by SSH once which system answers."""
         if not self.address:
             raise MachineError(
-                "machine '%s' has no public address, so that SSH cannot reach it; enable IPv4 or IPv6" % self.run.name
+                f"machine '{self.run.name}' has no public address, so that SSH cannot reach it; enable IPv4 or IPv6"
             )
         return self.fleet.shell.probe(self.run.name, self.address)
 
@@ -297,7 +296,7 @@ class CloudFlow(BootFlow):
         if self.seen.rearm:
             return
         if self.seen.intended:
-            # Of a word of the user nothing is left but what had begun, and of that the rescue itself tells.
+            # Nothing of what the user permitted is left but what had begun, and the rescue itself shows that.
             fresh = consents.FRESH in self.seen.intended.split("+")
             self.result["consent"] = consents.FRESH if fresh else consents.EMPTY
         else:
@@ -308,10 +307,10 @@ class CloudFlow(BootFlow):
     def leave(self) -> None:
         """Change nothing, and say what runs."""
         if self.seen.status == "off" or self.options.state == "disarmed" or self._answer is None:
-            self.result["msg"] = "is %s and not armed" % self.seen.status
+            self.result["msg"] = f"is {self.seen.status} and not armed"
             return
         self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
-        self.result.update(installed=True, msg="left alone: %s" % self._answer.describe())
+        self.result.update(installed=True, msg=f"left alone: {self._answer.describe()}")
         kind, place = self.server.get("server_type") or {}, self.server.get("location") or {}
         store = self.fleet.intents
         self.result["installation"] = self.result["installation"] or store.unfinished(self.run.name)
@@ -331,8 +330,8 @@ class CloudFlow(BootFlow):
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             self.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
         if self.seen.locked_out:
-            # Nothing but our own intent tells what runs.
-            self.result["msg"] += "; not verified, as kubenode_proof: %s says" % self.seen.unproven
+            # Only our own intent shows what runs.
+            self.result["msg"] += f"; not verified, as kubenode_proof: {self.seen.unproven} says"
             record = store.of(self.run.name)
         self.compare(record, {"server_type": kind.get("name"), "location": place.get("name")})
         if self.fleet.may_write and not self.seen.locked_out:
@@ -349,7 +348,7 @@ class CloudFlow(BootFlow):
         if self.options.state == "disarmed":
             self.fleet.intents.gave_up(self.run.name, for_good=True)
         if self._answer is not None and self.seen.locked_out:
-            raise Refused("disarmed, but which system runs is unknown: %s" % self._answer.describe())
+            raise Refused(f"disarmed, but which system runs is unknown: {self._answer.describe()}")
 
     def leave_rescue(self) -> None:
         """Reboot the machine out of its rescue."""
@@ -432,7 +431,7 @@ class CloudFlow(BootFlow):
         self.server = self.fleet.servers.relabel(self.server, labels, self.deadline)
 
     def _shown_by_nothing(self) -> Any:
-        """UUIDs of a system without a record that the word names by the id of its installation."""
+        """UUIDs of a system without a record that the user names by the id of its installation."""
         name = self.run.name
         kept = self.fleet.intents.of(name) or {}
         record = intents.record_or_kept(None, kept, name, kept.get("holds") or [])
@@ -465,7 +464,7 @@ class CloudFlow(BootFlow):
             self._hard_reset()
 
     def _went_down(self, previous: str | None) -> bool:
-        """Whether a system that was told to reboot stopped answering under its old boot id."""
+        """Whether a system that was asked to reboot stopped answering under its old boot id."""
         deadline = Deadline(REBOOT_GRACE, "the reboot")
         while deadline.left() > LOOK_EVERY:
             answer = self.probe()
@@ -498,11 +497,11 @@ class CloudFlow(BootFlow):
             if answer.boot_id not in (None, self.result["previous_boot_id"]):
                 if answer.in_rescue == rescue:
                     return
-                raise NotArrived("%s did not come up: %s. %s" % (deadline.what, answer.describe(), way_on))
+                raise NotArrived(f"{deadline.what} did not come up: {answer.describe()}. {way_on}")
             try:
                 deadline.sleep(LOOK_EVERY, answer.describe())
             except TimeLimit as error:
-                raise NotArrived("%s. %s" % (error, way_on)) from error
+                raise NotArrived(f"{error}. {way_on}") from error
 
     # --- how it ends
 
@@ -519,21 +518,21 @@ class CloudFlow(BootFlow):
         if getattr(error, "code", "") == "not_found":
             return MachineError(_DELETED % self.run.name)
         kind = Refused if isinstance(error, Refused) else MachineError
-        return kind("%s%s" % (explain(error), self._given_up()))
+        return kind(f"{explain(error)}{self._given_up()}")
 
     def _given_up(self) -> str:
-        """Take back what is armed: the next boot of the machine is somebody else's. Returns what to tell."""
+        """Take back what is armed: the next boot of the machine is not ours. Returns a clause for the message."""
         if not self.fleet.may_write or not (self._arming.may_be_armed or (self.seen.rearm and self.seen.armed)):
             return ""
-        told = self.give_up()
+        clause = self.give_up()
         self.fleet.intents.gave_up(self.run.name, for_good=False)
-        return told
+        return clause
 
     def refusal(self, step: str) -> str:
         """Why the machine is left as it is."""
         name, used = self.run.name, self.result.get("used")
         if step == decision.REFUSE_RESCUE:
-            text = self.rescue_of_others("server '%s'" % name)
+            text = self.rescue_of_others(f"server '{name}'")
         else:
             text = _REFUSALS[step] % {
                 "name": name,
@@ -542,7 +541,7 @@ class CloudFlow(BootFlow):
                 "limit": self.fleet.rescue_timeout,
                 "word": self.word_to_write(),
             }
-        return text + (". Besides, %s" % used if used else "")
+        return text + (f". Besides, {used}" if used else "")
 
     def plan_of(self, step: str) -> str:
         """For check mode: what would be done."""
@@ -558,7 +557,7 @@ def started_for(
     installation: str,
     kept: Mapping[str, Any] | None,
     carried: Mapping[str, Any] | None,
-    history: Sequence[Mapping[str, Any]],
+    history: Sequence[Action],
 ) -> str:
     """The consent of the open intent for which a server's rescue was started; empty when a person started it (pure).
 

@@ -1,14 +1,22 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What we ask of single servers: find, create, arm, switch, delete; a lost answer is looked up, not sent again."""
+"""Requests for single servers: find, create, arm, switch, delete; a lost answer is looked up, not sent again."""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 from .._common import installed
 from .._common.boot_states import from_rfc3339
+from .api_types import Action, Server
 from .errors import ApiError, MachineError
+
+if TYPE_CHECKING:
+    from .cloud_client import Api
+    from .retry import Deadline
+
 
 #: Marks the servers this collection made or adopted; the value is the machine's name.
 LABEL = "kubenode.provision/machine"
@@ -21,7 +29,7 @@ INSTALLATION_LABEL = "kubenode.provision/installation"
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])
 
-#: Two runs with folders of their own met at one server; the other one was first.
+#: Two runs with folders of their own worked on one server; the other one was first.
 OTHER_RUN = (
     "another run, perhaps of another controller, works on server '%s': it was made, armed or started while this run "
     "looked at it. It was left to that run; wait for its end, then run again"
@@ -31,23 +39,23 @@ OTHER_RUN = (
 CLOCK_SLACK = 2.0
 
 
-def is_ours(server):
+def is_ours(server: Server) -> bool:
     """Whether this collection made the server, or adopted it."""
     return (server.get("labels") or {}).get(LABEL) == server["name"]
 
 
-def is_adopted(server):
+def is_adopted(server: Server) -> bool:
     """Whether others made the server; an odd value of the label is no proof that we did."""
     return ADOPTED_LABEL in (server.get("labels") or {})
 
 
-def installation_of(server):
-    """The installation that the server was made or armed for; empty when its labels do not tell."""
+def installation_of(server: Server) -> str:
+    """The installation that the server was made or armed for; empty when its labels do not say."""
     found = (server.get("labels") or {}).get(INSTALLATION_LABEL)
-    return found if installed.is_installation(found) else ""
+    return found if found and installed.is_installation(found) else ""
 
 
-def addresses(server):
+def addresses(server: Server) -> tuple[str | None, str | None]:
     """(IPv4, IPv6 network) of a server's public interface; None where it has none."""
     public = server.get("public_net") or {}
     return (public.get("ipv4") or {}).get("ip"), (public.get("ipv6") or {}).get("ip")
@@ -61,7 +69,7 @@ def first_address(network: str | None) -> str | None:
         return None
 
 
-def never_started(history):
+def never_started(history: Iterable[Action]) -> bool:
     """Whether an action history proves that the server never booted.
 
     A history that does not reach back to the creation proves nothing.
@@ -70,20 +78,20 @@ def never_started(history):
     return "create_server" in commands and not BOOTING.intersection(commands)
 
 
-def brief(action):
+def brief(action: Action | None) -> Action | None:
     """What a result carries of an action."""
     if action is None:
         return None
-    return {key: action.get(key) for key in ("id", "command", "status", "started")}
+    return cast("Action", {key: action.get(key) for key in ("id", "command", "status", "started")})
 
 
 class Servers:
     """Reads and changes servers through an ``Api``."""
 
-    def __init__(self, api):
+    def __init__(self, api: Api) -> None:
         self._api = api
 
-    def find(self, names, deadline, ours_first=False):
+    def find(self, names: Iterable[str], deadline: Deadline, ours_first: bool = False) -> dict[str, Server]:
         """The servers of these exact names, as a dictionary by name, with as few requests as possible.
 
         ``ours_first`` lists the servers that carry our label before it looks for the rest one by one.
@@ -107,12 +115,12 @@ class Servers:
                 found[name] = server
         return found
 
-    def by_name(self, name, deadline):
+    def by_name(self, name: str, deadline: Deadline) -> Server | None:
         """The server of this exact name, else None."""
         body = self._api.read("/servers", deadline, machine=name, params={"name": name})
         return next((server for server in body.get("servers") or [] if server["name"] == name), None)
 
-    def by_id(self, server, deadline):
+    def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
         try:
             return self._api.read("/servers/%d" % server["id"], deadline, machine=server["name"])["server"]
@@ -121,7 +129,7 @@ class Servers:
                 return None
             raise
 
-    def history(self, server, deadline, recent=False):
+    def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
         actions, _complete = self._api.read_all(
             "/servers/%d/actions" % server["id"],
@@ -133,21 +141,21 @@ class Servers:
         )
         return actions
 
-    def create(self, name, body, deadline):
+    def create(self, name: str, body: dict[str, Any], deadline: Deadline) -> tuple[Server, Action | None]:
         """Create a server; returns (server, action)."""
 
-        def look(_sent_at):
+        def look(_sent_at: float | None) -> dict[str, Any] | None:
             server = self.by_name(name, deadline)
             if server is None:
                 return None
             if not is_ours(server):
-                raise MachineError("another server named '%s' appeared while this one was being created" % name)
+                raise MachineError(f"another server named '{name}' appeared while this one was being created")
             actions = self.history(server, deadline)
             return {"server": server, "action": _newest(actions, "create_server")}
 
         retried = []
 
-        def look_once(sent_at):
+        def look_once(sent_at: float | None) -> dict[str, Any] | None:
             retried.append(True)
             return look(sent_at)
 
@@ -155,16 +163,25 @@ class Servers:
             answer = self._api.change("POST", "/servers", deadline, look_once, machine=name, json=body)
         except ApiError as error:
             # Only after a lost answer can the server of this name be the one we asked for.
-            answer = look(None) if error.code == "uniqueness_error" and retried else None
-            if answer is None:
+            found = look(None) if error.code == "uniqueness_error" and retried else None
+            if found is None:
                 raise
+            answer = found
         return answer["server"], answer["action"]
 
-    def act(self, server, route, command, deadline, body=None, locked=None):
+    def act(
+        self,
+        server: Server,
+        route: str,
+        command: str,
+        deadline: Deadline,
+        body: dict[str, Any] | None = None,
+        locked: Callable[[], None] | None = None,
+    ) -> Action:
         """POST one of a server's actions; returns the action the API made of it. ``locked``: as of `Api.change`."""
         name = server["name"]
 
-        def look(sent_at):
+        def look(sent_at: float | None) -> dict[str, Any] | None:
             for action in self.history(server, deadline, recent=True):
                 if action.get("command") == command and _after(action, sent_at):
                     return {"action": action}
@@ -173,12 +190,14 @@ class Servers:
         path = "/servers/%d/actions/%s" % (server["id"], route)
         return self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)["action"]
 
-    def enable_rescue(self, server, key_ids, deadline, locked=None):
+    def enable_rescue(
+        self, server: Server, key_ids: Iterable[int], deadline: Deadline, locked: Callable[[], None] | None = None
+    ) -> Action:
         """Arm the rescue for the next boot; only these SSH keys can log in to it."""
         body = {"type": "linux64", "ssh_keys": list(key_ids)}
         return self.act(server, "enable_rescue", "enable_rescue", deadline, body, locked)
 
-    def age(self, action):
+    def age(self, action: Action) -> float | None:
         """Seconds since an action ended, or began, by the API's own clock; None when that is not known."""
         now = self._api.server_time()
         try:
@@ -186,32 +205,32 @@ class Servers:
         except ValueError:
             return None
 
-    def disable_rescue(self, server, deadline):
+    def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
         """Disarm the rescue."""
         return self.act(server, "disable_rescue", "disable_rescue", deadline)
 
-    def power_on(self, server, deadline):
+    def power_on(self, server: Server, deadline: Deadline) -> Action:
         """Press the power button of a server that is off."""
         return self.act(server, "poweron", "start_server", deadline)
 
-    def reset(self, server, deadline):
+    def reset(self, server: Server, deadline: Deadline) -> Action:
         """Hard reset."""
         return self.act(server, "reset", "reset_server", deadline)
 
-    def relabel(self, server, labels, deadline):
+    def relabel(self, server: Server, labels: dict[str, str], deadline: Deadline) -> Server:
         """Replace all labels; returns the server."""
 
-        def look(_sent_at):
+        def look(_sent_at: float | None) -> dict[str, Any] | None:
             present = self.by_id(server, deadline)
             return {"server": present} if present is not None and present.get("labels") == labels else None
 
         path = "/servers/%d" % server["id"]
         return self._api.change("PUT", path, deadline, look, machine=server["name"], json={"labels": labels})["server"]
 
-    def delete(self, server, deadline):
+    def delete(self, server: Server, deadline: Deadline) -> Action | None:
         """Delete a server; returns the action, or None when it is gone already."""
 
-        def look(_sent_at):
+        def look(_sent_at: float | None) -> dict[str, Any] | None:
             present = self.by_id(server, deadline)
             return {"action": None} if present is None or present.get("status") == "deleting" else None
 
@@ -224,12 +243,12 @@ class Servers:
             raise
 
 
-def _newest(actions, command):
+def _newest(actions: Iterable[Action], command: str) -> Action | None:
     """The newest action of that command in a history that is sorted newest first."""
     return next((action for action in actions if action.get("command") == command), None)
 
 
-def _after(action, sent_at):
+def _after(action: Action, sent_at: float | None) -> bool:
     """Whether the action started after a request that was sent at ``sent_at`` by the API's clock."""
     try:
         return sent_at is not None and from_rfc3339(action.get("started") or "") >= sent_at - CLOCK_SLACK

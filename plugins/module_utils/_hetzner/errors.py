@@ -5,6 +5,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 
 #: Answers that concern the credentials, hence the whole fleet.
 CREDENTIAL_CODES = {
@@ -25,7 +30,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 class ApiError(Exception):
     """The API answered with an error."""
 
-    def __init__(self, status, code, message, details=None, correlation_id=None):
+    def __init__(
+        self, status: int, code: str, message: object, details: object = None, correlation_id: str | None = None
+    ) -> None:
         self.status = status
         self.code = code
         self.message = _CONTROL.sub(" ", str(message))
@@ -33,14 +40,14 @@ class ApiError(Exception):
         self.correlation_id = correlation_id
         super().__init__(self.describe())
 
-    def describe(self):
+    def describe(self) -> str:
         """The error in one line: message, code, fields and the id support asks for."""
         fields = [
             "%s: %s" % (field.get("name"), ", ".join(field.get("messages") or ["not accepted"]))
             for field in self.details.get("fields") or []
             if isinstance(field, dict)
         ]
-        parts = [str(self.code)] + (["request %s" % self.correlation_id] if self.correlation_id else [])
+        parts = [str(self.code)] + ([f"request {self.correlation_id}"] if self.correlation_id else [])
         text = "%s (%s)" % (self.message, ", ".join(parts))
         return _CONTROL.sub(" ", "%s [%s]" % (text, "; ".join(fields)) if fields else text)
 
@@ -48,7 +55,7 @@ class ApiError(Exception):
 class NoAnswer(Exception):
     """The request got no answer; ``sent`` says whether the API may have received it."""
 
-    def __init__(self, reason, sent):
+    def __init__(self, reason: object, sent: bool) -> None:
         self.sent = sent
         super().__init__(_CONTROL.sub(" ", str(reason)))
 

@@ -10,7 +10,8 @@ import os
 import queue
 import signal
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ansible.module_utils.common.parameters import remove_values
 
@@ -20,20 +21,53 @@ from .._common.wording import in_variables
 from .actions import ActionFailed
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 500
+
+
+class FleetApi(Protocol):
+    """What the work on a fleet needs of the client of an API."""
+
+    calls: int
+    news: Any
+
+    def stop(self, error: FleetError) -> None:
+        """Let every further request of any thread raise ``error``."""
+
+
+class Run(Protocol):
+    """What happens to one machine, or to one image."""
+
+    result: dict[str, Any]
+
+    def fail(self, error: Exception) -> None:
+        """It failed."""
+
+
+class Fleet(Protocol):
+    """One call of a module."""
+
+    def run(self) -> list[dict[str, Any]]:
+        """The result of each machine."""
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 class MachineRun:
     """What happens to one machine: its time line and the result that grows with it."""
 
-    def __init__(self, name, state=boot_states.UNSET, since=None):
+    def __init__(self, name: str, state: str = boot_states.UNSET, since: float | None = None) -> None:
         self.name = name
         self.timeline = boot_states.Timeline(name, state=state, since=since)
-        self.result = {"name": name, "failed": False, "changed": False, "msg": ""}
+        self.result: dict[str, Any] = {"name": name, "failed": False, "changed": False, "msg": ""}
 
     @classmethod
-    def going_on(cls, machine):
+    def going_on(cls, machine: Mapping[str, Any]) -> MachineRun:
         """The run of a machine as a module of this collection returned it, or as a user named it."""
         since = machine.get("boot_state_since")
         try:
@@ -48,7 +82,7 @@ class MachineRun:
                 "both out" % (machine["name"], error)
             ) from error
 
-    def fail(self, error, provisioning=True):
+    def fail(self, error: object, provisioning: bool = True) -> None:
         """The machine failed; a refusal left it as it was and is no change of its boot state."""
         self.result.update(failed=True, msg=str(error))
         if "permanent" in self.result:
@@ -56,7 +90,7 @@ class MachineRun:
         if provisioning and not isinstance(error, Refused):
             self.timeline.to(boot_states.PROVISIONING_FAILED)
 
-    def finish(self, api_calls):
+    def finish(self, api_calls: int) -> dict[str, Any]:
         """The result with everything every fleet module returns."""
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
 
@@ -64,21 +98,21 @@ class MachineRun:
 class News:
     """Appends to a file. A file that cannot be written any more ends nothing."""
 
-    def __init__(self, path, api, masked=str):
+    def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
         self._api, self._masked = api, masked
         self._lock = threading.Lock()
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise FleetError("progress_file: '%s' cannot be written: %s" % (path, error.strerror)) from error
+            raise FleetError(f"progress_file: '{path}' cannot be written: {error.strerror}") from error
 
-    def follow(self, run):
-        """Tell every change of the boot state of a machine from now on, and its present one."""
-        run.timeline.heard = lambda state: self.tell(run, state=state)
-        self.tell(run)
+    def follow(self, run: MachineRun) -> None:
+        """Write every change of the boot state of a machine from now on, and its present one."""
+        run.timeline.heard = lambda state: self.write(run, state=state)
+        self.write(run)
 
-    def tell(self, run, state=None, ended=False):
+    def write(self, run: MachineRun, state: str | None = None, ended: bool = False) -> None:
         """One line about a machine."""
         budget = getattr(self._api, "budget", None)
         remaining = budget.remaining() if budget is not None else math.inf
@@ -102,18 +136,18 @@ class News:
                 return
 
 
-def run_all(api, runs, work, last=True):
+def run_all(api: FleetApi, runs: Sequence[AnyRun], work: Callable[[AnyRun], None], last: bool = True) -> None:
     """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything.
 
     ``last``: no other work of this call follows for a machine that has not failed.
     """
     news = getattr(api, "news", None)
-    waiting: queue.SimpleQueue[MachineRun] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[AnyRun] = queue.SimpleQueue()
     fatal: list[Exception] = []
     for run in runs:
         waiting.put(run)
 
-    def worker():
+    def worker() -> None:
         while True:
             try:
                 run = waiting.get_nowait()
@@ -129,7 +163,7 @@ def run_all(api, runs, work, last=True):
                 fatal.append(error)
                 api.stop(error if isinstance(error, FleetError) else FleetError("another machine's step broke"))
             if news is not None and (last or run.result["failed"]):
-                news.tell(run, ended=True)
+                news.write(run, ended=True)
 
     # Daemons, so that nothing goes on when the module is interrupted.
     threads = [threading.Thread(target=worker, daemon=True) for _run in runs[:MOST_THREADS]]
@@ -145,11 +179,11 @@ def run_all(api, runs, work, last=True):
         raise next((error for error in fatal if not isinstance(error, FleetError)), fatal[0])
 
 
-def explain(error):
-    """The error with the way out, where the API's own words do not name one."""
+def explain(error: Exception) -> Exception:
+    """The error with the way out, where the API's own message does not name one."""
     passing = isinstance(error, (ActionFailed, NoAnswer, TimeLimit))
     hint = _HINTS.get(getattr(error, "code", ""), "Run again" if passing else "")
-    return MachineError("%s. %s" % (error, hint)) if hint else error
+    return MachineError(f"{error}. {hint}") if hint else error
 
 
 _HINTS = {
@@ -164,7 +198,7 @@ _HINTS = {
 }
 
 
-def name_findings(machines):
+def name_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
     """Everything that is wrong with the names of ``machines`` (dictionaries), as a list of sentences."""
     findings, seen = [], set()
     for position, machine in enumerate(machines):
@@ -181,13 +215,13 @@ def name_findings(machines):
     return findings
 
 
-def refuse_findings(findings):
+def refuse_findings(findings: Sequence[str]) -> None:
     """Fail the whole fleet when there are findings."""
     if findings:
         raise FleetError("nothing was changed, because of: %s" % "; ".join(findings))
 
 
-def progress_options():
+def progress_options() -> dict[str, Any]:
     """The argument spec of the documentation fragment ``progress``; ``progress`` is for the action plugin."""
     return {
         "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
@@ -195,7 +229,12 @@ def progress_options():
     }
 
 
-def run_fleet(module, make_fleet, open_api, items="machines"):
+def run_fleet(
+    module: AnsibleModule,
+    make_fleet: Callable[[Any], Fleet],
+    open_api: Callable[[AnsibleModule], Any],
+    items: str = "machines",
+) -> None:
     """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
     # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
@@ -208,7 +247,7 @@ def run_fleet(module, make_fleet, open_api, items="machines"):
         results = make_fleet(api).run()
     except (FleetError, MachineError, ApiError, NoAnswer) as error:
         # Errors of one machine's requests end in its result. What comes here is of a request for all of them.
-        text = str(error) if isinstance(error, FleetError) else "a request for all %s failed: %s" % (items, error)
+        text = str(error) if isinstance(error, FleetError) else f"a request for all {items} failed: {error}"
         module.fail_json(
             msg=in_variables(text, variables), api_calls=api.calls if api is not None else 0, **{items: []}
         )
@@ -227,13 +266,13 @@ def run_fleet(module, make_fleet, open_api, items="machines"):
     if failed and module.params["on_error"] == "fail":
         module.fail_json(
             msg="%d of %d %s failed: %s"
-            % (len(failed), len(results), items, "; ".join("%(name)s: %(msg)s" % result for result in failed)),
+            % (len(failed), len(results), items, "; ".join(f"{result['name']}: {result['msg']}" for result in failed)),
             **outcome,
         )
     module.exit_json(**outcome)
 
 
-def summary(results, items="machines"):
+def summary(results: list[dict[str, Any]], items: str = "machines") -> dict[str, Any]:
     """The module's result: what became of each, whether anything changed, and all differences."""
     diffs = [result.pop("diff") for result in results if "diff" in result]
     return {items: results, "changed": any(result["changed"] for result in results), "diff": diffs}

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+
+from .api_types import Image, Machine, WantedImage
 
 #: CAPH's convention for naming snapshots, which have no name of their own.
 IMAGE_LABEL = "caph-image-name"
@@ -13,14 +17,14 @@ LONGEST_NAME = 63
 #: Bytes of user data the API takes.
 LONGEST_USER_DATA = 32 * 1024
 
-#: What says whether a server was made by us, and which installation it has; a user's word about it would let us delete
+#: What says whether a server was made by us, and which installation it has; a label set by a user would let us delete
 #: servers of others, or take another system for the one that was installed.
 OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
 
 #: Marks the snapshots this collection made; the value is the name of the image.
 MADE_LABEL = "kubenode.provision/node-image"
 DIGEST_LABEL = "kubenode.provision/digest"
-#: Option of the module → label that tells where an image comes from.
+#: Option of the module → label that says where an image comes from.
 PROVENANCE = {
     "kubernetes_version": "kubenode.provision/kubernetes",
     "base_image": "kubenode.provision/base-image",
@@ -35,34 +39,34 @@ _LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
 
-def is_label_value(text):
+def is_label_value(text: str) -> bool:
     """Whether the API takes ``text`` as the value of a label."""
     return text == "" or bool(_LABEL_WORD.match(text))
 
 
-def label_findings(labels):
+def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
     """What is wrong with a map of labels, as a list of sentences."""
     findings = []
     for key, value in (labels or {}).items():
         prefix, _slash, word = str(key).rpartition("/")
         if not _LABEL_WORD.match(word) or (prefix and not _LABEL_PREFIX.match(prefix)):
-            findings.append("labels: the key %r is none the API takes; use letters, digits, '-', '_' and '.'" % key)
+            findings.append(f"labels: the key {key!r} is none the API takes; use letters, digits, '-', '_' and '.'")
         elif prefix == "hetzner.cloud" or prefix.endswith(".hetzner.cloud"):
-            findings.append("labels: the key %r has a prefix reserved by Hetzner; choose another" % key)
+            findings.append(f"labels: the key {key!r} has a prefix reserved by Hetzner; choose another")
         elif key in OWN_LABELS:
             findings.append(
-                "labels: the key %r says who made a server and what for, and is set by this module only; leave it out"
-                % key
+                f"labels: the key {key!r} says who made a server and what for, and is set by this module only; "
+                "leave it out"
             )
         if not isinstance(value, str) or not is_label_value(value):
             findings.append(
-                "labels: the value %r of '%s' is none the API takes; use a string of at most 63 letters, digits, '-', "
-                "'_' and '.' that begins and ends with a letter or digit" % (value, key)
+                f"labels: the value {value!r} of '{key}' is none the API takes; use a string of at most 63 "
+                "letters, digits, '-', '_' and '.' that begins and ends with a letter or digit"
             )
     return findings
 
 
-def machine_findings(machine):
+def machine_findings(machine: Machine) -> list[str]:
     """What is wrong with the labels and the user data of one machine, as a list of sentences."""
     findings = label_findings(machine.get("labels"))
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
@@ -70,45 +74,47 @@ def machine_findings(machine):
     return findings
 
 
-def label_value(text):
+def label_value(text: object) -> str:
     """``text`` as the value of a label: what it may not hold becomes ``-``, what is too long is cut at the front."""
     value = _NOT_IN_VALUE.sub("-", str(text)).strip("-._")
     return value if len(value) <= LONGEST_NAME else value[-LONGEST_NAME:].strip("-._")
 
 
-def short_digest(digest):
+def short_digest(digest: str | None) -> str | None:
     """The label of a SHA-256 given as 64 hex digits, perhaps behind ``sha256:``; None when it is none."""
     match = _DIGEST.match(digest or "")
     return "sha256-" + match.group(2).lower()[:DIGEST_DIGITS] if match else None
 
 
-def provenance(wanted):
+def provenance(wanted: WantedImage) -> dict[str, str]:
     """The labels that say what an image was made from; two images with equal ones are the same."""
-    labels = {label: label_value(wanted[option]) for option, label in PROVENANCE.items() if wanted.get(option)}
-    if wanted.get("digest"):
-        labels[DIGEST_LABEL] = short_digest(wanted["digest"])
+    given: Mapping[str, object] = wanted
+    labels = {label: label_value(given[option]) for option, label in PROVENANCE.items() if given.get(option)}
+    digest = short_digest(wanted.get("digest"))
+    if digest:
+        labels[DIGEST_LABEL] = digest
     return labels
 
 
-def all_labels(wanted):
+def all_labels(wanted: WantedImage) -> dict[str, str]:
     """Every label of a new snapshot."""
     own = {IMAGE_LABEL: wanted["name"], MADE_LABEL: wanted["name"]}
     return dict(wanted.get("labels") or {}, **dict(provenance(wanted), **own))
 
 
-def is_made_by_us(image):
-    """Whether this collection made the snapshot, and nobody renamed it since."""
+def is_made_by_us(image: Image) -> bool:
+    """Whether this collection made the snapshot, and it was not renamed since."""
     labels = image.get("labels") or {}
     return MADE_LABEL in labels and labels[MADE_LABEL] == labels.get(IMAGE_LABEL)
 
 
-def is_same(image, wanted):
+def is_same(image: Image, wanted: WantedImage) -> bool:
     """Whether a snapshot is what is wanted: ours, and made from the same."""
     labels = image.get("labels") or {}
     return is_made_by_us(image) and all(labels.get(key) == value for key, value in provenance(wanted).items())
 
 
-def findings_of(wanted, position):
+def findings_of(wanted: WantedImage, position: int) -> list[str]:
     """Everything that is wrong with one wanted image, as a list of sentences."""
     where = "images[%d]" % position
     name = wanted.get("name") or ""
@@ -117,14 +123,15 @@ def findings_of(wanted, position):
             "%s.name: %r cannot be the value of the label %s; use 1 to %d letters, digits, '-', '_' and '.', with a "
             "letter or digit at both ends (it has %d characters)" % (where, name, IMAGE_LABEL, LONGEST_NAME, len(name))
         ]
-    findings = ["%s (%s): %s" % (where, name, text) for text in label_findings(wanted.get("labels"))]
+    findings = [f"{where} ({name}): {text}" for text in label_findings(wanted.get("labels"))]
     for key in sorted(wanted.get("labels") or {}):
         if key == IMAGE_LABEL or str(key).startswith("kubenode.provision/"):
-            findings.append("%s (%s): labels: '%s' is set by the module itself; leave it out" % (where, name, key))
+            findings.append(f"{where} ({name}): labels: '{key}' is set by the module itself; leave it out")
     if wanted.get("digest") and not short_digest(wanted["digest"]):
         findings.append(
             "%s (%s): digest: %r is no SHA-256; give 64 hexadecimal digits" % (where, name, wanted["digest"])
         )
-    if wanted.get("keep") is not None and wanted["keep"] < 1:
-        findings.append("%s (%s): keep: %d; keep at least 1" % (where, name, wanted["keep"]))
+    keep = wanted.get("keep")
+    if keep is not None and keep < 1:
+        findings.append("%s (%s): keep: %d; keep at least 1" % (where, name, keep))
     return findings

@@ -6,25 +6,32 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from .._common.ssh_keys import key_blob
+from .api_types import RegisteredKey
 from .catalog import Unfit, pick
 from .errors import ApiError
 from .ssh import run_limited
 
+if TYPE_CHECKING:
+    from .retry import Deadline
+    from .robot_client import Robot
 
-def material(public_key):
+
+def material(public_key: str | None) -> tuple[str, ...] | None:
     """Type and base64 body of a public key line, without its comment; None when it is no such line."""
     parts = (public_key or "").split()
     return tuple(parts[:2]) if len(parts) >= 2 else None
 
 
-def public_half(path):
+def public_half(path: str) -> str:
     """The public key line of the private key file ``path``; falls back to ``path``.pub for a key with a passphrase."""
     if not os.path.isfile(path):
-        raise Unfit("ssh_private_key: '%s' is no file on the controller; name the file of the private key" % path)
+        raise Unfit(f"ssh_private_key: '{path}' is no file on the controller; name the file of the private key")
     if not os.access(path, os.R_OK):
-        raise Unfit("ssh_private_key: '%s' cannot be read; check its owner and mode" % path)
+        raise Unfit(f"ssh_private_key: '{path}' cannot be read; check its owner and mode")
     returncode, output, errors = run_limited(["ssh-keygen", "-y", "-P", "", "-f", path], 20)
     if returncode == 0:
         return output.strip()
@@ -34,20 +41,26 @@ def public_half(path):
     except (OSError, UnicodeDecodeError):
         reason = errors.strip().splitlines()[-1:] or ["no reason given"]
         raise Unfit(
-            "ssh_private_key: the public half of '%s' cannot be had (%s) and there is no readable '%s.pub' beside it"
-            % (path, reason[0], path)
+            f"ssh_private_key: the public half of '{path}' cannot be had ({reason[0]}) and there is no readable "
+            f"'{path}.pub' beside it"
         ) from None
 
 
-def known_key(key):
+def known_key(key: RegisteredKey) -> RegisteredKey:
     """What a result carries of a registered key."""
-    return {name: key.get(name) for name in ("id", "name", "public_key")}
+    return cast("RegisteredKey", {name: key.get(name) for name in ("id", "name", "public_key")})
 
 
-def resolve_keys(field, wanted, registered, private_key_public=None, private_key_path=None):
+def resolve_keys(
+    field: str,
+    wanted: Sequence[object] | None,
+    registered: Sequence[RegisteredKey],
+    private_key_public: str | None = None,
+    private_key_path: str | None = None,
+) -> list[RegisteredKey]:
     """The registered keys named by ``wanted``; the private key must open at least one of them."""
     if not wanted:
-        raise Unfit("%s: empty; name at least one SSH key of the project, or nobody can log in to the rescue" % field)
+        raise Unfit(f"{field}: empty; name at least one SSH key of the project, or nobody can log in to the rescue")
     keys = [pick(field, str(name), registered) for name in wanted]
     if private_key_public is not None and material(private_key_public) not in [
         material(key.get("public_key")) for key in keys
@@ -59,7 +72,7 @@ def resolve_keys(field, wanted, registered, private_key_public=None, private_key
                 field,
                 private_key_path,
                 ", ".join("'%s'" % key["name"] for key in keys),
-                "name '%s', which is its public half" % others[0]
+                f"name '{others[0]}', which is its public half"
                 if others
                 else "register its public half with the project and name it here",
             )
@@ -67,7 +80,7 @@ def resolve_keys(field, wanted, registered, private_key_public=None, private_key
     return keys
 
 
-def choose_key(ssh_public_key, ssh_private_key):
+def choose_key(ssh_public_key: str | None, ssh_private_key: str | None) -> str:
     """The public key line (type, base64) to open the rescue with; raises Unfit for what cannot work."""
     if not ssh_public_key and not ssh_private_key:
         raise Unfit("ssh_private_key: missing; set it or ssh_public_key, or nobody can log in to the rescue")
@@ -79,19 +92,19 @@ def choose_key(ssh_public_key, ssh_private_key):
     private = public_half(ssh_private_key) if ssh_private_key else None
     if given and private and material(given) != material(private):
         raise Unfit(
-            "ssh_public_key: not the public half of '%s'; leave it out, or correct one of the two" % ssh_private_key
+            f"ssh_public_key: not the public half of '{ssh_private_key}'; leave it out, or correct one of the two"
         )
-    return " ".join(material(given or private))
+    return " ".join(material(given or private) or ())
 
 
-def md5_fingerprint(public_key):
+def md5_fingerprint(public_key: str) -> str:
     """The MD5 fingerprint by which Robot names a key: 16 bytes in hexadecimal, with colons."""
     # Robot's name for a key; nothing is trusted because of it.
-    digest = hashlib.md5(key_blob(public_key)).hexdigest()
+    digest = hashlib.md5(key_blob(public_key) or b"").hexdigest()
     return ":".join(digest[index : index + 2] for index in range(0, 32, 2))
 
 
-def is_registered(public_key, registered):
+def is_registered(public_key: str, registered: Iterable[Mapping[str, Any]]) -> bool:
     """Whether this key, by its material, is among the keys Robot lists."""
     return any(
         item.get("fingerprint") == md5_fingerprint(public_key)
@@ -103,11 +116,11 @@ def is_registered(public_key, registered):
     )
 
 
-def register(api, public_key, name, deadline):
-    """Make Robot know the key; somebody else may do it at the same moment."""
-    path = "/key/%s" % md5_fingerprint(public_key)
+def register(api: Robot, public_key: str, name: str, deadline: Deadline) -> None:
+    """Make Robot know the key; another run may do it at the same moment."""
+    path = f"/key/{md5_fingerprint(public_key)}"
 
-    def look():
+    def look() -> dict[str, Any] | None:
         try:
             return api.read(path, deadline)
         except ApiError as error:
@@ -123,7 +136,7 @@ def register(api, public_key, name, deadline):
         api.read(path, deadline)
 
 
-def _text_of(key):
+def _text_of(key: str) -> str:
     """The option's value, or the content of the file it names."""
     if key_blob(key) is not None:
         return key
@@ -133,6 +146,6 @@ def _text_of(key):
             return file.read(16384).strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise Unfit(
-            "ssh_public_key: %r is neither a public key ('ssh-ed25519 AAAA…') nor a file that can be read (%s)"
-            % (key[:60], type(error).__name__)
+            f"ssh_public_key: {key[:60]!r} is neither a public key ('ssh-ed25519 AAAA…') nor a file that can be "
+            f"read ({type(error).__name__})"
         ) from error

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import labels as labels
 from .actions import ActionBoard
+from .api_types import Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers
 from .errors import FleetError, Refused
@@ -16,6 +19,10 @@ from .labels import IMAGE_LABEL, is_made_by_us
 from .retry import Deadline
 from .snapshots import REFUSE, Snapshots
 
+if TYPE_CHECKING:
+    from .cloud_client import Api
+
+
 #: Seconds a server has for going off.
 LONGEST_SHUTDOWN = 300
 
@@ -23,11 +30,11 @@ LONGEST_SHUTDOWN = 300
 class ImageRun:
     """What happens to one wanted image: its result grows with each step."""
 
-    def __init__(self, wanted):
+    def __init__(self, wanted: WantedImage) -> None:
         self.wanted = wanted
         self.name = wanted["name"]
-        self.server = None
-        self.result = {
+        self.server: Server | None = None
+        self.result: dict[str, Any] = {
             "name": self.name,
             "architecture": wanted.get("architecture"),
             "server": wanted.get("server"),
@@ -42,15 +49,15 @@ class ImageRun:
         }
 
     @property
-    def key(self):
+    def key(self) -> str:
         """Under which the requests of this image are counted."""
         return "%s (%s)" % (self.name, self.result["architecture"])
 
-    def fail(self, error):
-        """The image failed; what was changed before stays told."""
+    def fail(self, error: Exception) -> None:
+        """The image failed; what was changed before stays in the result."""
         self.result.update(failed=True, msg=str(error))
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         """Add a clause to the message."""
         self.result["msg"] = "; ".join(part for part in (self.result["msg"], text) if part)
 
@@ -58,7 +65,15 @@ class ImageRun:
 class ImageFleet:
     """One call of hcloud_node_image: look, refuse what cannot work, make all snapshots at once, prune."""
 
-    def __init__(self, api, images, state="present", in_use=(), timeout=1800, check_mode=False):
+    def __init__(
+        self,
+        api: Api,
+        images: Sequence[WantedImage],
+        state: str = "present",
+        in_use: Iterable[str] = (),
+        timeout: float = 1800,
+        check_mode: bool = False,
+    ) -> None:
         self._api = api
         self._board = ActionBoard(api)
         self._snapshots = Snapshots(api, self._board)
@@ -68,11 +83,11 @@ class ImageFleet:
         self._timeout = timeout
         self._limit_off = min(timeout, LONGEST_SHUTDOWN)
         self._check = check_mode
-        self._found = {}
-        self._used = None
+        self._found: dict[str, list[Image]] = {}
+        self._used: dict[int, str] | None = None
         self._lock = threading.Lock()
 
-    def run(self):
+    def run(self) -> list[dict[str, Any]]:
         """Returns the results of all images, in the order given; raises FleetError."""
         self._check_input()
         if not self._given:
@@ -90,7 +105,7 @@ class ImageFleet:
         run_all(self._api, pruning, self._prune)
         return [dict(run.result, api_calls=self._api.calls_of.get(run.key, 0)) for run in runs]
 
-    def _check_input(self):
+    def _check_input(self) -> None:
         findings, seen = [], set()
         for position, wanted in enumerate(self._given):
             findings += labels.findings_of(wanted, position)
@@ -100,26 +115,26 @@ class ImageFleet:
             seen.add(which)
         refuse_findings(findings)
 
-    def _look(self, runs):
+    def _look(self, runs: list[ImageRun]) -> None:
         """Read the servers and snapshots that are named, and judge the budget; nothing is changed."""
         deadline = Deadline(self._timeout, "the check of the input")
         self._read(deadline)
         if self._state == "present":
-            names = {run.wanted["server"] for run in runs if run.wanted.get("server")}
+            names = {run.wanted.get("server") or "" for run in runs} - {""}
             servers = Servers(self._api).find(sorted(names), deadline) if names else {}
             for run in runs:
-                run.server = servers.get(run.wanted.get("server"))
+                run.server = servers.get(run.wanted.get("server") or "")
         refuse_findings([text for text in map(self._finding, runs) if text])
         changes = 4 * len(runs)
         plan = self._api.budget.plan(changes + 12 * (1 + len(runs) // 25), self._timeout, "%d images" % len(runs))
         if not plan.possible:
-            raise FleetError("API budget: %s" % plan.message)
+            raise FleetError(f"API budget: {plan.message}")
 
-    def _read(self, deadline=None):
+    def _read(self, deadline: Deadline | None = None) -> None:
         deadline = deadline or Deadline(self._timeout, "the list of snapshots")
         self._found = self._snapshots.named({wanted["name"] for wanted in self._given}, deadline)
 
-    def _read_again(self, runs):
+    def _read_again(self, runs: list[ImageRun]) -> None:
         """Learn what the API knows of a snapshot only when it is made, its size; and what pruning has to judge."""
         self._read()
         for run in runs:
@@ -127,23 +142,17 @@ class ImageFleet:
                 if image["id"] == run.result["id"]:
                     run.result.update(describe(image))
 
-    def _finding(self, run):
+    def _finding(self, run: ImageRun) -> str | None:
         """What makes it pointless to begin with an image; None when nothing does."""
         if self._state == "absent":
             return None
         wanted, server = run.wanted, run.server
         has = (server.get("server_type") or {}).get("architecture") if server is not None else None
         run.result["architecture"] = wanted.get("architecture") or has
-        if has and has != run.result["architecture"]:
+        if server is not None and has and has != run.result["architecture"]:
             return (
                 "image '%s': architecture: %s is wanted, but server '%s' is %s (%s); use a server of the right type"
-                % (
-                    run.name,
-                    wanted["architecture"],
-                    server["name"],
-                    has,
-                    server["server_type"]["name"],
-                )
+                % (run.name, wanted["architecture"], server["name"], has, server["server_type"]["name"])
             )
         if not run.result["architecture"]:
             return "image '%s': architecture: missing, and there is no server '%s' to ask; set it to x86 or arm" % (
@@ -152,14 +161,14 @@ class ImageFleet:
             )
         return None
 
-    def _of(self, run):
+    def _of(self, run: ImageRun) -> list[Image]:
         """The snapshots of a run's name and architecture, the newest first."""
         architecture = run.result["architecture"]
         return newest_first(
             image for image in self._found[run.name] if architecture in (None, image.get("architecture"))
         )
 
-    def _bring_about(self, run):
+    def _bring_about(self, run: ImageRun) -> None:
         deadline = Deadline(self._timeout, "the snapshot")
         same = [image for image in self._of(run) if labels.is_same(image, run.wanted)]
         making = [image for image in same if image.get("status") == "creating"]
@@ -176,7 +185,7 @@ class ImageFleet:
                 "name images by their content" % (len(others), "s" if len(others) > 1 else "")
             )
 
-    def _keep(self, run, image, deadline):
+    def _keep(self, run: ImageRun, image: Image, deadline: Deadline) -> None:
         run.result.update(describe(image))
         if image.get("status") == "creating" and not self._check:
             self._snapshots.wait(image, None, deadline)
@@ -185,7 +194,7 @@ class ImageFleet:
         else:
             run.say("exists")
 
-    def _create(self, run, deadline):
+    def _create(self, run: ImageRun, deadline: Deadline) -> None:
         wanted, server = run.wanted, run.server
         every = labels.all_labels(wanted)
         after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
@@ -198,19 +207,19 @@ class ImageFleet:
         if server is not None and (not self._check or wanted["running"] == REFUSE):
             self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
         run.result["changed"] = True
-        if self._check:
+        if server is None or self._check:
             run.result.update(created=True, labels=every)
             run.say("would make a snapshot of server '%s'" % wanted.get("server"))
             return
         description = wanted.get("description") or run.name
-        image = self._snapshots.create(run, server, every, description, deadline)
+        image = self._snapshots.create(run.key, server, every, description, deadline)
         run.result.update(dict(describe(image), status="available", created=True))
         run.say("made of server '%s'" % server["name"])
 
-    def _prune(self, run):
+    def _prune(self, run: ImageRun) -> None:
         deadline = Deadline(self._timeout, "the pruning of old snapshots")
         images = self._of(run)
-        keep = run.wanted["keep"] if self._state == "present" else 0
+        keep = (run.wanted.get("keep") or 0) if self._state == "present" else 0
         if self._check and run.result["created"]:
             keep -= 1
         doomed, stay = judge(images, keep, {})
@@ -236,13 +245,13 @@ class ImageFleet:
         elif stay:
             run.say("%d kept: %s" % (len(stay), _reasons(stay)))
 
-    def _refuse_kept(self, run, stay):
+    def _refuse_kept(self, run: ImageRun, stay: Mapping[int, str]) -> None:
         if stay:
-            raise Refused("not deleted: %s" % _reasons(stay))
+            raise Refused(f"not deleted: {_reasons(stay)}")
         if not run.result["deleted"]:
             run.say("there is no such snapshot")
 
-    def _protected(self, deadline):
+    def _protected(self, deadline: Deadline) -> dict[int, str]:
         """Ids that something uses, with the reason; read once, and only when something may be deleted."""
         with self._lock:
             if self._used is None:
@@ -252,8 +261,8 @@ class ImageFleet:
             return self._used
 
 
-def describe(image):
-    """What a result tells of a snapshot."""
+def describe(image: Image) -> dict[str, Any]:
+    """What a result says of a snapshot."""
     return {
         "id": image["id"],
         "architecture": image.get("architecture"),
@@ -267,11 +276,11 @@ def describe(image):
     }
 
 
-def _reasons(stay):
+def _reasons(stay: Mapping[int, str]) -> str:
     return ", ".join("%d (%s)" % entry for entry in sorted(stay.items()))
 
 
-def named_in_use(in_use, images):
+def named_in_use(in_use: Iterable[str], images: Iterable[Image]) -> dict[int, str]:
     """Ids of snapshots that the user's list protects: ids as they are, names by their newest of each architecture."""
     wanted, seen, protected = {str(entry) for entry in in_use}, set(), {}
     for image in newest_first(images):
@@ -284,7 +293,7 @@ def named_in_use(in_use, images):
     return protected
 
 
-def used_by_servers(servers):
+def used_by_servers(servers: Iterable[Server]) -> dict[int, str]:
     """Ids of images that servers were made from, with the reason."""
     used: dict[int, str] = {}
     for server in servers:
@@ -294,7 +303,7 @@ def used_by_servers(servers):
     return used
 
 
-def judge(images, keep, used):
+def judge(images: Iterable[Image], keep: int, used: Mapping[int, str]) -> tuple[list[Image], dict[int, str]]:
     """Splits the snapshots of one name and architecture into (those to delete, {id: why it stays}).
 
     The ``keep`` newest available ones stay in any case; ``used`` maps ids to reasons.
@@ -317,15 +326,17 @@ def judge(images, keep, used):
 
 
 class ImageLookup:
-    """One call of hcloud_node_image_info; without names, every snapshot that is named by label is told."""
+    """One call of hcloud_node_image_info; without names, every snapshot that is named by label is returned."""
 
-    def __init__(self, api, images, newest=False, timeout=60):
+    def __init__(
+        self, api: Api, images: Sequence[Mapping[str, Any]] | None, newest: bool = False, timeout: float = 60
+    ) -> None:
         self._api = api
         self._given = images
         self._newest = newest
         self._deadline = Deadline(timeout, "the list of images")
 
-    def run(self):
+    def run(self) -> list[dict[str, Any]]:
         """Returns one result for each image that was asked for, in that order; raises FleetError."""
         if self._given is None:
             return [_found_result(describe(image), image) for image in self._all()]
@@ -334,12 +345,12 @@ class ImageLookup:
         catalog = Catalog(self._api, self._deadline)
         return [self._find(wanted, catalog.image_candidates(wanted["name"])) for wanted in self._given]
 
-    def _all(self):
+    def _all(self) -> list[Image]:
         params = {"type": "snapshot", "label_selector": IMAGE_LABEL}
         images = self._api.read_all("/images", "images", self._deadline, params=params)[0]
         return sorted(newest_first(images), key=lambda image: (image["labels"][IMAGE_LABEL], image["architecture"]))
 
-    def _find(self, wanted, candidates):
+    def _find(self, wanted: Mapping[str, Any], candidates: Sequence[Image]) -> dict[str, Any]:
         name, architecture = wanted["name"], wanted["architecture"]
         try:
             image = of_architecture(name, candidates, architecture, self._newest)
@@ -351,5 +362,5 @@ class ImageLookup:
         return dict(_found_result(describe(image), image), name=name)
 
 
-def _found_result(about, image):
+def _found_result(about: dict[str, Any], image: Image) -> dict[str, Any]:
     return dict(about, type=image.get("type"), failed=False, changed=False, msg="found")

@@ -6,54 +6,70 @@ from __future__ import annotations
 
 import hmac
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .._common import consent
 from .._common.ssh_keys import sha256_fingerprint
 from . import ssh
 from .errors import MachineError, Permanent
 
-#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
+if TYPE_CHECKING:
+    from .retry import Deadline
+    from .robot_boot import BootRoutes
+    from .ssh import Answer, Ssh
+
+
+#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to publish host keys.
 LOOK_EVERY = 2.0
 ASK_EVERY = 10.0
-TELLING_TAKES = 60.0
+PUBLISHING_TAKES = 60.0
 #: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet
-#: answer; keys that change all the time are false after as many seconds as Robot may take to tell.
+#: answer; keys that change all the time are false after as many seconds as Robot may take to publish them.
 FALSE_TAKES = 20.0
 #: Seconds for which a rescue whose host key is proven may refuse our key.
 DENIAL_TAKES = 30.0
 
-#: What a look found: the rescue, nobody, the boot that was seen before the reset, or a boot of another system.
+#: What a look found: the rescue, nothing, the boot that was seen before the reset, or a boot of another system.
 ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
 
 _PREFIX = "SHA256:"
 
 
-def announced(rescue):
-    """The fingerprints in an answer of ``…/rescue/last``; an empty list when it tells none."""
-    told = []
+def announced(rescue: Mapping[str, Any]) -> list[str]:
+    """The fingerprints in an answer of ``…/rescue/last``; an empty list when it has none."""
+    found = []
     entries = rescue.get("host_key")
     for entry in entries if isinstance(entries, list) else []:
         key = entry.get("key") if isinstance(entry, dict) else None
         text = key.get("fingerprint") if isinstance(key, dict) else None
         if isinstance(text, str) and text and text.isascii():
-            told.append((text[len(_PREFIX) :] if text.startswith(_PREFIX) else text).rstrip("="))
-    return told
+            found.append((text[len(_PREFIX) :] if text.startswith(_PREFIX) else text).rstrip("="))
+    return found
 
 
-def proven(shown, told):
-    """Those of the keys ``shown`` whose fingerprints were ``told``; every pair is compared, in constant time."""
+def proven(shown: Iterable[str], announced_keys: Sequence[str]) -> list[str]:
+    """Those of the keys ``shown`` whose fingerprints were announced; every pair is compared, in constant time."""
     result = []
     for key in shown:
-        matches = [hmac.compare_digest(sha256_fingerprint(key).encode(), one.encode()) for one in told]
+        matches = [hmac.compare_digest(sha256_fingerprint(key).encode(), one.encode()) for one in announced_keys]
         if any(matches):
             result.append(key)
     return sorted(result)
 
 
 class RescueProbe:
-    """The looks at one machine. ``strict``: the rescue's host keys must be those that Robot tells of."""
+    """The looks at one machine. ``strict``: the rescue's host keys must be those that Robot publishes."""
 
-    def __init__(self, shell, routes, name, address, strict, clock=time.monotonic):
+    def __init__(
+        self,
+        shell: Ssh,
+        routes: BootRoutes,
+        name: str,
+        address: str,
+        strict: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._shell = shell
         self._routes = routes
         self._name = name
@@ -76,28 +92,28 @@ class RescueProbe:
         self.words = "nobody looked"
 
     @property
-    def undecided(self):
+    def undecided(self) -> bool:
         """Whether something answers that may yet prove to be the rescue, or to be none, within a minute."""
         return any(since is not None for since in (self._silent_since, self._denied_since, self._false_since))
 
-    def restart(self):
+    def restart(self) -> None:
         """The machine was reset: what was found out about its rescue counts no more."""
         self._asked_at = self._silent_since = self._denied_since = None
         self._not_false()
         self.answer, self.proven = None, []
 
-    def look(self):
-        """Ask by SSH which system answers, whoever it is; nothing secret is sent."""
+    def look(self) -> Answer:
+        """Ask by SSH which system answers, whichever it is; nothing secret is sent."""
         self.answer = self._shell.probe(self._name, self._address)
         self.words = self.answer.describe()
         if self.answer.kind != ssh.SILENT and not self.answer.in_rescue:
             self._know(self._shell.keys_of_last_probe(self._name))
         return self.answer
 
-    def _not_false(self):
+    def _not_false(self) -> None:
         self._false_since, self._false = None, set()
 
-    def _know(self, shown):
+    def _know(self, shown: Iterable[str]) -> None:
         """Remember another system, by its keys of all types: in its last seconds it may show any of them alone."""
         self._others.update(shown)
         if self._strict and not self._scanned.issuperset(shown):
@@ -105,7 +121,7 @@ class RescueProbe:
             self._others.update(scanned)
             self._scanned.update(scanned)
 
-    def wait_for_proof(self, known, deadline):
+    def wait_for_proof(self, known: Sequence[str], deadline: Deadline) -> None:
         """Prove the host keys of a rescue that answered already; raises Permanent or MachineError.
 
         ``known``: host keys that an earlier step proved.
@@ -115,14 +131,14 @@ class RescueProbe:
             return
         shown = self._shell.keys_of_last_probe(self._name)
         if set(known).intersection(shown):
-            self._shell.pin_keys(self._name, known)
+            self._shell.pin_keys(self._name, list(known))
             self.proven = list(known)
             return
         shown = self._shell.host_keys(self._name, self._address) or shown
         while not self._prove(shown, deadline):
             deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys. " + _ways_out())
 
-    def wait_for_another_boot(self, previous_boot_id, deadline):
+    def wait_for_another_boot(self, previous_boot_id: str | None, deadline: Deadline) -> Answer:
         """Wait until a system that is no rescue answers after a reboot; returns its answer, raises MachineError."""
         while True:
             answer = self.look()
@@ -130,23 +146,23 @@ class RescueProbe:
                 return answer
             if answer.boot_id not in (None, previous_boot_id):
                 if answer.in_rescue:
-                    raise MachineError("the machine came back into a rescue: %s" % answer.describe())
+                    raise MachineError(f"the machine came back into a rescue: {answer.describe()}")
                 return answer
             deadline.sleep(LOOK_EVERY, answer.describe())
 
-    def pin(self):
+    def pin(self) -> None:
         """Keep the host key of the rescue that answered last, on first contact."""
         self._shell.pin_keys(self._name, self._shell.keys_of_last_probe(self._name))
 
-    def see(self, previous_boot_id, deadline):
-        """One look at a machine on its way; returns ARRIVED, NOT_THERE, SAME_BOOT or OTHER_SYSTEM."""
+    def see(self, previous_boot_id: str | None, deadline: Deadline) -> str:
+        """One look at a machine that boots; returns ARRIVED, NOT_THERE, SAME_BOOT or OTHER_SYSTEM."""
         if not self._strict:
             return self._judge(self.look(), previous_boot_id)
         shown = self._shell.host_keys(self._name, self._address)
         if not shown:
             self.words, self._silent_since = "SSH does not answer", None
             self._not_false()
-            # Where the rescue would be is nobody; a system with a port of its own may have come up instead.
+            # The port of the rescue is silent; a system with a port of its own may have come up instead.
             answer = self._shell.probe_elsewhere(self._name, self._address)
             if answer is None or answer.kind != ssh.SYSTEM or answer.in_rescue:
                 return NOT_THERE
@@ -154,10 +170,10 @@ class RescueProbe:
         if self._others.intersection(shown):
             answer = self.look()
             if not answer.in_rescue:
-                # The old system, still or again: who showed false keys may be gone.
+                # The old system, still or again: what showed false keys may be gone.
                 self._not_false()
                 return self._judge(answer, previous_boot_id)
-            # It says so itself, which proves nothing; only Robot's word does.
+            # It says so itself, which proves nothing; only Robot's answer does.
             self._others.difference_update(shown)
         if not set(self.proven).intersection(shown) and not self._prove(shown, deadline):
             if not self._others.intersection(shown):
@@ -168,14 +184,14 @@ class RescueProbe:
             return NOT_THERE if answer.in_rescue else self._judge(answer, previous_boot_id)
         return self._judge(self._shell.probe_pinned(self._name, self._address), previous_boot_id)
 
-    def _judge(self, answer, previous_boot_id):
+    def _judge(self, answer: Answer, previous_boot_id: str | None) -> str:
         self.answer, self.words = answer, answer.describe()
         if answer.kind != ssh.DENIED or not self.proven:
             self._denied_since = None
         else:
             self._denied_since = self._denied_since or self._clock()
             if self._clock() - self._denied_since >= DENIAL_TAKES:
-                raise Permanent("the rescue answers, with a proven host key, but refuses ours: %s" % self.words)
+                raise Permanent(f"the rescue answers, with a proven host key, but refuses ours: {self.words}")
         if answer.kind != ssh.SYSTEM:
             return NOT_THERE
         if answer.boot_id is not None and answer.boot_id == previous_boot_id:
@@ -188,15 +204,15 @@ class RescueProbe:
             self.pin()
         return ARRIVED
 
-    def _prove(self, shown, deadline):
+    def _prove(self, shown: Sequence[str], deadline: Deadline) -> bool:
         """Ask Robot whose keys these are, sparingly; returns whether they are proven."""
         now = self._clock()
         if self._asked_at is not None and now - self._asked_at < ASK_EVERY:
             return False
         self._asked_at = now
         last = self._routes.rescue(deadline, last=True)
-        told = announced(last)
-        self.proven = proven(shown, told)
+        published = announced(last)
+        self.proven = proven(shown, published)
         if self.proven:
             self._silent_since = None
             self._not_false()
@@ -208,31 +224,31 @@ class RescueProbe:
             self._silent_since = None
             self.words = "another system answers and the rescue has not been booted"
             return False
-        if told:
+        if published:
             self.words = "the host keys that answer are none of those Robot tells for this rescue"
             if self._false_since is None:
                 self._false_since = now
             if not self._false.intersection(shown):
                 self._false, self._same_since = set(shown), now
-            if now - self._same_since < FALSE_TAKES and now - self._false_since < TELLING_TAKES:
+            if now - self._same_since < FALSE_TAKES and now - self._false_since < PUBLISHING_TAKES:
                 return False
             raise Permanent(
-                "the host keys that answer at %s are none of those Robot tells for this rescue, so nothing was "
-                "sent to it: shown %s, told %s. Somebody is in between, another machine has this address, or this one "
+                f"the host keys that answer at {self._address} are none of those Robot tells for this rescue, so "
+                f"nothing was sent to it: shown {_listed(map(sha256_fingerprint, shown))}, told {_listed(published)}. "
+                "Somebody is in between, another machine has this address, or this one "
                 "has left its rescue for another system"
-                % (self._address, _listed(map(sha256_fingerprint, shown)), _listed(told))
             )
         self.words = "something answers, and Robot tells no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since
-        if now - self._silent_since >= TELLING_TAKES - ASK_EVERY / 2:
+        if now - self._silent_since >= PUBLISHING_TAKES - ASK_EVERY / 2:
             raise MachineError(
                 "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. %s"
-                % (TELLING_TAKES, _ways_out())
+                % (PUBLISHING_TAKES, _ways_out())
             )
         return False
 
 
-def _ways_out():
+def _ways_out() -> str:
     return (
         "Robot tells the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
         "then run again. To trust the keys that answer, where Robot stays silent: %s"
@@ -240,5 +256,5 @@ def _ways_out():
     )
 
 
-def _listed(fingerprints):
-    return ", ".join("SHA256:%s" % one[:64] for one in fingerprints)
+def _listed(fingerprints: Iterable[str]) -> str:
+    return ", ".join(f"SHA256:{one[:64]}" for one in fingerprints)

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states
 from .errors import FleetError, HandedBack, LeftAlone, Permanent
@@ -17,7 +17,11 @@ from .retry import Deadline
 from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh
 
-#: The longest a system that was told to reboot by SSH may go on answering under its old boot id.
+if TYPE_CHECKING:
+    pass
+
+
+#: The longest a system that was asked to reboot by SSH may go on answering under its old boot id.
 REBOOT_TAKES = 120.0
 #: How long another system must answer before it is clear that the machine booted it instead of the rescue.
 STEADY = 20.0
@@ -32,7 +36,9 @@ EARLY, UNSURE_FOR = 1 / 4, 1 / 5
 _RANKS = {SSH: 0, SW: 1, HW: 2, POWER: 3, WOL: 4}
 
 
-def next_reset_type(offered, tried, status=None, by_ssh=False, wol=False):
+def next_reset_type(
+    offered: Collection[str], tried: Sequence[str], status: str | None = None, by_ssh: bool = False, wol: bool = False
+) -> str | None:
     """The next type of reset, or None when all were tried.
 
     ``offered``: Robot's reset types of the server; ``tried``: the types so far, in order; ``status``: what Robot says
@@ -96,7 +102,7 @@ class ResetEscalation:
     """The resets of one machine in one call. What was sent stands in the result of ``run``.
 
     ``previous_boot_id`` in that result is the boot that must not be taken for the rescue. ``may_go``: whether the
-    user's word covers the system that answers; ``note``: writes into the result who answers.
+    user's option covers the system that answers; ``note``: writes into the result who answers.
     """
 
     def __init__(
@@ -127,7 +133,7 @@ class ResetEscalation:
         self._first_reset: float | None = None
 
     def is_off(self) -> bool:
-        """Whether the machine is switched off; what Robot cannot tell counts as powered."""
+        """Whether the machine is switched off; what Robot does not know counts as powered."""
         self._power = self._routes.power_status(self._deadline("the power status"))
         return self._power == SHUT_OFF
 
@@ -196,7 +202,7 @@ class ResetEscalation:
             self.arm()
 
     def _send(self, kind: str) -> tuple[str, str | None]:
-        """Send one reset; returns its outcome and the power status that Robot tells with it."""
+        """Send one reset; returns its outcome and the power status that Robot returns with it."""
         self._probe.restart()
         self._first_reset = self._first_reset or time.monotonic()
         self._run.result["changed"] = True
@@ -204,7 +210,7 @@ class ResetEscalation:
             taken = bool(self._address) and self._shell.reboot(self._run.name, self._address or "")
             outcome: tuple[str, str | None] = (SENT if taken else FAILED, None)
         else:
-            outcome = self._routes.reset(kind, self._deadline("the reset by %s" % kind), self._keep_armed)
+            outcome = self._routes.reset(kind, self._deadline(f"the reset by {kind}"), self._keep_armed)
         self._tried.append(kind)
         if outcome[0] in (SENT, UNSURE):
             reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
@@ -286,12 +292,12 @@ class ResetEscalation:
             return
         self._routes.disarm(self._deadline("the disarmed rescue"))
         self._run.result["armed"] = False
-        raise LeftAlone("left alone, and disarmed: %s" % self._probe.words)
+        raise LeftAlone(f"left alone, and disarmed: {self._probe.words}")
 
     def _give_back(self) -> None:
         after, since = self._options.give_back_after, self._first_reset
         if after and since is not None and time.monotonic() - since >= after:
-            raise HandedBack("its rescue has not come yet (%s). %s" % (self._probe.words, self._resets_in_words()))
+            raise HandedBack(f"its rescue has not come yet ({self._probe.words}). {self._resets_in_words()}")
 
     def _resets_in_words(self) -> str:
         resets = self._run.result["resets"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 from .errors import ApiError, NoAnswer, TimeLimit
 
@@ -22,7 +23,7 @@ _AGAIN_CODES = LOCKED_CODES | frozenset(["rate_limit_exceeded", "conflict"])
 _UNCLEAR_CODES = frozenset(["unavailable", "bad_gateway", "timeout", "server_error", "unknown_error"])
 
 
-def verdict(error):
+def verdict(error: Exception) -> str:
     """AGAIN, LOOK_FIRST or FINAL for an ApiError or a NoAnswer."""
     if isinstance(error, NoAnswer):
         return LOOK_FIRST if error.sent else AGAIN
@@ -38,14 +39,16 @@ def verdict(error):
 class Backoff:
     """Growing pauses, with jitter so that the machines of a fleet do not come back all at once."""
 
-    def __init__(self, first=1.0, factor=1.6, cap=15.0, rng=None):
+    def __init__(
+        self, first: float = 1.0, factor: float = 1.6, cap: float = 15.0, rng: random.Random | None = None
+    ) -> None:
         self._next = first
         self._factor = factor
         self._cap = cap
         # Spreads requests in time; nothing about it is a secret.
         self._rng = rng or random.Random()
 
-    def pause(self):
+    def pause(self) -> float:
         """Seconds to wait before the next try: between half and all of a length that grows up to the cap."""
         whole = self._next
         self._next = min(self._cap, self._next * self._factor)
@@ -55,22 +58,28 @@ class Backoff:
 class Deadline:
     """Ends ``seconds`` after it was made; ``what`` completes the sentence 'was not reached within …'."""
 
-    def __init__(self, seconds, what, clock=time.monotonic, sleep=time.sleep):
+    def __init__(
+        self,
+        seconds: float,
+        what: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.seconds = seconds
         self.what = what
         self._clock = clock
         self._sleep = sleep
         self._end = clock() + seconds
 
-    def left(self):
+    def left(self) -> float:
         """Seconds that are left, never negative."""
         return max(0.0, self._end - self._clock())
 
-    def exceeded(self, reason):
-        """The error to raise when time is up; ``reason`` tells what was seen last."""
-        return TimeLimit("%s was not reached within %g s: %s" % (self.what, self.seconds, reason))
+    def exceeded(self, reason: str) -> TimeLimit:
+        """The error to raise when time is up; ``reason`` says what was seen last."""
+        return TimeLimit(f"{self.what} was not reached within {self.seconds:g} s: {reason}")
 
-    def sleep(self, seconds, reason):
+    def sleep(self, seconds: float, reason: str) -> None:
         """Sleep, or raise TimeLimit when the limit would pass during the sleep."""
         if seconds > self.left():
             raise self.exceeded(reason)

@@ -5,15 +5,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .errors import ApiError, MachineError, NoAnswer, Permanent
 from .robot_client import is_limit, items, part
 from .robot_limits import RESET
 
+if TYPE_CHECKING:
+    from .retry import Deadline
+    from .robot_client import Robot
+
+
 #: Types of reset: a reboot by SSH, those of Robot (sw: keys, hw: button, power: power button), and Wake on LAN.
 SSH, SW, HW, POWER, WOL = "ssh", "sw", "hw", "power", "wol"
 
-#: How Robot says that a server is off; other words for its state say less.
+#: How Robot says that a server is off; its other states say less.
 SHUT_OFF = "shut off"
 RUNNING = "running"
 
@@ -30,12 +37,12 @@ SENT, UNSURE, NOT_OFFERED, FAILED = "sent", "unsure", "not offered", "failed"
 class BootRoutes:
     """The routes below /boot, /reset and /wol for one server."""
 
-    def __init__(self, api, machine, number):
+    def __init__(self, api: Robot, machine: str, number: int) -> None:
         self._api = api
         self._machine = machine
         self._number = number
 
-    def arm(self, fingerprints, deadline):
+    def arm(self, fingerprints: Sequence[str], deadline: Deadline) -> None:
         """Arm the rescue for the next boot, for these keys alone; whatever was armed before is disarmed."""
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
             try:
@@ -55,7 +62,7 @@ class BootRoutes:
                 else:
                     deadline.sleep(2.0, str(error))
 
-    def disarm(self, deadline):
+    def disarm(self, deadline: Deadline) -> list[str]:
         """Take back whatever is armed for the next boot; returns the kinds that were."""
         kinds = self._need(self._get("/boot/%d", deadline), "boot")
         # They become a part of a path.
@@ -68,24 +75,24 @@ class BootRoutes:
             self.disarm_kind(kind, deadline)
         return active
 
-    def disarm_kind(self, kind, deadline):
+    def disarm_kind(self, kind: str, deadline: Deadline) -> None:
         """Take back one kind of boot configuration, such as rescue."""
         path = "/boot/%d/%s" % (self._number, kind)
 
-        def look():
+        def look() -> Any:
             configuration = self._api.read(path, deadline, machine=self._machine)
             return None if self._need(configuration, kind).get("active") else configuration
 
         self._api.change("DELETE", path, deadline, look, machine=self._machine)
 
-    def rescue(self, deadline, last=False):
+    def rescue(self, deadline: Deadline, last: bool = False) -> dict[str, Any]:
         """The rescue configuration, or the last activation with the fingerprints of the rescue's host keys."""
         answer = self._need(self._get("/boot/%d/rescue/last" if last else "/boot/%d/rescue", deadline), "rescue")
-        # Nobody needs it: the rescue is opened by a key.
+        # It is not needed: the rescue is opened by a key.
         answer.pop("password", None)
         return answer
 
-    def power_status(self, deadline):
+    def power_status(self, deadline: Deadline) -> str | None:
         """What Robot says of the power: shut off, running, not supported, …; None when it says nothing."""
         try:
             return _status(self._get("/reset/%d", deadline))
@@ -94,41 +101,41 @@ class BootRoutes:
                 return None
             raise
 
-    def can_be_woken(self, deadline):
+    def can_be_woken(self, deadline: Deadline) -> bool:
         """Whether Robot offers Wake on LAN for the server."""
         server = part(self._get("/server/%d", deadline), "server")
         return server is not None and server.get("wol") is True
 
-    def reset(self, way, deadline, keep_armed):
-        """Reset by one way, once. Returns (SENT, UNSURE, NOT_OFFERED or FAILED; power status or None).
+    def reset(self, kind: str, deadline: Deadline, keep_armed: Callable[[], None]) -> tuple[str, str | None]:
+        """Send one reset, once. Returns (SENT, UNSURE, NOT_OFFERED or FAILED; power status or None).
 
         UNSURE: the answer was lost, and only the machine can show whether the reset was carried out. ``keep_armed()``
         is called after every wait for the hourly limit, which may be longer than a rescue stays armed.
         """
-        path = "/wol/%d" % self._number if way == WOL else "/reset/%d" % self._number
-        data = None if way == WOL else {"type": way}
+        path = "/wol/%d" % self._number if kind == WOL else "/reset/%d" % self._number
+        data = None if kind == WOL else {"type": kind}
         while True:
             try:
-                body = self._api.request("POST", path, deadline, machine=self._machine, data=data, reserved=way != WOL)
+                body = self._api.request("POST", path, deadline, machine=self._machine, data=data, reserved=kind != WOL)
             except NoAnswer as error:
                 if error.sent:
                     return UNSURE, None
                 deadline.sleep(2.0, str(error))
             except ApiError as error:
                 if is_limit(error):
-                    self._api.reserve(RESET, deadline, anew=False)
+                    self._api.reserve(RESET, deadline, count=False)
                     keep_armed()
                     continue
                 return _judge(error), None
             else:
                 return SENT, _status(body)
 
-    def reserve(self, deadline):
+    def reserve(self, deadline: Deadline) -> None:
         """Wait until a reset may be sent; its turn is kept."""
         self._api.reserve(RESET, deadline)
 
-    def _post_rescue(self, fingerprints, deadline):
-        def look():
+    def _post_rescue(self, fingerprints: Sequence[str], deadline: Deadline) -> None:
+        def look() -> dict[str, Any] | None:
             present = self.rescue(deadline)
             keys = [(part(entry, "key") or {}).get("fingerprint") for entry in items(present.get("authorized_key"))]
             known = sorted(key for key in keys if isinstance(key, str))
@@ -138,13 +145,13 @@ class BootRoutes:
         data = {"os": "linux", "authorized_key[]": list(fingerprints)}
         self._api.change("POST", "/boot/%d/rescue" % self._number, deadline, look, machine=self._machine, data=data)
 
-    def _get(self, path, deadline):
+    def _get(self, path: str, deadline: Deadline) -> dict[str, Any]:
         body = self._api.read(path % self._number, deadline, machine=self._machine)
         if not isinstance(body, dict):
-            raise MachineError("Robot's answer to GET %s is not what it should be; check the endpoint" % path)
+            raise MachineError(f"Robot's answer to GET {path} is not what it should be; check the endpoint")
         return body
 
-    def _need(self, body, key):
+    def _need(self, body: Any, key: str) -> dict[str, Any]:
         found = part(body, key)
         if found is None:
             raise MachineError(
@@ -153,14 +160,14 @@ class BootRoutes:
         return found
 
 
-def _status(body):
+def _status(body: Any) -> str | None:
     """What an answer says of the power; None when it says nothing."""
     status = (part(body, "reset") or {}).get("operating_status")
     return status if isinstance(status, str) else None
 
 
-def _judge(error):
-    """What a refused reset means for the ladder; raises what no other way would mend."""
+def _judge(error: ApiError) -> str:
+    """What a refused reset means for the escalation; raises what no other type would mend."""
     if error.code == "RESET_MANUAL_ACTIVE":
         raise Permanent("a technician's reset of the server is under way; run again when it is done") from error
     if error.code in ("RESET_FAILED", "WOL_FAILED"):

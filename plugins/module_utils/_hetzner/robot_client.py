@@ -11,6 +11,8 @@ import re
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
@@ -19,6 +21,12 @@ from .._common.options import is_endpoint
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
 from .retry import AGAIN, FINAL, Backoff, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+    from .retry import Deadline
+
 
 try:
     import requests
@@ -40,7 +48,7 @@ _CALLER_DECIDES = frozenset(["RESET_FAILED", "WOL_FAILED"])
 _WORD = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
 
 
-def robot_options():
+def robot_options() -> dict[str, Any]:
     """The argument spec of the documentation fragment ``robot``."""
     return {
         "robot_user": {"type": "str"},
@@ -50,7 +58,7 @@ def robot_options():
     }
 
 
-def robot_access(params, environment=None):
+def robot_access(params: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> tuple[str, str, str]:
     """User, password and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
     environment = os.environ if environment is None else environment
     user = (params.get("robot_user") or environment.get("HROBOT_API_USER") or "").strip()
@@ -61,19 +69,19 @@ def robot_access(params, environment=None):
         ("robot_password", "HROBOT_API_PASSWORD", password),
     ):
         if not value:
-            raise FleetError("%s: missing; set the option or the environment variable %s" % (field, variable))
+            raise FleetError(f"{field}: missing; set the option or the environment variable {variable}")
         if not _WORD.match(value):
-            raise FleetError("%s: contains line breaks or characters that no credentials have; copy it again" % field)
+            raise FleetError(f"{field}: contains line breaks or characters that no credentials have; copy it again")
     if ":" in user:
         raise FleetError("robot_user: contains a colon, which no webservice user has; copy it again")
     _check_endpoint(endpoint)
     return user, password, endpoint
 
 
-def open_robot(resets=HOURLY[RESET], pace=False):
+def open_robot(resets: int = HOURLY[RESET], pace: bool = False) -> Callable[[AnsibleModule], Robot]:
     """How run_fleet opens the Robot webservice."""
 
-    def open_api(module):
+    def open_api(module: AnsibleModule) -> Robot:
         if REQUESTS_IMPORT_ERROR is not None:
             module.fail_json(msg=missing_required_lib("requests"), exception=REQUESTS_IMPORT_ERROR)
         user, password, endpoint = robot_access(module.params)
@@ -81,25 +89,25 @@ def open_robot(resets=HOURLY[RESET], pace=False):
         module.no_log_values.add(password)
         limits = Limits(time.monotonic, resets=resets)
         if module.params.get("intents_dir"):
-            limits.keep(ResetLog(module.params["intents_dir"], "%s@%s" % (user, endpoint)))
+            limits.keep(ResetLog(module.params["intents_dir"], f"{user}@{endpoint}"))
         return Robot(user, password, endpoint, limits=limits, patient=pace)
 
     return open_api
 
 
-def _check_endpoint(endpoint):
+def _check_endpoint(endpoint: str) -> None:
     address = urlsplit(endpoint) if is_endpoint(endpoint) else None
     if address is None or address.username or address.query:
         raise FleetError(
-            "endpoint: not the address of a webservice, or with a user in it; use something like %s" % DEFAULT_ENDPOINT
+            f"endpoint: not the address of a webservice, or with a user in it; use something like {DEFAULT_ENDPOINT}"
         )
     if address.scheme == "http" and not _is_loopback(address.hostname):
         raise FleetError("endpoint: http would send the password readable for everybody in between; use https")
 
 
-def _is_loopback(host):
+def _is_loopback(host: str | None) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return host == "localhost"
 
@@ -112,31 +120,40 @@ class Robot:
 
     def __init__(
         self,
-        user,
-        password,
-        endpoint=DEFAULT_ENDPOINT,
-        limits=None,
-        patient=False,
-        clock=time.monotonic,
-        sleep=time.sleep,
-    ):
+        user: str,
+        password: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        limits: Limits | None = None,
+        patient: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._endpoint = endpoint.rstrip("/")
-        self._auth = (user.encode("utf-8"), password.encode("utf-8"))
+        #: requests takes bytes, too, and would encode a str as Latin-1.
+        self._auth: Any = (user.encode("utf-8"), password.encode("utf-8"))
         self._clock = clock
         self._sleep = sleep
         self._patient = patient
         self._lock = threading.Lock()
-        self._stopped = None
+        self._stopped: FleetError | None = None
         self._sessions: queue.Queue[requests.Session] = queue.Queue()
         for _number in range(CONCURRENCY):
             self._sessions.put(requests.Session())
         self.limits = limits or Limits(clock)
         self.calls = 0
-        self.calls_of = {}
+        self.calls_of: dict[str | None, int] = {}
         #: Takes the changes of machines, if anything does; see run_fleet.
-        self.news = None
+        self.news: Any = None
 
-    def request(self, method, path, deadline, machine=None, data=None, reserved=False):
+    def request(
+        self,
+        method: str,
+        path: str,
+        deadline: Deadline,
+        machine: str | None = None,
+        data: Any = None,
+        reserved: bool = False,
+    ) -> Any:
         """Send one request, once, as soon as its limit allows. Raises ApiError, NoAnswer, LimitSpent or FleetError.
 
         ``reserved``: the request was counted by reserve() before.
@@ -145,7 +162,7 @@ class Robot:
         session = self._enter(route, deadline, reserved)
         try:
             with self._lock:
-                # Asked last: a session is given back after its answer was judged, so nobody logs in after a 401.
+                # Asked last: a session is given back after its answer was judged, so no thread logs in after a 401.
                 self._raise_if_stopped()
                 self.calls += 1
                 self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
@@ -159,35 +176,35 @@ class Robot:
                 allow_redirects=False,
                 headers={"Accept": "application/json", "User-Agent": AGENT},
             )
-            return self._judge(response, route, "%s %s" % (method, path))
+            return self._judge(response, route, f"{method} {path}")
         except requests.exceptions.RequestException as error:
             if "CERTIFICATE_VERIFY_FAILED" in repr(error):
-                fatal = FleetError("endpoint: the certificate of %s is not trusted; check the address" % self._endpoint)
+                fatal = FleetError(f"endpoint: the certificate of {self._endpoint} is not trusted; check the address")
                 self.stop(fatal)
                 raise fatal from error
-            reason = "no answer to %s %s: %s" % (method, path, type(error).__name__)
+            reason = f"no answer to {method} {path}: {type(error).__name__}"
             raise NoAnswer(reason, sent=_may_have_arrived(error)) from error
         finally:
             self._sessions.put(session)
 
-    def _enter(self, route, deadline, reserved):
-        """A session to send a request with; whoever waited for one while its route was held waits again."""
+    def _enter(self, route: str, deadline: Deadline, reserved: bool) -> requests.Session:
+        """A session to send a request with; a thread that waited for one while its route was held waits again."""
         while True:
-            self.reserve(route, deadline, anew=not reserved)
+            self.reserve(route, deadline, count=not reserved)
             session = self._sessions.get()
             with self._lock:
                 if not reserved or self.limits.held(route) <= 0:
                     return session
             self._sessions.put(session)
 
-    def reserve(self, route, deadline, anew=True):
-        """Wait until a request of this route may be sent, and count it; not ``anew``: it was counted before."""
+    def reserve(self, route: str, deadline: Deadline, count: bool = True) -> None:
+        """Wait until a request of this route may be sent, and count it; not ``count``: it was counted before."""
         while True:
             with self._lock:
                 self._raise_if_stopped()
-                delay = self.limits.delay(route) if anew else self.limits.held(route)
+                delay = self.limits.delay(route) if count else self.limits.held(route)
                 if delay <= 0:
-                    if anew:
+                    if count:
                         self.limits.sent(route)
                     return
                 hourly = self.limits.hourly(route)
@@ -199,16 +216,16 @@ class Robot:
                 )
             self._sleep(min(delay, 5.0))
 
-    def read(self, path, deadline, machine=None):
+    def read(self, path: str, deadline: Deadline, machine: str | None = None) -> Any:
         """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
             try:
                 return self.request("GET", path, deadline, machine=machine)
             except (ApiError, NoAnswer) as error:
-                self._bear(error, backoff, deadline)
+                self._pause_after(error, backoff, deadline)
 
-    def read_list(self, path, key, deadline):
+    def read_list(self, path: str, key: str, deadline: Deadline) -> list[dict[str, Any]]:
         """The items of a list without their wrappers; Robot answers 404 for an empty one."""
         try:
             body = self.read(path, deadline)
@@ -217,11 +234,20 @@ class Robot:
                 return []
             raise
         items = [item.get(key) for item in body if isinstance(item, dict)] if isinstance(body, list) else [None]
-        if not all(isinstance(item, dict) for item in items):
-            raise FleetError("Robot's answer to GET %s is no list of '%s'; check the endpoint" % (path, key))
-        return items
+        found = [item for item in items if isinstance(item, dict)]
+        if len(found) < len(items):
+            raise FleetError(f"Robot's answer to GET {path} is no list of '{key}'; check the endpoint")
+        return found
 
-    def change(self, method, path, deadline, look, machine=None, data=None):
+    def change(
+        self,
+        method: str,
+        path: str,
+        deadline: Deadline,
+        look: Callable[[], Any],
+        machine: str | None = None,
+        data: Any = None,
+    ) -> Any:
         """Send a request that changes something, repeated only when that is safe.
 
         When it is unclear whether the request was carried out, ``look()`` reads the state: it returns the body the
@@ -232,17 +258,17 @@ class Robot:
             try:
                 return self.request(method, path, deadline, machine=machine, data=data)
             except (ApiError, NoAnswer) as error:
-                if self._bear(error, backoff, deadline) != AGAIN:
+                if self._pause_after(error, backoff, deadline) != AGAIN:
                     found = look()
                     if found is not None:
                         return found
 
-    def stop(self, error):
+    def stop(self, error: FleetError) -> None:
         """Let every further request of any thread raise ``error``, a FleetError."""
         with self._lock:
             self._stopped = self._stopped or error
 
-    def _bear(self, error, backoff, deadline):
+    def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
         """Pause after an error that will pass, raise any other one; returns its verdict."""
         if is_limit(error):
             # How long to wait is the limits' business: the next request waits for them.
@@ -253,17 +279,17 @@ class Robot:
         deadline.sleep(backoff.pause(), str(error))
         return judgement
 
-    def _raise_if_stopped(self):
+    def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped
 
-    def _judge(self, response, route, what):
+    def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)
         if 200 <= response.status_code < 300:
             with self._lock:
                 self.limits.taken(route)
             if body is None:
-                raise NoAnswer("the answer to %s is not JSON" % what, sent=True)
+                raise NoAnswer(f"the answer to {what} is not JSON", sent=True)
             return body
         error = error_of(response.status_code, response.reason, body)
         if error.status == 401:
@@ -278,23 +304,23 @@ class Robot:
         raise error
 
 
-def part(body, key):
+def part(body: Any, key: str) -> dict[str, Any] | None:
     """The dictionary that an answer has under a key; None when it has none there, whatever it is."""
     found = body.get(key) if isinstance(body, dict) else None
     return found if isinstance(found, dict) else None
 
 
-def items(value):
+def items(value: Any) -> list[Any]:
     """A list of an answer; empty when it is none."""
     return value if isinstance(value, list) else []
 
 
-def is_limit(error):
+def is_limit(error: Exception) -> bool:
     """Whether Robot refused a request because of its hourly limit."""
     return isinstance(error, ApiError) and (error.code == "RATE_LIMIT_EXCEEDED" or error.status == 429)
 
 
-def error_of(status, reason, body):
+def error_of(status: int, reason: str | None, body: Any) -> ApiError:
     """The ApiError an answer stands for, also when a proxy in between wrote the body."""
     try:
         error = body["error"]
@@ -307,16 +333,16 @@ def error_of(status, reason, body):
     return ApiError(status, code, message, {"fields": fields})
 
 
-def _most_of(body):
-    """How many requests a window takes, as a 403 tells; None when it does not."""
+def _most_of(body: Any) -> int | None:
+    """How many requests a window takes, as a 403 says; None when it does not."""
     error = part(body, "error") or {}
     # The documented name, and the one that was seen.
     found = [error.get(name) for name in ("max_request", "max_requests")]
     return next((most for most in found if isinstance(most, int) and not isinstance(most, bool) and most > 0), None)
 
 
-def _interval_of(body):
-    """The length of the window in seconds that a 403 tells; the usual one when it tells none."""
+def _interval_of(body: Any) -> float:
+    """The length of the window in seconds that a 403 gives; the usual one when it gives none."""
     try:
         interval = body["error"]["interval"]
     except (KeyError, TypeError):
@@ -325,7 +351,7 @@ def _interval_of(body):
     return float(interval) if whole and 1 <= interval <= _LONGEST_WINDOW else WINDOW
 
 
-def _json_of(response):
+def _json_of(response: requests.Response) -> Any:
     if not response.content:
         return {}
     try:
@@ -334,7 +360,7 @@ def _json_of(response):
         return None
 
 
-def _may_have_arrived(error):
+def _may_have_arrived(error: Exception) -> bool:
     """Whether Robot can have received a request that ended like this."""
     if isinstance(error, (requests.exceptions.ConnectTimeout, requests.exceptions.SSLError)):
         return False

@@ -13,6 +13,12 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
 
 WINDOW = 3600.0
 RESET = "POST /reset/{server}"
@@ -30,11 +36,11 @@ OTHERWISE = 500
 #: Characters that are read of a file with resets.
 MOST_KEPT = 1 << 20
 
-#: Seconds to hold a route after a 403. The answer tells the length of the window, not when it ends.
+#: Seconds to hold a route after a 403. The answer gives the length of the window, not when it ends.
 HOLD = (30.0, 60.0)
 
 
-def route_of(method, path):
+def route_of(method: str, path: str) -> str:
     """The route a limit counts for, such as POST /reset/{server}."""
     parts = path.strip("/").split("/")
     if len(parts) > 1:
@@ -45,18 +51,20 @@ def route_of(method, path):
 class Limits:
     """The windows of all routes. ``resets``: how many resets within an hour this run may count on."""
 
-    def __init__(self, clock, resets=HOURLY[RESET], rng=None):
-        self._log = None
+    def __init__(
+        self, clock: Callable[[], float], resets: int = HOURLY[RESET], rng: random.Random | None = None
+    ) -> None:
+        self._log: ResetLog | None = None
         self._clock = clock
         self._hourly = dict(HOURLY, **{RESET: resets})
         # Spreads requests in time; nothing about it is a secret.
         self._rng = rng or random.Random()
         #: The length of a route's window, where it is not an hour.
         self._windows: dict[str, float] = {}
-        self._sent = {}
-        self._held_until = {}
+        self._sent: dict[str, deque[float]] = {}
+        self._held_until: dict[str, float] = {}
 
-    def keep(self, log):
+    def keep(self, log: ResetLog) -> None:
         """Count the resets of earlier runs, too, and let later ones count those of this run."""
         self._log = log
         self._limit(RESET, *log.limit())
@@ -64,20 +72,20 @@ class Limits:
             self.sent(RESET, age)
 
     @property
-    def kept(self):
+    def kept(self) -> bool:
         """Whether the resets of earlier steps and runs are counted already."""
         return self._log is not None
 
-    def leaves(self, route):
+    def leaves(self, route: str) -> None:
         """A request goes out now."""
         if route == RESET and self._log:
             self._log.sent()
 
-    def hourly(self, route):
+    def hourly(self, route: str) -> int:
         """Requests of this route within an hour."""
         return self._hourly.get(route, OTHERWISE)
 
-    def sent(self, route, age=0.0):
+    def sent(self, route: str, age: float = 0.0) -> None:
         """A request leaves, or left ``age`` seconds ago; on a held route it goes ahead alone."""
         now = self._clock()
         times = self._sent.setdefault(route, deque())
@@ -87,43 +95,43 @@ class Limits:
         if route in self._held_until:
             self._held_until[route] = now + HOLD[1]
 
-    def taken(self, route):
+    def taken(self, route: str) -> None:
         """A request was answered by anything but the limit."""
         self._held_until.pop(route, None)
 
-    def refused(self, route, interval=WINDOW, most=None):
-        """The answer was 403 RATE_LIMIT_EXCEEDED: somebody used up what our own count says is left.
+    def refused(self, route: str, interval: float = WINDOW, most: int | None = None) -> None:
+        """The answer was 403 RATE_LIMIT_EXCEEDED: others used up what our own count says is left.
 
-        ``interval``: the length of the window, as the answer tells it; ``most``: how many requests it takes.
+        ``interval``: the length of the window, as the answer gives it; ``most``: how many requests it takes.
         """
         self._limit(route, most, interval)
         if route == RESET and self._log:
             self._log.refused(self.hourly(route), interval)
         self._held_until[route] = self._clock() + min(self._rng.uniform(*HOLD), interval)
 
-    def held(self, route):
+    def held(self, route: str) -> float:
         """Seconds for which a 403 holds the route."""
         return max(0.0, self._held_until.get(route, 0.0) - self._clock())
 
-    def delay(self, route):
+    def delay(self, route: str) -> float:
         """Seconds until a request may be sent."""
         times, limit = self._recent(route), self.hourly(route)
         full = times[-limit] + self._window(route) - self._clock() if len(times) >= limit else 0.0
         return max(0.0, full, self.held(route))
 
-    def left(self, route):
+    def left(self, route: str) -> int:
         """Requests that may be sent now, as far as this run knows."""
         return 0 if self.held(route) else max(0, self.hourly(route) - len(self._recent(route)))
 
-    def _limit(self, route, most, interval):
+    def _limit(self, route: str, most: int | None, interval: float) -> None:
         # The user's own limit of resets may be lower, and is for an hour.
         if most and (route != RESET or most < self._hourly[RESET]):
             self._hourly[route], self._windows[route] = most, interval
 
-    def _window(self, route):
+    def _window(self, route: str) -> float:
         return self._windows.get(route, WINDOW)
 
-    def _recent(self, route):
+    def _recent(self, route: str) -> deque[float]:
         times = self._sent.get(route, deque())
         while times and times[0] <= self._clock() - self._window(route):
             times.popleft()
@@ -136,12 +144,12 @@ class ResetLog:
     Nothing depends on it but how many resets a run counts on: what cannot be read or written is left out.
     """
 
-    def __init__(self, folder, account, now=time.time):
+    def __init__(self, folder: str, account: str, now: Callable[[], float] = time.time) -> None:
         digest = hashlib.sha256(account.encode("utf-8", "surrogateescape")).hexdigest()
-        self._path = os.path.join(folder, ".robot-resets-%s" % digest[:16])
+        self._path = os.path.join(folder, f".robot-resets-{digest[:16]}")
         self._now = now
 
-    def ages(self):
+    def ages(self) -> list[float]:
         """Seconds since each reset that may still count. After a refusal, as many count as the API said.
 
         When they were sent it does not say: they are taken to lie evenly in the window before.
@@ -154,34 +162,34 @@ class ResetLog:
             ages += [now - at + interval * number / most for number in range(most)]
         return sorted(age for age in ages if 0 <= age < WINDOW)
 
-    def limit(self):
+    def limit(self) -> tuple[int | None, float]:
         """How many resets a window takes and how long it is, as the last refusal said that still counts; else None."""
         at, most, interval = self._read()["refused"] or (0, 0, 0)
         return (most, interval) if 0 <= self._now() - at < interval else (None, WINDOW)
 
-    def sent(self):
+    def sent(self) -> None:
         """A reset is sent now."""
         self._change(lambda kept: kept["sent"].append(self._now()))
 
-    def refused(self, most, interval):
+    def refused(self, most: int, interval: float) -> None:
         """It was refused: the window holds ``most`` resets, of this account's users together."""
         self._change(lambda kept: kept.update(refused=[self._now(), most, interval]))
 
-    def _read(self):
+    def _read(self) -> dict[str, Any]:
         try:
             with open(self._path, encoding="utf-8") as file:
                 return self._parse(json.loads(file.read(MOST_KEPT)))
         except (OSError, ValueError, RecursionError):
             return {"sent": [], "refused": None}
 
-    def _parse(self, found):
+    def _parse(self, found: Any) -> dict[str, Any]:
         kept = found if isinstance(found, dict) else {}
         sent = kept.get("sent")
         times = [at for at in sent if _is_number(at)] if isinstance(sent, list) else []
         recent = [at for at in times if 0 <= self._now() - at < WINDOW]
         return {"sent": recent, "refused": _refusal(kept.get("refused"))}
 
-    def _change(self, change):
+    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path + ".lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w") as lock:
@@ -194,7 +202,7 @@ class ResetLog:
                 os.replace(self._path + ".new", self._path)
 
 
-def _refusal(value):
+def _refusal(value: Any) -> list[float] | None:
     """When it was, how many requests the window takes, and its length; None when it is none."""
     if not isinstance(value, list) or len(value) != 3 or not all(map(_is_number, value)):
         return None
@@ -202,14 +210,14 @@ def _refusal(value):
     return value if isinstance(most, int) and 0 < most <= 10000 and 0 < interval <= 24 * WINDOW else None
 
 
-def _is_number(value):
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class ResetPlan:
     """Whether ``count`` resets fit into the hour, and the arithmetic in words."""
 
-    def __init__(self, count, left, hourly):
+    def __init__(self, count: int, left: int, hourly: int) -> None:
         self.fits = count <= left
         self.hours = 0 if self.fits or hourly < 1 else -(-(count - left) // hourly)
         self.message = "%d machines need a reset by the Robot API, which takes %d an hour; %d can be sent now" % (

@@ -19,7 +19,7 @@ from .catalog import Unfit
 from .errors import FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
 from .fleet import MachineRun, explain, run_all
 from .login_keys import choose_key, is_registered, md5_fingerprint, register
-from .rescue_probe import ASK_EVERY, TELLING_TAKES, RescueProbe
+from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe
 from .reset_escalation import EscalationOptions, ResetEscalation
 from .retry import Deadline
 from .robot_boot import SSH, WOL, BootRoutes
@@ -67,7 +67,7 @@ class RobotOptions:
     key: tuple[str | None, str | None]
     key_name: str = "kubenode.provision"
     look_timeout: float = 15
-    #: Whether the rescue's host keys must be those that Robot tells of.
+    #: Whether the rescue's host keys must be those that Robot publishes.
     strict: bool = True
     give_back_after: float = 0
     #: Whether the rescue is only looked at, and nothing is installed.
@@ -196,8 +196,8 @@ class RobotRescue(BootFleet):
         )
         if not plan.fits and not self.more.pace:
             raise FleetError(
-                "nothing was changed, because of: %s. Name fewer machines (for example with --limit), run again for "
-                "the others later, or set on_reset_limit to pace" % plan.message
+                f"nothing was changed, because of: {plan.message}. Name fewer machines (for example with --limit), "
+                "run again for the others later, or set on_reset_limit to pace"
             )
 
 
@@ -211,7 +211,7 @@ class RobotFlow(BootFlow):
         self._proven = fleet.shell.proved_system(run.name)
         self._kept = fleet.intents.of(run.name)
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
-        #: Why the word about the first contact counts no more.
+        #: Why the option first_contact counts no more.
         self._contact_used = contact_used(run.name, given.get("first_contact"), self._kept)
         super().__init__(fleet, run, given, self._observed(fleet, run, given))
         #: What was decided.
@@ -283,7 +283,7 @@ class RobotFlow(BootFlow):
         """Find out whether the rescue that answers was started for an open intent."""
         answer, kept = self.answer, self._kept
         if self.fleet.more.look_only or not self.fleet.intents.kept or answer is None:
-            # Nothing will be written there without a look at its disks, by whomever it was started.
+            # Nothing will be written there without a look at its disks, so it does not matter who started it.
             self.seen.intended = consents.EMPTY
             return
         shown = self.fleet.shell.keys_of_last_probe(self.run.name)
@@ -297,10 +297,10 @@ class RobotFlow(BootFlow):
     def attach(self) -> None:
         """Use the rescue that answers, whose host keys are proven first."""
         self._prove_rescue()
-        # A look begins no installation, also when a word names the machine.
+        # A look begins no installation, also when the user names the machine.
         begins = self.fleet.may_write and not self.fleet.more.look_only
         if begins and not (self.seen.intended or self.seen.rearm):
-            # By the word of the user; what lies on its disks will say whether the word still covers it.
+            # The user named it; what lies on its disks will say whether that still covers it.
             self.result["installation"] = installed.new_installation()
             self.fleet.intents.open(
                 self.run,
@@ -315,7 +315,7 @@ class RobotFlow(BootFlow):
 
     def _prove_rescue(self) -> None:
         known = [key for key in self.given.get("host_keys") or [] if isinstance(key, str) and key_blob(key) is not None]
-        self.rescue_probe.wait_for_proof(known, Deadline(TELLING_TAKES + ASK_EVERY, "the proof of the rescue"))
+        self.rescue_probe.wait_for_proof(known, Deadline(PUBLISHING_TAKES + ASK_EVERY, "the proof of the rescue"))
         self.result["host_keys"] = list(self.rescue_probe.proven)
 
     def leave(self) -> None:
@@ -324,17 +324,17 @@ class RobotFlow(BootFlow):
             self.result["msg"] = "not armed"
             return
         if self.options.state == "os" and self.seen.locked_out:
-            self.result["msg"] = "not armed; which system runs is unknown: %s" % self.rescue_probe.words
+            self.result["msg"] = f"not armed; which system runs is unknown: {self.rescue_probe.words}"
             return
         self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
-        self.result.update(installed=True, in_rescue=False, msg="left alone: %s" % self.rescue_probe.words)
+        self.result.update(installed=True, in_rescue=False, msg=f"left alone: {self.rescue_probe.words}")
         store, answer = self.fleet.intents, self.answer
         record = answer.installed if answer is not None else None
         unproven = self.seen.unproven if self.seen.locked_out else ""
         if unproven:
-            # Nothing but our own intent tells what runs.
+            # Only our own intent shows what runs.
             record = store.of(self.run.name)
-            self.result["msg"] += "; not verified, as kubenode_proof: %s says" % unproven
+            self.result["msg"] += f"; not verified, as kubenode_proof: {unproven} says"
         self.result["installation"] = store.unfinished(self.run.name)
         if self.result["used"]:
             self.result["msg"] += "; %s" % self.result["used"]
@@ -349,7 +349,7 @@ class RobotFlow(BootFlow):
         if self.options.state == "disarmed":
             self.result["msg"] = "disarmed"
         elif self.seen.locked_out:
-            self.result["msg"] = "disarmed; which system runs is unknown: %s" % self.rescue_probe.words
+            self.result["msg"] = f"disarmed; which system runs is unknown: {self.rescue_probe.words}"
         else:
             self.leave()
             self.result["msg"] = "disarmed, and %s" % self.result["msg"]
@@ -418,7 +418,7 @@ class RobotFlow(BootFlow):
                 self._prove_rescue()
                 return
             if decision.towards_rescue(self.seen) == decision.LEAVE:
-                raise LeftAlone("left alone: %s" % self.rescue_probe.words)
+                raise LeftAlone(f"left alone: {self.rescue_probe.words}")
             self.remember()
         self.resets.arm()
         self.resets.escalate(kind)
@@ -444,7 +444,7 @@ class RobotFlow(BootFlow):
         self.result["armed"] = False
 
     def end_of(self, error: Exception) -> Exception | None:
-        """After an error nothing stays armed: the next boot of the machine is somebody else's."""
+        """After an error nothing stays armed: the next boot of the machine is not ours."""
         if isinstance(error, HandedBack):
             self.result.update(in_rescue=False, armed=True, msg=str(error))
             return None
@@ -455,11 +455,11 @@ class RobotFlow(BootFlow):
         armed = self.result["changed"] or self.seen.rearm
         if self.step not in _ARMING or not self.fleet.may_write or not armed:
             return error
-        told = self.give_up() if self.result["armed"] or self.seen.rearm else ""
+        clause = self.give_up() if self.result["armed"] or self.seen.rearm else ""
         permanent = bool(getattr(error, "permanent", False))
         self.fleet.intents.gave_up(self.run.name, permanent)
         kind = Permanent if permanent else Refused if isinstance(error, Refused) else MachineError
-        return kind("%s%s" % (explain(error), told))
+        return kind(f"{explain(error)}{clause}")
 
     def refusal(self, step: str) -> str:
         """Why the machine is left as it is."""
@@ -472,11 +472,11 @@ class RobotFlow(BootFlow):
                 "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
                 % ("proved" if self._proven else "finished", self.rescue_probe.words, self.word_to_write())
             )
-        met = self._contact_used
+        used = self._contact_used
         return (
             "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
             "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
-            % (self.rescue_probe.words, met and ". " + met)
+            % (self.rescue_probe.words, used and ". " + used)
         )
 
     def plan_of(self, step: str) -> str:
@@ -489,7 +489,7 @@ class RobotFlow(BootFlow):
             return "wait for the rescue, and arm and reset again if it does not come"
         kind = self.first_reset()
         return "arm the rescue and %s" % (
-            "reboot by SSH" if kind == SSH else "reset by %s" % kind if kind else "fail: no reset is offered"
+            "reboot by SSH" if kind == SSH else f"reset by {kind}" if kind else "fail: no reset is offered"
         )
 
     def was_armed(self, step: str) -> bool:
@@ -498,10 +498,10 @@ class RobotFlow(BootFlow):
 
 
 def contact_used(name: str, word: str | None, kept: Mapping[str, Any] | None) -> str:
-    """Why a word about the first contact counts no more (pure); empty when it counts.
+    """Why the option first_contact counts no more (pure); empty when it counts.
 
-    ``kept``: the intent on this controller. An open one goes on by the same word; every other one has an end, so the
-    machine was met.
+    ``kept``: the intent on this controller. An open one goes on by the same option; every other one has an end, so
+    the first contact was made.
     """
     if word != ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
         return ""
@@ -514,7 +514,7 @@ def contact_used(name: str, word: str | None, kept: Mapping[str, Any] | None) ->
     return (
         "kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: %s%s. On "
         "the command line it counts for one run"
-        % (ends.get(kept.get("state", ""), "a run has armed its rescue"), " at %s" % when if when else "")
+        % (ends.get(kept.get("state", ""), "a run has armed its rescue"), f" at {when}" if when else "")
     )
 
 
@@ -530,7 +530,7 @@ def started_for(
     if not kept or not intents.is_open(kept, name) or kept.get("disarmed"):
         return False
     if kept.get("attached"):
-        # Nothing was armed for it: it is for this very boot of a rescue that somebody else had started.
+        # Nothing was armed for it: it is for this very boot of a rescue that another person had started.
         return bool(kept["attached"] == answer.boot_id)
     armed = kept.get("armed") or {}
     if armed.get("host_keys"):

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .._common.text import whole_number
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
@@ -14,33 +15,37 @@ from .fleet import MachineRun, name_findings, refuse_findings, run_all
 from .retry import Deadline
 from .robot_client import part
 
+if TYPE_CHECKING:
+    from .robot_client import Robot
+
+
 _NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?\Z")
 
-#: What may be done to a server that is powered when we cannot tell what it runs.
-#: ``once``: a word that may be left over; it counts until a run has met the machine.
+#: What may be done to a server that is powered when it is unknown what it runs.
+#: ``once``: may be left over in an inventory; it counts until the first contact was made.
 REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
 
 
-def read_servers(api, deadline):
+def read_servers(api: Robot, deadline: Deadline) -> list[dict[str, Any]]:
     """All servers of the account, for one request."""
     servers = api.read_list("/server", "server", deadline)
     numbered = [server for server in servers if server.get("server_number") is not None]
     return [server for server in numbered if number_of(server) == server["server_number"]]
 
 
-def input_findings(machines):
+def input_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
     """Everything that is wrong with what ``machines`` (dictionaries) say of their servers, as a list of sentences."""
     findings = []
-    seen: dict[tuple[str, object], str] = {}
+    seen: dict[tuple[str, object], Any] = {}
     for machine in machines:
         name, number, address = machine.get("name"), machine.get("server_number"), machine.get("server_ip")
         if number is not None and number_of(machine) is None:
             findings.append(
-                "machine '%s': server_number: %r is no number of a server; use the number that Robot shows, such as "
-                "321" % (name, number)
+                f"machine '{name}': server_number: {number!r} is no number of a server; use the number that Robot "
+                "shows, such as 321"
             )
         if address is not None and not _is_address(address):
-            findings.append("machine '%s': server_ip: %r is no IP address" % (name, address))
+            findings.append(f"machine '{name}': server_ip: {address!r} is no IP address")
         if machine.get("first_contact") not in (None, *FIRST_CONTACT):
             findings.append(
                 "machine '%s': first_contact: %r is none of %s; use reset to permit that a "
@@ -50,11 +55,11 @@ def input_findings(machines):
         for field, value in (("server_number", number_of(machine)), ("server_ip", address)):
             other = seen.setdefault((field, value), name) if value is not None else name
             if other != name:
-                findings.append("machine '%s': %s: %s is the one of machine '%s' too" % (name, field, value, other))
+                findings.append(f"machine '{name}': {field}: {value} is the one of machine '{other}' too")
     return findings
 
 
-def number_of(machine):
+def number_of(machine: Mapping[str, Any]) -> int | None:
     """The server number a machine of the input names; None when it names none that can be one."""
     number = machine.get("server_number")
     if isinstance(number, str):
@@ -62,7 +67,7 @@ def number_of(machine):
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
-def find(machine, servers):
+def find(machine: Mapping[str, Any], servers: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The server of ``machine`` by number, address or name, in this order; raises Refused.
 
     When number and address are both given they must name the same server.
@@ -71,7 +76,7 @@ def find(machine, servers):
     if number is not None:
         found, what = [server for server in servers if server.get("server_number") == number], "number %d" % number
     elif address is not None:
-        found, what = [server for server in servers if _has(server, address)], "address %s" % address
+        found, what = [server for server in servers if _has(server, address)], f"address {address}"
     else:
         found = [server for server in servers if server.get("server_name") == machine["name"]]
         what = "name '%s'" % machine["name"]
@@ -90,7 +95,7 @@ def find(machine, servers):
     return found[0]
 
 
-def facts(server):
+def facts(server: Mapping[str, Any]) -> dict[str, Any]:
     """What every result says of a server."""
     ipv4, ipv6 = server.get("server_ip"), server.get("server_ipv6_net")
     address = rescue_address(ipv6)
@@ -99,19 +104,19 @@ def facts(server):
         "server_name": _text(server.get("server_name")),
         # Programs are called with it.
         "ipv4": ipv4 if _is_address(ipv4) else None,
-        "ipv6": "%s/64" % ipv6 if address else None,
+        "ipv6": f"{ipv6}/64" if address else None,
         "ipv6_address": address,
         "product": _text(server.get("product")),
     }
 
 
-def _text(value):
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def rescue_address(network):
+def rescue_address(network: object) -> str | None:
     """The address a server has in its IPv6 network, which Robot gives without its length: ``2001:db8::`` → ::2."""
-    if not _is_address(network) or ":" not in network:
+    if not isinstance(network, str) or not _is_address(network) or ":" not in network:
         return None
     try:
         return str(ipaddress.IPv6Address(network) + 2)
@@ -120,19 +125,19 @@ def rescue_address(network):
         return None
 
 
-def _has(server, address):
+def _has(server: Mapping[str, Any], address: str) -> bool:
     addresses = [server.get("server_ip"), rescue_address(server.get("server_ipv6_net"))]
     return any(_same(address, other) for other in addresses if other)
 
 
-def _same(one, other):
+def _same(one: str, other: str) -> bool:
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
         return False
 
 
-def _is_address(text):
+def _is_address(text: object) -> bool:
     if not isinstance(text, str):
         return False
     try:
@@ -145,13 +150,13 @@ def _is_address(text):
 class RobotServerFleet:
     """One call of robot_server."""
 
-    def __init__(self, api, machines, timeout, check_mode):
+    def __init__(self, api: Robot, machines: Sequence[Mapping[str, Any]], timeout: float, check_mode: bool) -> None:
         self._api = api
         self._given = machines
         self._timeout = timeout
         self._check = check_mode
 
-    def run(self):
+    def run(self) -> list[dict[str, Any]]:
         """Returns the results of all machines, in the order given; raises FleetError."""
         wanted = self._check_input()
         servers = read_servers(self._api, Deadline(self._timeout, "the list of servers"))
@@ -175,37 +180,37 @@ class RobotServerFleet:
         run_all(self._api, active, lambda run: self._name(run, wanted.get(run.name)))
         return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
 
-    def _check_input(self):
+    def _check_input(self) -> dict[str, str]:
         findings = name_findings(self._given) + input_findings(self._given)
-        wanted: dict[str, str] = {}
-        owners: dict[str, str] = {}
+        wanted: dict[Any, str] = {}
+        owners: dict[str, Any] = {}
         for machine in self._given:
             name, new = machine.get("name"), machine.get("rename")
             if new is None:
                 continue
             if not isinstance(new, str) or not _NAME.match(new):
                 findings.append(
-                    "machine '%s': rename: %r is no name for a server; use 1 to 100 printable characters" % (name, new)
+                    f"machine '{name}': rename: {new!r} is no name for a server; use 1 to 100 printable characters"
                 )
             elif owners.setdefault(new, name) != name:
-                findings.append("machines '%s' and '%s' cannot both be named '%s'" % (owners[new], name, new))
+                findings.append(f"machines '{owners[new]}' and '{name}' cannot both be named '{new}'")
             wanted[name] = new
         refuse_findings(findings)
         return wanted
 
-    def _run_of(self, machine):
+    def _run_of(self, machine: Mapping[str, Any]) -> MachineRun:
         run = MachineRun.going_on(machine)
         run.result.update(server_number=None, server_name=None, ipv4=None, ipv6=None, ipv6_address=None, product=None)
         run.result.update(status=None, cancelled=None)
         return run
 
-    def _name(self, run, wanted):
+    def _name(self, run: MachineRun, wanted: str | None) -> None:
         present, number = run.result["server_name"], run.result["server_number"]
         if wanted is None or wanted == present:
             return
         run.result.update(
             changed=True,
-            msg="would be renamed from '%s' to '%s'" % (present, wanted),
+            msg=f"would be renamed from '{present}' to '{wanted}'",
             diff={
                 "before_header": run.name,
                 "after_header": run.name,
@@ -217,7 +222,7 @@ class RobotServerFleet:
             return
         deadline, path = Deadline(self._timeout, "the new name"), "/server/%d" % number
 
-        def look():
+        def look() -> Any:
             answer = self._api.read(path, deadline, machine=run.name)
             return answer if (part(answer, "server") or {}).get("server_name") == wanted else None
 
@@ -228,4 +233,4 @@ class RobotServerFleet:
             run.result["changed"] = False
             run.fail(error, provisioning=False)
             return
-        run.result.update(server_name=wanted, msg="renamed from '%s' to '%s'" % (present, wanted))
+        run.result.update(server_name=wanted, msg=f"renamed from '{present}' to '{wanted}'")

@@ -1,18 +1,26 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What we ask of snapshots: list, make, delete, and the way of their server to `off`; a lost answer is looked up."""
+"""Requests for snapshots: list, make, delete, switch their server off; a lost answer is looked up, not sent again."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .._common.boot_states import from_rfc3339
 from .actions import ActionFailed
+from .api_types import Action, Image, Server
 from .catalog import newest_first
 from .cloud_servers import CLOCK_SLACK, Servers, is_ours
 from .errors import ApiError, MachineError, NoAnswer, Refused
 from .labels import IMAGE_LABEL
+
+if TYPE_CHECKING:
+    from .actions import ActionBoard
+    from .cloud_client import Api
+    from .retry import Deadline
+
 
 #: Names one label selector may list; an address must not grow without end.
 NAMES_PER_REQUEST = 20
@@ -23,14 +31,14 @@ REFUSE, SHUTDOWN, CUT = "refuse", "shutdown", "cut"
 class Snapshots:
     """Reads and changes snapshots through an ``Api``; ``board`` waits for actions."""
 
-    def __init__(self, api, board):
+    def __init__(self, api: Api, board: ActionBoard) -> None:
         self._api = api
         self._board = board
         self._servers = Servers(api)
 
-    def named(self, names, deadline):
+    def named(self, names: Iterable[str], deadline: Deadline) -> dict[str, list[Image]]:
         """All snapshots of these names, as a dictionary of lists; one request for many names."""
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        found: dict[str, list[Image]] = {name: [] for name in names}
         ordered = sorted(found)
         for start in range(0, len(ordered), NAMES_PER_REQUEST):
             selector = "%s in (%s)" % (IMAGE_LABEL, ",".join(ordered[start : start + NAMES_PER_REQUEST]))
@@ -38,15 +46,17 @@ class Snapshots:
                 found[image["labels"][IMAGE_LABEL]].append(image)
         return found
 
-    def servers(self, deadline):
+    def servers(self, deadline: Deadline) -> list[Server]:
         """All servers of the project."""
         return self._api.read_all("/servers", "servers", deadline)[0]
 
-    def create(self, run, server, labels, description, deadline):
+    def create(
+        self, key: str, server: Server, labels: Mapping[str, str], description: str, deadline: Deadline
+    ) -> Image:
         """Make a snapshot of a server that is off, and wait for it; returns the image."""
 
-        def look(sent_at):
-            selector = ",".join("%s==%s" % pair for pair in sorted(labels.items()))
+        def look(sent_at: float | None) -> dict[str, Any] | None:
+            selector = ",".join(f"{label}=={value}" for label, value in sorted(labels.items()))
             for image in newest_first(self._list(selector, deadline)):
                 if (image.get("created_from") or {}).get("id") == server["id"] and _after(image, sent_at):
                     return {"image": image, "action": self._making(image, deadline)}
@@ -54,11 +64,11 @@ class Snapshots:
 
         body = {"type": "snapshot", "description": description, "labels": labels}
         path = "/servers/%d/actions/create_image" % server["id"]
-        answer = self._api.change("POST", path, deadline, look, machine=run.key, json=body)
+        answer = self._api.change("POST", path, deadline, look, machine=key, json=body)
         self.wait(answer["image"], answer["action"], deadline)
         return answer["image"]
 
-    def wait(self, image, action, deadline):
+    def wait(self, image: Image, action: Action | None, deadline: Deadline) -> None:
         """Wait until a snapshot is made; what a failed action leaves of it is removed."""
         try:
             self._board.wait(action or self._making(image, deadline), deadline)
@@ -67,10 +77,10 @@ class Snapshots:
                 self.delete(image, deadline)
             raise
 
-    def delete(self, image, deadline):
+    def delete(self, image: Image, deadline: Deadline) -> None:
         """Delete a snapshot; one that is gone already is fine."""
 
-        def look(_sent_at):
+        def look(_sent_at: float | None) -> dict[str, Any] | None:
             try:
                 self._api.read("/images/%d" % image["id"], deadline)
             except ApiError as error:
@@ -85,7 +95,7 @@ class Snapshots:
             if error.code != "not_found":
                 raise
 
-    def bring_off(self, server, how, deadline):
+    def bring_off(self, server: Server, how: str, deadline: Deadline) -> None:
         """See that the server is off; ``how`` says what may be done about a running one."""
         if server["status"] == "off":
             return
@@ -104,7 +114,7 @@ class Snapshots:
             self._board.wait(self._servers.act(server, route, command, deadline), deadline)
         self._until_off(server, deadline)
 
-    def _until_off(self, server, deadline):
+    def _until_off(self, server: Server, deadline: Deadline) -> None:
         pause = 1.0
         while True:
             present = self._servers.by_id(server, deadline)
@@ -115,7 +125,7 @@ class Snapshots:
             deadline.sleep(pause, "server '%s' is still %s" % (server["name"], present["status"]))
             pause = min(5.0, pause * 1.5)
 
-    def _making(self, image, deadline):
+    def _making(self, image: Image, deadline: Deadline) -> Action:
         """The action that makes a snapshot."""
         path = "/images/%d/actions" % image["id"]
         actions, _complete = self._api.read_all(path, "actions", deadline, params={"sort": "id:desc"})
@@ -124,12 +134,12 @@ class Snapshots:
                 return action
         raise MachineError("the API does not tell of the action that makes the snapshot %d" % image["id"])
 
-    def _list(self, selector, deadline):
+    def _list(self, selector: str, deadline: Deadline) -> list[Image]:
         params = {"type": "snapshot", "label_selector": selector}
         return self._api.read_all("/images", "images", deadline, params=params)[0]
 
 
-def _after(image, sent_at):
+def _after(image: Image, sent_at: float | None) -> bool:
     """Whether the snapshot was begun after a request sent at ``sent_at`` by the API's clock."""
     try:
         return sent_at is not None and from_rfc3339(image.get("created") or "") >= sent_at - CLOCK_SLACK

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ask a machine by SSH which system it runs, and tell it to reboot; everything it says is taken for hostile."""
+"""Ask a machine by SSH which system it runs, and ask it to reboot; all that it says is taken for hostile."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ import re
 import shlex
 import subprocess
 import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
 from .errors import FleetError
+
+if TYPE_CHECKING:
+    pass
+
 
 #: The most bytes that are read from either stream.
 LONGEST_OUTPUT = 65536
@@ -41,14 +48,14 @@ nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
 
 _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
-#: How OpenSSH tells of one that accepts connections and speaks no SSH, or not with us.
+#: What OpenSSH says of a port that accepts connections and speaks no SSH, or not with us.
 _ACCEPTED = re.compile(
     "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
 )
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
-def run_limited(argv, seconds):
+def run_limited(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
     """Run ``argv`` without a shell and without input; returns (exit code or KILLED, stdout, stderr) as text."""
     # AnsibleModule.run_command can limit neither, and what is read here may come from a hostile machine.
     try:
@@ -57,7 +64,7 @@ def run_limited(argv, seconds):
         )
     except OSError as error:
         raise FleetError(
-            "the program '%s' cannot be run on the controller (%s); install the OpenSSH client" % (argv[0], error)
+            f"the program '{argv[0]}' cannot be run on the controller ({error}); install the OpenSSH client"
         ) from error
     if process.stdout is None or process.stderr is None:
         raise AssertionError("both are pipes")
@@ -82,48 +89,54 @@ def run_limited(argv, seconds):
     )
 
 
+class Login(NamedTuple):
+    """How an installed system is reached that does not let us in as a rescue does; None: as a rescue."""
+
+    user: str | None
+    port: int | None
+    private_key: str | None
+
+
+@dataclass(frozen=True)
 class Answer:
     """What came back: ``kind`` is SILENT, DENIED or SYSTEM; the rest is known for a SYSTEM only."""
 
-    def __init__(
-        self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, origin=None, intent=None
-    ):
-        self.kind = kind
-        self.detail = detail
-        self.hostname = hostname
-        self.boot_id = boot_id
-        self.os_name = os_name
-        self.installed = installed
-        self.origin = origin or origins.Origin()
-        #: What another run wrote into the rescue that answers.
-        self.intent = intent
+    kind: str
+    detail: str = ""
+    hostname: str | None = None
+    boot_id: str | None = None
+    os_name: str | None = None
+    installed: dict[str, str] | None = None
+    origin: origins.Origin = field(default_factory=origins.Origin)
+    #: What another run wrote into the rescue that answers.
+    intent: dict[str, Any] | None = None
 
     @property
-    def in_rescue(self):
+    def in_rescue(self) -> bool:
         """Whether the rescue answered, as root."""
         return self.kind == SYSTEM and self.origin.is_rescue
 
     @property
-    def listens(self):
+    def listens(self) -> bool:
         """Whether anything accepted the connection, whatever it speaks; a jump host in between may have been that."""
         return self.kind != SILENT or bool(_ACCEPTED.search(self.detail))
 
-    def describe(self):
+    def describe(self) -> str:
         """One clause for a message."""
         if self.kind == SYSTEM:
             text = "hostname '%s' (%s) answers" % (self.hostname or "?", self.os_name or "unknown system")
             called_so = self.hostname == "rescue" and not self.in_rescue
-            return text + (", which is no rescue: %s" % self.origin.why_no_rescue if called_so else "")
+            return text + (f", which is no rescue: {self.origin.why_no_rescue}" if called_so else "")
         if self.kind == DENIED:
-            return "SSH answers but does not accept the key (%s)" % self.detail
-        return "SSH does not answer (%s)" % self.detail
+            return f"SSH answers but does not accept the key ({self.detail})"
+        return f"SSH does not answer ({self.detail})"
 
 
-def parse_probe(output):
+def parse_probe(output: str) -> Answer:
     """The Answer in the output of the probe; anything that does not look right is left out."""
     fields = probe.fields_of(output)
     if fields is None:
-        return Answer(SYSTEM, "it did not run the probe: %s" % _printable(output))
+        return Answer(SYSTEM, f"it did not run the probe: {_printable(output)}")
     hostname = fields.get("hostname", "")
     return Answer(
         SYSTEM,
@@ -136,22 +149,22 @@ def parse_probe(output):
     )
 
 
-def parse_failure(returncode, errors):
+def parse_failure(returncode: int, errors: str) -> Answer:
     """The Answer when the probe itself gave no usable output."""
     lines = [line for line in errors.splitlines() if line.strip()]
-    last = _printable(lines[-1]) if lines else "no error text, exit code %s" % returncode
+    last = _printable(lines[-1]) if lines else f"no error text, exit code {returncode}"
     if "Permission denied" in errors or "Too many authentication failures" in errors:
         return Answer(DENIED, last)
     if returncode != 255:
-        return Answer(SYSTEM, "it did not run the probe (exit code %s)" % returncode)
+        return Answer(SYSTEM, f"it did not run the probe (exit code {returncode})")
     return Answer(SILENT, last)
 
 
-def make_ssh(params, known_hosts_dir):
+def make_ssh(params: Mapping[str, Any], known_hosts_dir: str) -> Ssh:
     """An Ssh from the ``ssh_*`` options of a module; raises FleetError for options that cannot work."""
     user, port = params["ssh_user"], params["ssh_port"]
     if not _USER.match(user):
-        raise FleetError("ssh_user: %r is no user name; use letters, digits, '-', '_' and '.'" % user)
+        raise FleetError(f"ssh_user: {user!r} is no user name; use letters, digits, '-', '_' and '.'")
     if not 0 < port < 65536:
         raise FleetError("ssh_port: %d is no port; use a number from 1 to 65535" % port)
     try:
@@ -159,11 +172,11 @@ def make_ssh(params, known_hosts_dir):
     except ValueError as error:
         raise FleetError("ssh_args: %r cannot be split into words (%s)" % (params["ssh_args"], error)) from error
     if '"' in known_hosts_dir or "\n" in known_hosts_dir:
-        raise FleetError("known_hosts_dir: %r must not contain quotes or line breaks" % known_hosts_dir)
+        raise FleetError(f"known_hosts_dir: {known_hosts_dir!r} must not contain quotes or line breaks")
     try:
         os.makedirs(known_hosts_dir, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise FleetError("known_hosts_dir: '%s' cannot be made (%s)" % (known_hosts_dir, error)) from error
+        raise FleetError(f"known_hosts_dir: '{known_hosts_dir}' cannot be made ({error})") from error
     return Ssh(
         known_hosts_dir,
         user,
@@ -175,12 +188,12 @@ def make_ssh(params, known_hosts_dir):
     )
 
 
-def _systems(given, of_rescue):
+def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Login]:
     """Name → user, port and key of the installed system, from the option ``access``; raises FleetError.
 
     A port is None where it is ``of_rescue``.
     """
-    systems = {}
+    systems: dict[str, Login] = {}
     for one in given:
         user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
         if user is None and port is None and key is None:
@@ -190,14 +203,14 @@ def _systems(given, of_rescue):
             raise FleetError("nothing was changed, because of: %s: %s" % (one.get("name"), "; ".join(findings)))
         own = int(port) if port and int(port) != of_rescue else None
         if (user, own, key) != (None, None, None):
-            systems[one.get("name")] = (user, own, os.path.expanduser(key) if key else None)
+            systems[one["name"]] = Login(user, own, os.path.expanduser(key) if key else None)
     return systems
 
 
-def _host_keys(given):
+def _host_keys(given: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Name → the host keys of the installed system that are known, as ``type base64``."""
     return {
-        one.get("name"): {" ".join(key.split()[:2]) for key in one["host_keys"] if isinstance(key, str)}
+        one["name"]: {" ".join(key.split()[:2]) for key in one["host_keys"] if isinstance(key, str)}
         for one in given
         if isinstance(one.get("host_keys"), list)
     }
@@ -208,15 +221,15 @@ class Ssh:
 
     def __init__(
         self,
-        known_hosts_dir,
-        user="root",
-        port=22,
-        private_key=None,
-        extra_args=(),
-        connect_timeout=5,
-        systems=None,
-        host_keys=None,
-    ):
+        known_hosts_dir: str,
+        user: str = "root",
+        port: int = 22,
+        private_key: str | None = None,
+        extra_args: Iterable[str] = (),
+        connect_timeout: int = 5,
+        systems: Mapping[str, Login] | None = None,
+        host_keys: Mapping[str, set[str]] | None = None,
+    ) -> None:
         self._known_hosts_dir = known_hosts_dir
         self._user = user
         self._port = port
@@ -227,13 +240,13 @@ class Ssh:
         self._systems = dict(systems or {})
         self._host_keys = dict(host_keys or {})
         #: How each machine was reached last.
-        self._access: dict[str, tuple] = {}
+        self._access: dict[str, Login | None] = {}
 
-    def pin_file(self, name, phase="rescue"):
+    def pin_file(self, name: str, phase: str = "rescue") -> str:
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
         return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
 
-    def proved_system(self, name):
+    def proved_system(self, name: str) -> bool:
         """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
@@ -241,19 +254,28 @@ class Ssh:
         except OSError:
             return False
 
-    def argv(self, address, known_hosts, command, alias=None, login=True, system=None, options=()):
+    def argv(
+        self,
+        address: str,
+        known_hosts: str,
+        command: str,
+        alias: str | None = None,
+        login: bool = True,
+        system: Login | None = None,
+        options: Iterable[str] = (),
+    ) -> list[str]:
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
         With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
         connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
-        user, port, key = system or (None, None, None)
+        user, port, key = system or Login(None, None, None)
         options = list(options) + ([] if login else ["PreferredAuthentications=none"])
-        options += ["HostKeyAlias=%s" % alias] if alias else []
+        options += [f"HostKeyAlias={alias}"] if alias else []
         options += [
             "BatchMode=yes",
             "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
-            "UserKnownHostsFile=%s" % ssh_keys.quoted(known_hosts),
+            f"UserKnownHostsFile={ssh_keys.quoted(known_hosts)}",
             "GlobalKnownHostsFile=/dev/null",
             "UpdateHostKeys=no",
             "HashKnownHosts=no",
@@ -272,12 +294,13 @@ class Ssh:
         line = ["ssh", "-T"]
         for option in options:
             line += ["-o", option]
-        if key or self._private_key:
-            line += ["-o", "IdentitiesOnly=yes", "-i", key or self._private_key]
+        identity = key or self._private_key
+        if identity:
+            line += ["-o", "IdentitiesOnly=yes", "-i", identity]
         login_as = ["-p", str(port or self._port), "-l", user or self._user]
         return line + self._extra_args + login_as + ["--", address, command]
 
-    def probe(self, name, address):
+    def probe(self, name: str, address: str) -> Answer:
         """Which system answers now? Its host key is taken as it comes and pinned only when ``pin`` is called."""
         answer = self._probe(name, address, None)
         system = self._systems.get(name)
@@ -287,22 +310,22 @@ class Ssh:
         other = self._probe(name, address, system)
         return answer if other.kind == SILENT and answer.kind == DENIED else other
 
-    def probe_elsewhere(self, name, address):
+    def probe_elsewhere(self, name: str, address: str) -> Answer | None:
         """Which system answers on the port of the installed one? None: it has none of its own."""
         system = self._systems.get(name)
         return self._probe(name, address, system) if system is not None and system[1] else None
 
-    def _probe(self, name, address, system):
+    def _probe(self, name: str, address: str, system: Login | None) -> Answer:
         known_hosts = self.pin_file(name, "probe")
         _remove(known_hosts)
         self._access[name] = system
         return _answer(*self._run(self.argv(address, known_hosts, _PROBE, system=system)))
 
-    def probe_pinned(self, name, address):
+    def probe_pinned(self, name: str, address: str) -> Answer:
         """Which system answers with a host key that is in this machine's file for its rescue?"""
         return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
 
-    def host_keys(self, name, address):
+    def host_keys(self, name: str, address: str) -> list[str]:
         """The host keys shown now, as ``type base64`` each; nobody is logged in, nothing is believed."""
         if not self._extra_args:
             return scan(address, self._port, self._connect_timeout)
@@ -313,7 +336,7 @@ class Ssh:
                 shown += self._shown_key(name, address, "HostKeyAlgorithms=%s" % ",".join(kinds))
         return shown
 
-    def _shown_key(self, name, address, *options):
+    def _shown_key(self, name: str, address: str, *options: str) -> list[str]:
         """The one host key that a connection shows."""
         known_hosts = self.pin_file(name, "shown")
         _remove(known_hosts)
@@ -322,37 +345,37 @@ class Ssh:
         _remove(known_hosts)
         return shown
 
-    def keys_of_last_probe(self, name):
+    def keys_of_last_probe(self, name: str) -> list[str]:
         """The host keys that the system showed which was asked last."""
         return _keys_in(self.pin_file(name, "probe"))
 
-    def shows_another_key(self, name):
+    def shows_another_key(self, name: str) -> bool:
         """Whether the system that was asked last showed none of the host keys that its machine's system has."""
         wanted = self._host_keys.get(name) or set()
         return bool(wanted) and not wanted.intersection(self.keys_of_last_probe(name))
 
     @staticmethod
-    def alias(name):
+    def alias(name: str) -> str:
         """The name under which the SSH phase looks up the keys of a machine's rescue."""
         return ssh_keys.alias(name, "rescue")
 
-    def pin_keys(self, name, keys):
+    def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
         new = self.pin_file(name, "new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(ssh_keys.known_hosts(self.alias(name), keys))
         os.replace(new, self.pin_file(name))
 
-    def pin(self, name):
+    def pin(self, name: str) -> None:
         """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
         os.replace(self.pin_file(name, "probe"), self.pin_file(name))
 
-    def reboot(self, name, address):
+    def reboot(self, name: str, address: str) -> bool:
         """Ask the system to reboot; returns whether it took the order."""
         system = self._access.get(name)
         return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT, system=system))[0] == 0
 
-    def _run(self, line):
+    def _run(self, line: Sequence[str]) -> tuple[int, str, str]:
         seconds = self._connect_timeout * 3
         returncode, output, errors = run_limited(line, seconds)
         if returncode == KILLED:
@@ -360,13 +383,13 @@ class Ssh:
         return returncode, output, errors
 
 
-def scan(address, port, seconds):
+def scan(address: str, port: int, seconds: int) -> list[str]:
     """The host keys that ``address`` shows by ssh-keyscan, as ``type base64`` each; none when it is silent."""
     line = ["ssh-keyscan", "-T", str(seconds), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
     return ssh_keys.key_lines(run_limited(line, seconds * 3)[1])
 
 
-def _keys_in(path):
+def _keys_in(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return ssh_keys.key_lines(file.read(LONGEST_OUTPUT))
@@ -374,22 +397,22 @@ def _keys_in(path):
         return []
 
 
-def _answer(returncode, output, errors):
+def _answer(returncode: int, output: str, errors: str) -> Answer:
     return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
 
 
-def _printable(text):
+def _printable(text: str) -> str:
     return _UNPRINTABLE.sub(" ", text).strip()[:200]
 
 
-def _record(record):
+def _record(record: Mapping[str, Any] | None) -> dict[str, str] | None:
     """The texts of an installed record, fit to be printed."""
     if record is None:
         return None
     return {_printable(str(key)): _printable(value) for key, value in record.items() if isinstance(value, str)}
 
 
-def _remove(path):
+def _remove(path: str) -> None:
     try:
         os.remove(path)
     except FileNotFoundError:

@@ -16,12 +16,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
     budget,
     catalog,
-    options,
+    cloud_client,
+    robot_client,
     robot_servers,
     ssh,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, FleetError, NoAnswer
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
@@ -65,9 +65,9 @@ def test_an_answer_may_be_any_json(body):
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_an_endpoint_is_a_url(endpoint):
     with pytest.raises(FleetError, match="is no address of an API"):
-        options.access({"api_token": "x", "api_endpoint": endpoint}, {})
+        cloud_client.cloud_access({"api_token": "x", "api_endpoint": endpoint}, {})
     with pytest.raises(FleetError, match="not the address of a webservice"):
-        robot_options.robot_access({"robot_user": "u", "robot_password": "p", "endpoint": endpoint}, {})
+        robot_client.robot_access({"robot_user": "u", "robot_password": "p", "endpoint": endpoint}, {})
 
 
 @odd.examples("2026-01-01T00:00:00", "2020-01-01", "0000-01-01T00:00:00Z", "²")

@@ -1,0 +1,161 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The dictionaries that travel: what the APIs answer, and what modules take and return of machines.
+
+An API may leave out any key, and an answer of an API of another version may have more; only what is read stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Action(TypedDict, total=False):
+    """An action of the Cloud API; ``started`` and ``finished`` as RFC 3339."""
+
+    id: int
+    command: str
+    #: running, success or error
+    status: str
+    started: str | None
+    finished: str | None
+    progress: int
+    error: dict[str, Any] | None
+
+
+class Server(TypedDict, total=False):
+    """A cloud server."""
+
+    id: int
+    name: str
+    #: off, running, initializing …
+    status: str
+    labels: dict[str, str]
+    rescue_enabled: bool
+    #: ``ipv4`` and ``ipv6``, each with ``ip``
+    public_net: dict[str, Any]
+    server_type: dict[str, Any]
+    location: dict[str, Any]
+    image: dict[str, Any]
+    created: str
+
+
+class Image(TypedDict, total=False):
+    """An image or a snapshot of the Cloud API; sizes in GB."""
+
+    id: int
+    name: str | None
+    type: str
+    description: str
+    #: available or creating
+    status: str
+    architecture: str
+    labels: dict[str, str]
+    created: str
+    created_from: dict[str, Any]
+    image_size: float | None
+    disk_size: float | None
+    protection: dict[str, bool]
+
+
+class WantedImage(TypedDict, total=False):
+    """One node image as hcloud_node_image takes it; names are those of its options."""
+
+    name: str
+    server: str | None
+    architecture: str | None
+    running: str
+    kubernetes_version: str | None
+    base_image: str | None
+    role_version: str | None
+    digest: str | None
+    labels: dict[str, str]
+    description: str | None
+    force: bool
+    keep: int | None
+
+
+class RegisteredKey(TypedDict, total=False):
+    """An SSH key that is registered with the Cloud API."""
+
+    id: int
+    name: str
+    public_key: str
+
+
+class RobotServer(TypedDict, total=False):
+    """A server as Robot lists it; ``server_ipv6_net`` without its length, which is 64."""
+
+    server_number: int
+    server_name: str
+    server_ip: str
+    server_ipv6_net: str
+    status: str
+    product: str
+    cancelled: bool
+
+
+class Resolved(TypedDict):
+    """What the names of a wanted cloud server stand for in the project; ids, but for type and location."""
+
+    server_type: dict[str, Any]
+    location: str | None
+    image: Image
+    ssh_keys: list[RegisteredKey]
+    networks: list[int]
+    firewalls: list[int]
+    placement_group: int | None
+
+
+class Reset(TypedDict):
+    """One reset of a result: its type (ssh, sw, hw, power, wol), and when it was sent as RFC 3339."""
+
+    way: str
+    at: str
+
+
+class Machine(TypedDict, total=False):
+    """One machine as the modules take it: as the user names it, and as an earlier step returned it."""
+
+    name: str
+    # how far it is
+    boot_state: str
+    boot_state_since: str | None
+    failed: bool
+    msg: str
+    boot_id: str | None
+    previous_boot_id: str | None
+    in_rescue: bool | None
+    installation: str
+    consent: str
+    # a cloud server: to be made
+    server_type: str | None
+    location: str | None
+    image: str | None
+    image_newest: bool
+    architecture: str | None
+    #: names or ids; in a result, the registered keys themselves
+    ssh_keys: list[Any]
+    labels: dict[str, str]
+    networks: list[str]
+    firewalls: list[str]
+    placement_group: str | None
+    enable_ipv4: bool
+    enable_ipv6: bool
+    user_data: str | None
+    adopt: bool
+    # … and as it was made
+    id: int
+    created: bool
+    adopted: bool
+    fresh: bool
+    armed_here: bool
+    create_action: Action | None
+    # a dedicated server
+    server_number: int | str | None
+    server_ip: str | None
+    first_contact: str
+    rename: str | None
+    permanent: bool
+    resets: list[Reset]
+    host_keys: list[str]
