@@ -375,15 +375,21 @@ api_budget:
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import (
+    Api,
+    api_options,
+    open_cloud,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     machine = {
         "name": {"type": "str", "required": True},
@@ -415,12 +421,12 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api):
+    def make_fleet(api: Api) -> MachineFleet:
         return MachineFleet(
             api,
             params["machines"],

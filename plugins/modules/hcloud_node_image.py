@@ -246,14 +246,20 @@ api_budget:
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import (
+    Api,
+    api_options,
+    open_cloud,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     image = {
         "name": {"type": "str", "required": True},
@@ -278,12 +284,12 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api):
+    def make_fleet(api: Api) -> ImageFleet:
         return ImageFleet(
             api,
             params["images"],

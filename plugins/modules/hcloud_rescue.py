@@ -24,7 +24,7 @@ description:
     for the rest of the run; the known_hosts files of the user are neither read nor written.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
-  - kubenode.provision.system_access
+  - kubenode.provision.boot_rescue
   - kubenode.provision.attributes
   - kubenode.provision.progress
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -92,14 +92,6 @@ options:
     type: list
     elements: dict
     default: []
-  drift:
-    description:
-      - What becomes of a machine that runs something else than O(wanted).
-    type: str
-    choices:
-      report: It is left alone, and the result says so.
-      fail: It fails.
-    default: report
   intents_dir:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
@@ -130,17 +122,6 @@ options:
       - Port of the SSH server.
     type: int
     default: 22
-  ssh_args:
-    description:
-      - More arguments for the SSH client, for example C(-J bastion.example.com). Options that the module sets itself
-        cannot be changed.
-    type: str
-    default: ''
-  known_hosts_dir:
-    description:
-      - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
-      - Without it, a temporary directory is used and removed at the end.
-    type: path
   timeout:
     description:
       - Seconds each machine has for each step at the API, including repeated requests.
@@ -345,65 +326,47 @@ api_budget:
 
 import shutil
 import tempfile
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions, boot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import (
+    Api,
+    api_options,
+    open_cloud,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         api_options(),
-        machines={"type": "list", "elements": "dict", "required": True},
-        state={"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},
         ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
-        prove={"type": "bool", "default": True},
-        reinstall={"type": "raw", "default": []},
-        wanted={"type": "list", "elements": "dict", "default": []},
-        drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
-        intents_dir={"type": "path"},
-        rearm={"type": "bool", "default": False},
-        ssh_private_key={"type": "path", "no_log": False},
         ssh_user={"type": "str", "default": "root"},
         ssh_port={"type": "int", "default": 22},
-        ssh_args={"type": "str", "default": ""},
-        access={"type": "list", "elements": "dict", "default": []},
-        known_hosts_dir={"type": "path"},
-        timeout={"type": "int", "default": 360},
         rescue_timeout={"type": "int", "default": 360},
         variables=dict(VARIABLES),
+        **boot_options(),
         **progress_options(),
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
-    def make_fleet(api):
+    def make_fleet(api: Api) -> CloudRescue:
         return CloudRescue(
             api,
             make_ssh(params, params["known_hosts_dir"] or temporary),
-            BootOptions(
-                params["machines"],
-                state=params["state"],
-                word=("reinstall", params["reinstall"]),
-                rearm=params["rearm"],
-                prove=params["prove"],
-                timeout=params["timeout"],
-                check_mode=module.check_mode,
-                wanted=params["wanted"],
-                fail_for_drift=params["drift"] == "fail",
-                intents_dir=params["intents_dir"],
-            ),
+            BootOptions.of(params, ("reinstall", params["reinstall"]), module.check_mode),
             ssh_keys=params["ssh_keys"],
             private_key=params["ssh_private_key"],
             rescue_timeout=params["rescue_timeout"],

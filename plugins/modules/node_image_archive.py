@@ -191,7 +191,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
 
 
-def main():
+def main() -> None:
     """Make the file, or say why not."""
     module = AnsibleModule(
         options.node_image_archive_spec(),

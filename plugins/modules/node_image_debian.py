@@ -158,7 +158,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.t
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.mounts import private_mounts
 
 
-def main():
+def main() -> None:
     """Make the archive, or say why not."""
     module = AnsibleModule(options.node_image_debian_spec(), supports_check_mode=True)
     # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.

@@ -138,13 +138,15 @@ diff:
   returned: in diff mode
 """
 
+from typing import Any
+
 from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images, references, runtimes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     """What the module takes."""
     archive = {
         "type": "list",
@@ -169,7 +171,7 @@ def arguments():
     }
 
 
-def main():
+def main() -> None:
     """Find what is missing, bring it, say so."""
     module = QuietModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()

@@ -38,7 +38,7 @@ description:
   - A first provisioning costs three requests for the fleet and three for each machine, and one reset for each machine.
 extends_documentation_fragment:
   - kubenode.provision.robot
-  - kubenode.provision.system_access
+  - kubenode.provision.boot_rescue
   - kubenode.provision.attributes
   - kubenode.provision.progress
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -94,17 +94,6 @@ options:
         its name.
     type: str
     default: kubenode.provision
-  ssh_args:
-    description:
-      - More arguments for the SSH client, for example C(-J bastion.example.com). Options that the module sets itself
-        cannot be changed.
-    type: str
-    default: ''
-  known_hosts_dir:
-    description:
-      - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
-      - Without it, a temporary directory is used and removed at the end.
-    type: path
   host_key_checking:
     description:
       - V(strict) lets nobody count as the rescue whose host key is none of those that Robot tells for it.
@@ -139,14 +128,6 @@ options:
     type: list
     elements: dict
     default: []
-  drift:
-    description:
-      - What becomes of a machine that runs something else than O(wanted).
-    type: str
-    choices:
-      report: It is left alone, and the result says so.
-      fail: It fails.
-    default: report
   intents_dir:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
@@ -450,54 +431,47 @@ api_calls:
 
 import shutil
 import tempfile
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions, boot_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.reset_escalation import time_limits
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
+    Robot,
+    open_robot,
+    robot_options,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         robot_options(),
-        machines={"type": "list", "elements": "dict", "required": True},
-        state={"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},
-        ssh_private_key={"type": "path", "no_log": False},
         ssh_public_key={"type": "str", "no_log": False},
         ssh_key_name={"type": "str", "default": "kubenode.provision", "no_log": False},
-        ssh_args={"type": "str", "default": ""},
-        access={"type": "list", "elements": "dict", "default": []},
-        known_hosts_dir={"type": "path"},
         host_key_checking={"type": "str", "choices": ["strict", "accept-new"], "default": "strict", "no_log": False},
-        reinstall={"type": "raw", "default": []},
         release={"type": "raw", "default": []},
-        wanted={"type": "list", "elements": "dict", "default": []},
-        drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
-        intents_dir={"type": "path"},
         look_only={"type": "bool", "default": False},
-        rearm={"type": "bool", "default": False},
-        prove={"type": "bool", "default": True},
         give_back_after={"type": "int", "default": 0},
         look_timeout={"type": "int", "default": 15},
         ssh_timeout={"type": "int", "default": 480},
         sw_timeout={"type": "int", "default": 600},
         hw_timeout={"type": "int", "default": 600},
         power_timeout={"type": "int", "default": 600},
-        timeout={"type": "int", "default": 360},
         max_resets={"type": "int", "default": 50},
         on_reset_limit={"type": "str", "choices": ["refuse", "pace"], "default": "refuse"},
         variables=dict(VARIABLES),
+        **boot_options(),
         **progress_options(),
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
@@ -506,7 +480,7 @@ def main():
     pace = params["on_reset_limit"] == "pace"
     temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
-    def make_fleet(api):
+    def make_fleet(api: Robot) -> RobotRescue:
         more = RobotOptions(
             limits=time_limits(params),
             key=(params["ssh_public_key"], params["ssh_private_key"]),
@@ -519,18 +493,8 @@ def main():
         )
         # A rescue has one user and one port.
         shell = make_ssh(dict(params, ssh_user="root", ssh_port=22), params["known_hosts_dir"] or temporary)
-        options = BootOptions(
-            params["machines"],
-            state=params["state"],
-            word=("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"]),
-            rearm=params["rearm"],
-            prove=params["prove"],
-            timeout=params["timeout"],
-            check_mode=module.check_mode,
-            wanted=params["wanted"],
-            fail_for_drift=params["drift"] == "fail",
-            intents_dir=params["intents_dir"],
-        )
+        word = ("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"])
+        options = BootOptions.of(params, word, module.check_mode)
         return RobotRescue(api, shell, options, more)
 
     try:

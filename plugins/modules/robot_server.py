@@ -150,15 +150,21 @@ api_calls:
   sample: 3
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import open_robot, robot_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
+    Robot,
+    open_robot,
+    robot_options,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import RobotServerFleet
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         robot_options(),
@@ -168,12 +174,12 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api):
+    def make_fleet(api: Robot) -> RobotServerFleet:
         return RobotServerFleet(api, params["machines"], params["timeout"], module.check_mode)
 
     run_fleet(module, make_fleet, open_robot())

@@ -60,6 +60,41 @@ class BootOptions:
     fail_for_drift: bool = False
     intents_dir: str | None = None
 
+    @classmethod
+    def of(cls, params: Mapping[str, Any], word: tuple[str, Any], check_mode: bool) -> BootOptions:
+        """From the parameters of a module that has `boot_options`."""
+        return cls(
+            params["machines"],
+            state=params["state"],
+            word=word,
+            rearm=params["rearm"],
+            prove=params["prove"],
+            timeout=params["timeout"],
+            check_mode=check_mode,
+            wanted=params["wanted"],
+            fail_for_drift=params["drift"] == "fail",
+            intents_dir=params["intents_dir"],
+        )
+
+
+def boot_options() -> dict[str, Any]:
+    """The argument spec that both modules have, that of the documentation fragment ``boot_rescue`` included."""
+    return {
+        "machines": {"type": "list", "elements": "dict", "required": True},
+        "state": {"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},
+        "reinstall": {"type": "raw", "default": []},
+        "wanted": {"type": "list", "elements": "dict", "default": []},
+        "drift": {"type": "str", "choices": ["report", "fail"], "default": "report"},
+        "intents_dir": {"type": "path"},
+        "rearm": {"type": "bool", "default": False},
+        "prove": {"type": "bool", "default": True},
+        "ssh_private_key": {"type": "path", "no_log": False},
+        "ssh_args": {"type": "str", "default": ""},
+        "access": {"type": "list", "elements": "dict", "default": []},
+        "known_hosts_dir": {"type": "path"},
+        "timeout": {"type": "int", "default": 360},
+    }
+
 
 class BootFleet(ABC):
     """One call of a module."""
