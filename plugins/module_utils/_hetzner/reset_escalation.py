@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states
+from .api_types import Reset
 from .errors import FleetError, HandedBack, LeftAlone, Permanent
 from .fleet import MachineRun
 from .rescue_probe import ARRIVED, LOOK_EVERY, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
@@ -213,7 +214,7 @@ class ResetEscalation:
             outcome = self._routes.reset(kind, self._deadline(f"the reset by {kind}"), self._keep_armed)
         self._tried.append(kind)
         if outcome[0] in (SENT, UNSURE):
-            reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
+            reset: Reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
             self._run.result["resets"] = self._run.result["resets"] + [reset]
         return outcome
 
@@ -321,6 +322,6 @@ class ResetEscalation:
         )
 
 
-def _age(reset: Mapping[str, str]) -> float:
+def _age(reset: Reset) -> float:
     """Seconds since a reset that an earlier call sent."""
     return max(0.0, time.time() - boot_states.from_rfc3339(reset["at"]))

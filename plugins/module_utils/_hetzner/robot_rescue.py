@@ -13,6 +13,7 @@ from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
+from .api_types import Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
@@ -105,7 +106,7 @@ class RobotRescue(BootFleet):
                 since=boot_states.from_rfc3339(since) if since else None,
             )
             run.result.update(_UNKNOWN)
-            resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
+            resets: list[Reset] = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
             ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
