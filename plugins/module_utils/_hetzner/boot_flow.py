@@ -19,13 +19,12 @@ from .._common import consent as consents
 from . import boot_decision as decision
 from .boot_decision import ObservedState
 from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
-from .fleet import MachineRun, name_findings, refuse_findings
+from .fleet import MachineRun, difference, name_findings, refuse_findings
 from .intent_store import IntentStore
-from .retry import Deadline
+from .retry import LOOK_EVERY, Deadline
 from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 
-#: Seconds between two looks by SSH, and to find out who answers when the machine will be rebooted in any case.
-LOOK_EVERY = 2.0
+#: Seconds to find out who answers when the machine will be rebooted in any case.
 SHORT_LOOK = 8.0
 
 _TOWARDS = {
@@ -377,7 +376,7 @@ class BootFlow(ABC):
         leaving = step in (decision.DISARM, decision.LEAVE_RESCUE)
         before = {"rescue": step == decision.LEAVE_RESCUE, "armed": self.was_armed(step)}
         after = {"rescue": not leaving, "armed": False}
-        return {"before_header": self.run.name, "after_header": self.run.name, "before": before, "after": after}
+        return difference(self.run.name, before, after)
 
     def arrived_in_words(self) -> str:
         """The message of a machine that was sent into its rescue."""

@@ -13,20 +13,10 @@ from . import catalog as catalogs
 from .actions import ActionBoard
 from .api_types import Machine, Resolved, Server
 from .catalog import Catalog, Unfit
-from .cloud_servers import (
-    ADOPTED_LABEL,
-    INSTALLATION_LABEL,
-    LABEL,
-    Servers,
-    addresses,
-    brief,
-    installation_of,
-    is_adopted,
-    is_ours,
-)
+from .cloud_servers import Servers, addresses, brief
 from .errors import FleetError, Refused
-from .fleet import MachineRun, name_findings, refuse_findings, run_all
-from .labels import machine_findings
+from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
+from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half, resolve_keys
 from .retry import Deadline
 
@@ -258,7 +248,7 @@ class MachineFleet:
         after = dict(body, image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
             after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
-        run.result.update(changed=True, created=True, fresh=True, diff=_diff(run.name, {}, after))
+        run.result.update(changed=True, created=True, fresh=True, diff=difference(run.name, {}, after))
         if self._check:
             run.result["msg"] = "would create the server"
             return
@@ -275,7 +265,7 @@ class MachineFleet:
         """Power the server on, whether it was made just now or is off."""
         if server is not None and server["status"] in GOING:
             return
-        run.result.setdefault("diff", _diff(run.name, {}, {}))["after"]["status"] = "running"
+        run.result.setdefault("diff", difference(run.name, {}, {}))["after"]["status"] = "running"
         run.result["changed"] = True
         if self._check:
             run.result["msg"] += ", would power on"
@@ -300,7 +290,7 @@ class MachineFleet:
     ) -> None:
         before = server.get("labels") or {}
         after = dict(before, **dict(wanted_labels(machine), **dict(more or {})))
-        run.result.update(changed=True, diff=_diff(run.name, {"labels": before}, {"labels": after}))
+        run.result.update(changed=True, diff=difference(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
         if not self._check:
             self._servers.relabel(server, after, deadline)
@@ -311,7 +301,7 @@ class MachineFleet:
 
     def _delete(self, run: MachineRun, _machine: Machine, server: Server, deadline: Deadline) -> None:
         before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
-        run.result.update(changed=True, diff=_diff(run.name, before, {}))
+        run.result.update(changed=True, diff=difference(run.name, before, {}))
         run.result["msg"] = "would delete the server" if self._check else "deleted"
         if self._check:
             return
@@ -394,7 +384,3 @@ def _refusal(server: Server, state: str) -> str:
         f"{which} exists and was not made by this collection (it lacks the label {LABEL}); rename the machine, "
         "or set adopt to true for it"
     )
-
-
-def _diff(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    return {"before_header": name, "after_header": name, "before": before, "after": after}

@@ -15,16 +15,17 @@ from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
 from .api_types import Action, RegisteredKey, Server
 from .boot_decision import ObservedState
-from .boot_flow import LOOK_EVERY, SHORT_LOOK, BootFleet, BootFlow, BootOptions
+from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
 from .cloud_arming import Arming
 from .cloud_client import Api
-from .cloud_servers import BOOTING, INSTALLATION_LABEL, Servers, addresses, first_address, installation_of, is_ours
+from .cloud_servers import BOOTING, Servers, addresses, first_address
 from .errors import FleetError, MachineError, Refused, TimeLimit
 from .fleet import MachineRun, explain, run_all
 from .intent_store import NONE
+from .labels import INSTALLATION_LABEL, installation_of, is_ours
 from .login_keys import public_half, resolve_keys
-from .retry import Deadline
+from .retry import LOOK_EVERY, Deadline
 from .ssh import SILENT, Answer, Ssh
 
 #: Seconds in which a rescue is disabled, however long a stuck action locks the server.

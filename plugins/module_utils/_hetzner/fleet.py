@@ -272,6 +272,11 @@ def run_fleet(
     module.exit_json(**outcome)
 
 
+def difference(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What diff mode shows of one machine or image."""
+    return {"before_header": name, "after_header": name, "before": before, "after": after}
+
+
 def summary(results: list[dict[str, Any]], items: str = "machines") -> dict[str, Any]:
     """The module's result: what became of each, whether anything changed, and all differences."""
     diffs = [result.pop("diff") for result in results if "diff" in result]

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .api_types import Image, Machine, WantedImage
+from .._common import installed
+from .api_types import Image, Machine, Server, WantedImage
 
 #: CAPH's convention for naming snapshots, which have no name of their own.
 IMAGE_LABEL = "caph-image-name"
@@ -17,9 +18,15 @@ LONGEST_NAME = 63
 #: Bytes of user data the API takes.
 LONGEST_USER_DATA = 32 * 1024
 
-#: What says whether a server was made by us, and which installation it has; a label set by a user would let us delete
-#: servers of others, or take another system for the one that was installed.
-OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
+#: Marks the servers this collection made or adopted; the value is the machine's name.
+LABEL = "kubenode.provision/machine"
+#: Marks, beside the first, the servers that were adopted: others made them.
+ADOPTED_LABEL = "kubenode.provision/adopted"
+#: The id of the installation that the server was made or armed for, see `_common/installed.py`.
+INSTALLATION_LABEL = "kubenode.provision/installation"
+#: A user must not set these: they would let us delete servers of others, or take another system for the one that was
+#: installed.
+OWN_LABELS = frozenset([LABEL, ADOPTED_LABEL, INSTALLATION_LABEL])
 
 #: Marks the snapshots this collection made; the value is the name of the image.
 MADE_LABEL = "kubenode.provision/node-image"
@@ -72,6 +79,22 @@ def machine_findings(machine: Machine) -> list[str]:
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
         findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
     return findings
+
+
+def is_ours(server: Server) -> bool:
+    """Whether this collection made the server, or adopted it."""
+    return (server.get("labels") or {}).get(LABEL) == server["name"]
+
+
+def is_adopted(server: Server) -> bool:
+    """Whether others made the server; an odd value of the label is no proof that we did."""
+    return ADOPTED_LABEL in (server.get("labels") or {})
+
+
+def installation_of(server: Server) -> str:
+    """The installation that the server was made or armed for; empty when its labels do not say."""
+    found = (server.get("labels") or {}).get(INSTALLATION_LABEL)
+    return found if found and installed.is_installation(found) else ""
 
 
 def label_value(text: object) -> str:

@@ -14,7 +14,7 @@ from .api_types import Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers
 from .errors import FleetError, Refused
-from .fleet import refuse_findings, run_all
+from .fleet import difference, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us
 from .retry import Deadline
 from .snapshots import REFUSE, Snapshots
@@ -198,7 +198,7 @@ class ImageFleet:
         wanted, server = run.wanted, run.server
         every = labels.all_labels(wanted)
         after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
-        run.result["diff"] = {"before_header": run.key, "after_header": run.key, "before": {}, "after": after}
+        run.result["diff"] = difference(run.key, {}, after)
         if server is None and not self._check:
             raise Refused(
                 "there is no such snapshot, and no server '%s' to make it from; create the server, or correct server"
@@ -227,8 +227,9 @@ class ImageFleet:
             doomed, stay = judge(images, keep, self._protected(deadline))
         run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
         if doomed:
-            empty = {"before_header": run.key, "after_header": run.key, "before": {}, "after": {}}
-            run.result.setdefault("diff", empty)["before"]["snapshots"] = [image["id"] for image in doomed]
+            run.result.setdefault("diff", difference(run.key, {}, {}))["before"]["snapshots"] = [
+                image["id"] for image in doomed
+            ]
         for image in doomed:
             if not self._check:
                 self._snapshots.delete(image, deadline)

@@ -13,15 +13,14 @@ from .._common import consent
 from .._common.ssh_keys import sha256_fingerprint
 from . import ssh
 from .errors import MachineError, Permanent
+from .retry import LOOK_EVERY, Deadline
 
 if TYPE_CHECKING:
-    from .retry import Deadline
     from .robot_boot import BootRoutes
     from .ssh import Answer, Ssh
 
 
-#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to publish host keys.
-LOOK_EVERY = 2.0
+#: Seconds between two questions to Robot about the same thing, and for Robot to publish host keys.
 ASK_EVERY = 10.0
 PUBLISHING_TAKES = 60.0
 #: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet

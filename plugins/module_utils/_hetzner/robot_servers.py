@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._common.text import whole_number
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
-from .fleet import MachineRun, name_findings, refuse_findings, run_all
+from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .retry import Deadline
 from .robot_client import part
 
@@ -211,12 +211,7 @@ class RobotServerFleet:
         run.result.update(
             changed=True,
             msg=f"would be renamed from '{present}' to '{wanted}'",
-            diff={
-                "before_header": run.name,
-                "after_header": run.name,
-                "before": {"server_name": present},
-                "after": {"server_name": wanted},
-            },
+            diff=difference(run.name, {"server_name": present}, {"server_name": wanted}),
         )
         if self._check:
             return

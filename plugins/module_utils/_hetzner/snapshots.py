@@ -8,13 +8,12 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._common.boot_states import from_rfc3339
 from .actions import ActionFailed
 from .api_types import Action, Image, Server
 from .catalog import newest_first
-from .cloud_servers import CLOCK_SLACK, Servers, is_ours
+from .cloud_servers import Servers, begun_after
 from .errors import ApiError, MachineError, NoAnswer, Refused
-from .labels import IMAGE_LABEL
+from .labels import IMAGE_LABEL, is_ours
 
 if TYPE_CHECKING:
     from .actions import ActionBoard
@@ -58,7 +57,9 @@ class Snapshots:
         def look(sent_at: float | None) -> dict[str, Any] | None:
             selector = ",".join(f"{label}=={value}" for label, value in sorted(labels.items()))
             for image in newest_first(self._list(selector, deadline)):
-                if (image.get("created_from") or {}).get("id") == server["id"] and _after(image, sent_at):
+                if (image.get("created_from") or {}).get("id") == server["id"] and begun_after(
+                    image.get("created"), sent_at
+                ):
                     return {"image": image, "action": self._making(image, deadline)}
             return None
 
@@ -137,11 +138,3 @@ class Snapshots:
     def _list(self, selector: str, deadline: Deadline) -> list[Image]:
         params = {"type": "snapshot", "label_selector": selector}
         return self._api.read_all("/images", "images", deadline, params=params)[0]
-
-
-def _after(image: Image, sent_at: float | None) -> bool:
-    """Whether the snapshot was begun after a request sent at ``sent_at`` by the API's clock."""
-    try:
-        return sent_at is not None and from_rfc3339(image.get("created") or "") >= sent_at - CLOCK_SLACK
-    except ValueError:
-        return False

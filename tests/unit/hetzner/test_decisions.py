@@ -16,12 +16,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
     robot_rescue,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import (
-    ADOPTED_LABEL,
-    LABEL,
-    is_ours,
-    never_started,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import never_started
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import ADOPTED_LABEL, LABEL, is_ours
 
 OURS: dict[str, Any] = {"name": "n1", "status": "off", "labels": {LABEL: "n1", "pool": "a"}}
 ADOPTED = {**OURS, "labels": {**OURS["labels"], ADOPTED_LABEL: "n1"}}
