@@ -217,9 +217,11 @@ class CloudFlow(BootFlow):
             unproven=fleet.intents.unproven(run.name, run.result["installation"]),
         )
 
-    def boot_steps(self) -> dict[str, Callable[[], None]]:
-        """How the steps that arm and boot are carried out."""
+    def own_steps(self) -> dict[str, Callable[[], None]]:
+        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
+            decision.SETTLE: self._settle,
+            decision.ASK_HISTORY: self._ask_history,
             decision.ARM_AND_START: self._arm_and_start,
             decision.ARM_AND_REBOOT: self._arm_and_reboot,
             decision.ARM_AND_RESET: self._arm_and_reset,
@@ -234,7 +236,7 @@ class CloudFlow(BootFlow):
 
     # --- observe
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Wait until the server is neither being created nor in between two states."""
         action: Action = self.given.get("create_action") or Action()
         if self.seen.status == "initializing" and action.get("id"):
@@ -252,7 +254,7 @@ class CloudFlow(BootFlow):
             self.seen.status, self.seen.armed = server["status"], bool(server.get("rescue_enabled"))
         self.result["status"] = self.seen.status
 
-    def ask_history(self) -> None:
+    def _ask_history(self) -> None:
         """Read whether the server ever booted."""
         self.seen.never_started = self._arming.read_history(self.server, self.deadline)
 

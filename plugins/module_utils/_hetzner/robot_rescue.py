@@ -244,9 +244,11 @@ class RobotFlow(BootFlow):
             armed_here=True,
         )
 
-    def boot_steps(self) -> dict[str, Callable[[], None]]:
-        """How the steps that arm and boot are carried out."""
+    def own_steps(self) -> dict[str, Callable[[], None]]:
+        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
+            decision.ASK_ARMED: self._ask_armed,
+            decision.ASK_POWER: self._ask_power,
             decision.ARM_AND_REBOOT: lambda: self._boot(self._arm_and_reset),
             decision.ARM_AND_RESET: lambda: self._boot(self._arm_and_reset),
             decision.CONTINUE: lambda: self._boot(self._go_on),
@@ -270,12 +272,12 @@ class RobotFlow(BootFlow):
         seconds = self.fleet.more.look_timeout
         return min(seconds, SHORT_LOOK) if self.seen.reinstall or self.seen.rearm else seconds
 
-    def ask_armed(self) -> None:
+    def _ask_armed(self) -> None:
         """Find out whether the rescue is armed."""
         answer = self.routes.rescue(self.deadline_for("the state of the rescue"))
         self.seen.armed = self.result["armed"] = answer.get("active") is True
 
-    def ask_power(self) -> None:
+    def _ask_power(self) -> None:
         """Find out whether the server is switched off."""
         # For a look nothing is switched on, either.
         self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
