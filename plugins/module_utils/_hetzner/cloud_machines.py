@@ -96,8 +96,8 @@ def resolve(
     server_type = catalogs.pick_server_type(wanted, types)
     if machine.get("architecture") not in (None, server_type["architecture"]):
         raise Unfit(
-            "architecture: %s is wanted, but server type '%s' is %s; choose another type"
-            % (machine["architecture"], server_type["name"], server_type["architecture"])
+            f"architecture: {machine['architecture']} is wanted, but server type '{server_type['name']}' is "
+            f"{server_type['architecture']}; choose another type"
         )
     image = machine.get("image") or PLACEHOLDER
     # The placeholder is Hetzner's own image, whatever snapshots of the project are called.
@@ -179,24 +179,24 @@ class MachineFleet:
             except Unfit as finding:
                 refuse_findings([str(finding)])
         for machine in self._given:
-            findings += ["machine '%s': %s" % (machine["name"], text) for text in machine_findings(machine)]
+            findings += [f"machine '{machine['name']}': {text}" for text in machine_findings(machine)]
             try:
                 self._resolved[machine["name"]] = resolve(machine, catalog, public_key, self._private_key)
             except Unfit as finding:
-                findings.append("machine '%s': %s" % (machine["name"], finding))
+                findings.append(f"machine '{machine['name']}': {finding}")
         refuse_findings(findings)
 
     def _check_budget(self, changes: int, created: int) -> None:
         """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
         if not changes:
             return
-        need, seconds, work = changes, self._timeout, "changing %d machines" % changes
+        need, seconds, work = changes, self._timeout, f"changing {changes} machines"
         if self._wait:
             need += 8 * (1 + changes // 25)
         elif created and self._state == "present":
             need += 2 * created + 8 * (1 + created // 25)
             seconds += self._timeout
-            work = "creating, arming and starting %d machines" % created
+            work = f"creating, arming and starting {created} machines"
         plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
@@ -247,7 +247,7 @@ class MachineFleet:
         body["labels"][INSTALLATION_LABEL] = installed.new_installation()
         after = dict(body, image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
-            after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
+            after["user_data"] = f"({len(after['user_data'].encode('utf-8'))} bytes, hidden)"
         run.result.update(changed=True, created=True, fresh=True, diff=difference(run.name, {}, after))
         if self._check:
             run.result["msg"] = "would create the server"
@@ -276,7 +276,7 @@ class MachineFleet:
             run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
         action = self._servers.power_on(known, deadline)
         run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
-        run.result.update(status="running", fresh=False, msg="%s, powered on" % run.result["msg"])
+        run.result.update(status="running", fresh=False, msg=f"{run.result['msg']}, powered on")
         if self._wait:
             self._board.wait(action, deadline)
 
@@ -360,14 +360,14 @@ class MachineFleet:
         kind, place = (server.get("server_type") or {}).get("name"), (server.get("location") or {}).get("name")
         notes = []
         if wanted and wanted["server_type"]["name"] != kind:
-            notes.append("server type %s instead of %s" % (kind, wanted["server_type"]["name"]))
+            notes.append(f"server type {kind} instead of {wanted['server_type']['name']}")
         if wanted and wanted["location"] and wanted["location"] != place:
-            notes.append("location %s instead of %s" % (place, wanted["location"]))
-        return "exists" + (" with %s, which is left as it is" % " and ".join(notes) if notes else "")
+            notes.append(f"location {place} instead of {wanted['location']}")
+        return "exists" + (f" with {' and '.join(notes)}, which is left as it is" if notes else "")
 
 
 def _refusal(server: Server, state: str) -> str:
-    which = "server '%s' (id %s)" % (server["name"], server["id"])
+    which = f"server '{server['name']}' (id {server['id']})"
     if state == "absent" and is_ours(server):
         return (
             f"{which} was made by others and adopted (it has the label {ADOPTED_LABEL}); to delete it with all it "

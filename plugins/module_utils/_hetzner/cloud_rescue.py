@@ -135,7 +135,7 @@ class CloudRescue(BootFleet):
         self.key_ids = [key["id"] for key in self._keys(active, deadline)]
         count = len(active)
         need = 2 * count + 8 * (1 + count // 25)
-        plan = self.api.budget.plan(need, timeout, "arming and starting %d machines" % count)
+        plan = self.api.budget.plan(need, timeout, f"arming and starting {count} machines")
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
 
@@ -325,7 +325,7 @@ class CloudFlow(BootFlow):
             if self.fleet.may_write:
                 self._label(before)
         if self.result["used"]:
-            self.result["msg"] += "; %s" % self.result["used"]
+            self.result["msg"] += f"; {self.result['used']}"
         if self.seen.armed and self.seen.rearm and self.fleet.may_write:
             self._disable()
             self.result["msg"] += "; its rescue is disabled again"

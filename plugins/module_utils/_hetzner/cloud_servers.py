@@ -99,7 +99,7 @@ class Servers:
     def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
         try:
-            return self._api.read("/servers/%d" % server["id"], deadline, machine=server["name"])["server"]
+            return self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
         except ApiError as error:
             if error.code == "not_found":
                 return None
@@ -108,7 +108,7 @@ class Servers:
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
         actions, _complete = self._api.read_all(
-            "/servers/%d/actions" % server["id"],
+            f"/servers/{server['id']:d}/actions",
             "actions",
             deadline,
             machine=server["name"],
@@ -163,7 +163,7 @@ class Servers:
                     return {"action": action}
             return None
 
-        path = "/servers/%d/actions/%s" % (server["id"], route)
+        path = f"/servers/{server['id']:d}/actions/{route}"
         return self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)["action"]
 
     def enable_rescue(
@@ -200,7 +200,7 @@ class Servers:
             present = self.by_id(server, deadline)
             return {"server": present} if present is not None and present.get("labels") == labels else None
 
-        path = "/servers/%d" % server["id"]
+        path = f"/servers/{server['id']:d}"
         return self._api.change("PUT", path, deadline, look, machine=server["name"], json={"labels": labels})["server"]
 
     def delete(self, server: Server, deadline: Deadline) -> Action | None:
@@ -211,7 +211,7 @@ class Servers:
             return {"action": None} if present is None or present.get("status") == "deleting" else None
 
         try:
-            path = "/servers/%d" % server["id"]
+            path = f"/servers/{server['id']:d}"
             return self._api.change("DELETE", path, deadline, look, machine=server["name"]).get("action")
         except ApiError as error:
             if error.code == "not_found":

@@ -77,7 +77,7 @@ def machine_findings(machine: Machine) -> list[str]:
     """What is wrong with the labels and the user data of one machine, as a list of sentences."""
     findings = label_findings(machine.get("labels"))
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
-        findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
+        findings.append(f"user_data: longer than the {LONGEST_USER_DATA} bytes the API takes; make it shorter")
     return findings
 
 
@@ -139,22 +139,20 @@ def is_same(image: Image, wanted: WantedImage) -> bool:
 
 def findings_of(wanted: WantedImage, position: int) -> list[str]:
     """Everything that is wrong with one wanted image, as a list of sentences."""
-    where = "images[%d]" % position
+    where = f"images[{position}]"
     name = wanted.get("name") or ""
     if not name or not is_label_value(name):
         return [
-            "%s.name: %r cannot be the value of the label %s; use 1 to %d letters, digits, '-', '_' and '.', with a "
-            "letter or digit at both ends (it has %d characters)" % (where, name, IMAGE_LABEL, LONGEST_NAME, len(name))
+            f"{where}.name: {name!r} cannot be the value of the label {IMAGE_LABEL}; use 1 to {LONGEST_NAME} letters, "
+            f"digits, '-', '_' and '.', with a letter or digit at both ends (it has {len(name)} characters)"
         ]
     findings = [f"{where} ({name}): {text}" for text in label_findings(wanted.get("labels"))]
     for key in sorted(wanted.get("labels") or {}):
         if key == IMAGE_LABEL or str(key).startswith("kubenode.provision/"):
             findings.append(f"{where} ({name}): labels: '{key}' is set by the module itself; leave it out")
     if wanted.get("digest") and not short_digest(wanted["digest"]):
-        findings.append(
-            "%s (%s): digest: %r is no SHA-256; give 64 hexadecimal digits" % (where, name, wanted["digest"])
-        )
+        findings.append(f"{where} ({name}): digest: {wanted['digest']!r} is no SHA-256; give 64 hexadecimal digits")
     keep = wanted.get("keep")
     if keep is not None and keep < 1:
-        findings.append("%s (%s): keep: %d; keep at least 1" % (where, name, keep))
+        findings.append(f"{where} ({name}): keep: {keep}; keep at least 1")
     return findings

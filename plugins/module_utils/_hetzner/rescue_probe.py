@@ -234,15 +234,15 @@ class RescueProbe:
             raise Permanent(
                 f"the host keys that answer at {self._address} are none of those Robot tells for this rescue, so "
                 f"nothing was sent to it: shown {_listed(map(sha256_fingerprint, shown))}, told {_listed(published)}. "
-                "Somebody is in between, another machine has this address, or this one "
-                "has left its rescue for another system"
+                "Somebody is in between, another machine has this address, or this one has left its rescue for "
+                "another system"
             )
         self.words = "something answers, and Robot tells no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since
         if now - self._silent_since >= PUBLISHING_TAKES - ASK_EVERY / 2:
             raise MachineError(
-                "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. %s"
-                % (PUBLISHING_TAKES, _ways_out())
+                f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot told no host keys of it, so it cannot "
+                f"be proven. {_ways_out()}"
             )
         return False
 
@@ -250,8 +250,8 @@ class RescueProbe:
 def _ways_out() -> str:
     return (
         "Robot tells the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
-        "then run again. To trust the keys that answer, where Robot stays silent: %s"
-        % consent.extra_var("host_key_checking", "accept-new")
+        "then run again. To trust the keys that answer, where Robot stays silent: "
+        f"{consent.extra_var('host_key_checking', 'accept-new')}"
     )
 
 

@@ -78,7 +78,7 @@ def time_limits(params: Mapping[str, Any]) -> dict[str, float]:
         ("max_resets", 0),
     ):
         if params[option] < least:
-            raise FleetError("%s: %d is too little; use at least %d" % (option, params[option], least))
+            raise FleetError(f"{option}: {params[option]} is too little; use at least {least}")
     return {
         SSH: params["ssh_timeout"],
         SW: params["sw_timeout"],
@@ -302,7 +302,7 @@ class ResetEscalation:
 
     def _resets_in_words(self) -> str:
         resets = self._run.result["resets"]
-        return "Resets: %s" % (", ".join("%s at %s" % (reset["way"], reset["at"]) for reset in resets) or "none")
+        return "Resets: %s" % (", ".join(f"{reset['way']} at {reset['at']}" for reset in resets) or "none")
 
     def _what_was_tried(self, active: bool) -> str:
         if active:
@@ -310,15 +310,10 @@ class ResetEscalation:
         else:
             state = "the rescue was booted, or its hour is over"
         return (
-            "the rescue did not come. %s. Robot says: %s, power status '%s'; offered resets: %s. SSH said last: %s. "
-            "Look at the machine by a KVM console, and set its firmware to boot from the network before its disks"
-            % (
-                self._resets_in_words(),
-                state,
-                self._power or "unknown",
-                ", ".join(self.offered) or "none",
-                self._probe.words,
-            )
+            f"the rescue did not come. {self._resets_in_words()}. Robot says: {state}, power status "
+            f"'{self._power or 'unknown'}'; offered resets: {', '.join(self.offered) or 'none'}. SSH said last: "
+            f"{self._probe.words}. Look at the machine by a KVM console, and set its firmware to boot from the network "
+            "before its disks"
         )
 
 

@@ -40,7 +40,7 @@ class Snapshots:
         found: dict[str, list[Image]] = {name: [] for name in names}
         ordered = sorted(found)
         for start in range(0, len(ordered), NAMES_PER_REQUEST):
-            selector = "%s in (%s)" % (IMAGE_LABEL, ",".join(ordered[start : start + NAMES_PER_REQUEST]))
+            selector = f"{IMAGE_LABEL} in ({','.join(ordered[start : start + NAMES_PER_REQUEST])})"
             for image in self._list(selector, deadline):
                 found[image["labels"][IMAGE_LABEL]].append(image)
         return found
@@ -64,7 +64,7 @@ class Snapshots:
             return None
 
         body = {"type": "snapshot", "description": description, "labels": labels}
-        path = "/servers/%d/actions/create_image" % server["id"]
+        path = f"/servers/{server['id']:d}/actions/create_image"
         answer = self._api.change("POST", path, deadline, look, machine=key, json=body)
         self.wait(answer["image"], answer["action"], deadline)
         return answer["image"]
@@ -83,7 +83,7 @@ class Snapshots:
 
         def look(_sent_at: float | None) -> dict[str, Any] | None:
             try:
-                self._api.read("/images/%d" % image["id"], deadline)
+                self._api.read(f"/images/{image['id']:d}", deadline)
             except ApiError as error:
                 if error.code == "not_found":
                     return {}
@@ -91,7 +91,7 @@ class Snapshots:
             return None
 
         try:
-            self._api.change("DELETE", "/images/%d" % image["id"], deadline, look)
+            self._api.change("DELETE", f"/images/{image['id']:d}", deadline, look)
         except ApiError as error:
             if error.code != "not_found":
                 raise
@@ -102,13 +102,13 @@ class Snapshots:
             return
         if how == REFUSE:
             raise Refused(
-                "server '%s' is %s; a snapshot of a running disk is not consistent: power it off first, or set running "
-                "to shutdown" % (server["name"], server["status"])
+                f"server '{server['name']}' is {server['status']}; a snapshot of a running disk is not consistent: "
+                "power it off first, or set running to shutdown"
             )
         if not is_ours(server):
             raise Refused(
-                "server '%s' is %s and was not made by this collection, so it is not switched off; power it off first"
-                % (server["name"], server["status"])
+                f"server '{server['name']}' is {server['status']} and was not made by this collection, so it is "
+                "not switched off; power it off first"
             )
         if server["status"] != "stopping":
             route, command = ("shutdown", "shutdown_server") if how == SHUTDOWN else ("poweroff", "stop_server")
@@ -120,20 +120,20 @@ class Snapshots:
         while True:
             present = self._servers.by_id(server, deadline)
             if present is None:
-                raise MachineError("server '%s' vanished before its snapshot was made" % server["name"])
+                raise MachineError(f"server '{server['name']}' vanished before its snapshot was made")
             if present["status"] == "off":
                 return
-            deadline.sleep(pause, "server '%s' is still %s" % (server["name"], present["status"]))
+            deadline.sleep(pause, f"server '{server['name']}' is still {present['status']}")
             pause = min(5.0, pause * 1.5)
 
     def _making(self, image: Image, deadline: Deadline) -> Action:
         """The action that makes a snapshot."""
-        path = "/images/%d/actions" % image["id"]
+        path = f"/images/{image['id']:d}/actions"
         actions, _complete = self._api.read_all(path, "actions", deadline, params={"sort": "id:desc"})
         for action in actions:
             if action.get("command") == "create_image":
                 return action
-        raise MachineError("the API does not tell of the action that makes the snapshot %d" % image["id"])
+        raise MachineError(f"the API does not tell of the action that makes the snapshot {image['id']}")
 
     def _list(self, selector: str, deadline: Deadline) -> list[Image]:
         params = {"type": "snapshot", "label_selector": selector}
