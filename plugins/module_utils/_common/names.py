@@ -26,7 +26,7 @@ class InvalidName(ValueError):
     """The name is refused; the text says why and what would be taken."""
 
 
-def machine_error(name):
+def machine_error(name: object) -> str | None:
     """Why a machine cannot have this name, and what would do; None when it can."""
     if not isinstance(name, str) or not name:
         return "it is no name; give a host name such as node-1"
@@ -49,7 +49,7 @@ def machine_error(name):
     return None
 
 
-def host_name_error(name):
+def host_name_error(name: object) -> str | None:
     """Why no machine can have this host name (RFC 1123), short or qualified and in any case; None when one can."""
     if isinstance(name, str) and name.isascii() and len(name) <= 253 and _NAME.fullmatch(name.lower()):
         _head, dot, last = name.rpartition(".")
@@ -62,19 +62,21 @@ def host_name_error(name):
     )
 
 
-def address_error(address):
+def address_error(address: object) -> str | None:
     """Why SSH cannot go to this address; None when it is an IP address or a host name by RFC 1123."""
+    text = address if isinstance(address, str) else ""
+    host = text.partition("%")[0]
     try:
-        ipaddress.ip_address(address.partition("%")[0] if isinstance(address, str) else "")
+        ipaddress.ip_address(host)
     except ValueError:
         if host_name_error(address) is None:
             return None
         return "it is no address; give an IPv4 or IPv6 address, or a host name (RFC 1123)"
-    zone = re.fullmatch(r"(%[A-Za-z0-9][A-Za-z0-9_.-]*)?", address[len(address.partition("%")[0]) :], re.ASCII)
+    zone = re.fullmatch(r"(%[A-Za-z0-9][A-Za-z0-9_.-]*)?", text[len(host) :], re.ASCII)
     return None if zone else "its zone is no name of a network interface; write it like fe80::1%eth0"
 
 
-def check_machine_name(name):
+def check_machine_name(name: str) -> str:
     """Return ``name`` when a machine can have it, else raise :class:`InvalidName`."""
     error = machine_error(name)
     if error is not None:

@@ -15,10 +15,11 @@ _BEGIN = "kubenode-probe=1"
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 #: Prints lines ``key=value``: boot_id, hostname, kernel, os, record and intent (packed), and those of `origin.SCRIPT`.
-#: A caller's own lines may follow, with ``$boot`` and ``encode FILE``, which prints a file as base64.
+#: A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file as base64. Record
+#: and intent are cut, so that the whole answer fits into the 64 KiB that modules read.
 SCRIPT = (
     r"""exec 2>/dev/null
-encode() { [ ! -s "$1" ] || head -c 65536 "$1" | base64 | tr -d '\n'; }
+encode() { [ ! -s "$1" ] || head -c "${2:-65536}" "$1" | base64 | tr -d '\n'; }
 read -r boot </proc/sys/kernel/random/boot_id
 read -r name </proc/sys/kernel/hostname
 read -r kernel </proc/sys/kernel/osrelease
@@ -27,8 +28,8 @@ echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
 echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
-echo "record=$(encode /etc/kubenode/installed.json)"
-echo "intent=$(encode /root/.kubenode/intent.json)"
+echo "record=$(encode /etc/kubenode/installed.json 16384)"
+echo "intent=$(encode /root/.kubenode/intent.json 8192)"
 """
     + origin.SCRIPT
 )

@@ -12,13 +12,13 @@ _RFC3339 = re.compile(
 )
 
 
-def to_rfc3339(epoch):
+def to_rfc3339(epoch: float) -> str:
     """Epoch seconds to an RFC 3339 UTC string with milliseconds."""
     moment = datetime.fromtimestamp(epoch, tz=timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
 
 
-def from_rfc3339(text):
+def from_rfc3339(text: object) -> float:
     """RFC 3339 string (``Z`` or offset) to epoch seconds; raises ValueError on anything else."""
     # What fromisoformat takes differs from one Python to the next, and is more than RFC 3339.
     match = _RFC3339.match(text) if isinstance(text, str) else None

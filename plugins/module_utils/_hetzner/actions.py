@@ -44,8 +44,8 @@ class ActionFailed(MachineError):
         error = action.get("error") or {}
         self.code = error.get("code")
         super().__init__(
-            "the API action %s (id %s) failed: %s (%s)"
-            % (action.get("command"), action.get("id"), error.get("message"), self.code)
+            f"the API action {action.get('command')} (id {action.get('id')}) failed: {error.get('message')} "
+            f"({self.code})"
         )
 
 
@@ -171,8 +171,8 @@ class ActionBoard:
             raise waiter.error
         if waiter.action.get("status") == "running":
             raise deadline.exceeded(
-                "the API action %s (id %s) is still running at %s %%"
-                % (action.get("command"), action["id"], waiter.action.get("progress", "?"))
+                f"the API action {action.get('command')} (id {action['id']}) is still running at "
+                f"{waiter.action.get('progress', '?')} %"
             )
         return waiter.action
 
@@ -255,8 +255,7 @@ class _Waiter:
             self._missed += 1
             if self._missed > 2:
                 self.error = MachineError(
-                    "the API does not know the action %s (id %s) any more"
-                    % (self.action.get("command"), self.action["id"])
+                    f"the API does not know the action {self.action.get('command')} (id {self.action['id']}) any more"
                 )
             return self.error is not None
         self._missed = 0

@@ -83,18 +83,6 @@ class RegisteredKey(TypedDict, total=False):
     public_key: str
 
 
-class RobotServer(TypedDict, total=False):
-    """A server as Robot lists it; ``server_ipv6_net`` without its length, which is 64."""
-
-    server_number: int
-    server_name: str
-    server_ip: str
-    server_ipv6_net: str
-    status: str
-    product: str
-    cancelled: bool
-
-
 class Resolved(TypedDict):
     """What the names of a wanted cloud server stand for in the project; ids, but for type and location."""
 

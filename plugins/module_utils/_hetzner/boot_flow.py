@@ -19,13 +19,12 @@ from .._common import consent as consents
 from . import boot_decision as decision
 from .boot_decision import ObservedState
 from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
-from .fleet import MachineRun, name_findings, refuse_findings
+from .fleet import MachineRun, difference, name_findings, refuse_findings
 from .intent_store import IntentStore
-from .retry import Deadline
+from .retry import LOOK_EVERY, Deadline
 from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 
-#: Seconds between two looks by SSH, and to find out who answers when the machine will be rebooted in any case.
-LOOK_EVERY = 2.0
+#: Seconds to find out who answers when the machine will be rebooted in any case.
 SHORT_LOOK = 8.0
 
 _TOWARDS = {
@@ -158,20 +157,15 @@ class BootFlow(ABC):
         self.given = given
         self.seen = seen
         self.deadline = self.deadline_for("the armed rescue")
-        self._questions: dict[str, Callable[[], None]] = {
-            decision.SETTLE: self.settle,
-            decision.ASK_HISTORY: self.ask_history,
-            decision.ASK_ARMED: self.ask_armed,
+        #: How questions are answered and steps are carried out.
+        self._steps: dict[str, Callable[[], None]] = {
             decision.PROBE: self.ask_who_answers,
             decision.ASK_RESCUE: self.ask_rescue,
-            decision.ASK_POWER: self.ask_power,
-        }
-        self._steps: dict[str, Callable[[], None]] = {
             decision.ATTACH: self.attach,
             decision.LEAVE: self.leave,
             decision.DISARM: self.disarm,
             decision.LEAVE_RESCUE: self.leave_rescue,
-            **self.boot_steps(),
+            **self.own_steps(),
         }
 
     # --- what a provider does in its own way
@@ -182,8 +176,8 @@ class BootFlow(ABC):
         """The last answer by SSH."""
 
     @abstractmethod
-    def boot_steps(self) -> dict[str, Callable[[], None]]:
-        """How the steps that arm and boot are carried out."""
+    def own_steps(self) -> dict[str, Callable[[], None]]:
+        """The questions and steps that only this provider has, and those that arm and boot."""
 
     @abstractmethod
     def probe(self) -> Answer:
@@ -196,22 +190,6 @@ class BootFlow(ABC):
     @abstractmethod
     def ask_rescue(self) -> None:
         """Find out whether the rescue that answers was started for an open intent."""
-
-    def settle(self) -> None:
-        """Wait until a cloud server is in between two states no more."""
-        raise AssertionError("a dedicated server has no such state")
-
-    def ask_history(self) -> None:
-        """Find out whether a cloud server ever booted."""
-        raise AssertionError("Robot keeps no history")
-
-    def ask_armed(self) -> None:
-        """Find out whether the rescue of a dedicated server is armed."""
-        raise AssertionError("the status of a cloud server says it")
-
-    def ask_power(self) -> None:
-        """Find out whether a dedicated server is switched off."""
-        raise AssertionError("the status of a cloud server says it")
 
     @abstractmethod
     def attach(self) -> None:
@@ -265,11 +243,11 @@ class BootFlow(ABC):
         table = _TOWARDS[self.options.state]
         while True:
             step = table(self.seen)
-            question = self._questions.get(step)
-            self.deadline = self.deadline_for("a settled server" if question else "the armed rescue")
-            if question is None:
+            asks = step in decision.QUESTIONS
+            self.deadline = self.deadline_for("a settled server" if asks else "the armed rescue")
+            if not asks:
                 return step
-            question()
+            self._steps[step]()
 
     def bring_about(self, step: str | None = None) -> None:
         """Carry out what was decided before, or decide now; raises MachineError, ApiError or NoAnswer."""
@@ -377,7 +355,7 @@ class BootFlow(ABC):
         leaving = step in (decision.DISARM, decision.LEAVE_RESCUE)
         before = {"rescue": step == decision.LEAVE_RESCUE, "armed": self.was_armed(step)}
         after = {"rescue": not leaving, "armed": False}
-        return {"before_header": self.run.name, "after_header": self.run.name, "before": before, "after": after}
+        return difference(self.run.name, before, after)
 
     def arrived_in_words(self) -> str:
         """The message of a machine that was sent into its rescue."""

@@ -87,21 +87,21 @@ class Budget:
     def plan(self, requests: int, seconds: float, what: str) -> Plan:
         """Judge ``requests`` more requests to be sent within ``seconds``; ``what`` names the work in the message."""
         if self.limit is None:
-            return Plan(True, True, "%s: about %d API requests; the API did not tell its limit" % (what, requests))
+            return Plan(True, True, f"{what}: about {requests} API requests; the API did not tell its limit")
         left = max(0, math.floor(self.remaining()))
         reachable = left + math.floor(seconds * self.per_second)
-        need = "%s needs about %d API requests, %d of %d are left" % (what, requests, left, self.limit)
+        need = f"{what} needs about {requests} API requests, {left} of {self.limit} are left"
         if requests <= left:
             return Plan(True, True, need)
         wait = math.ceil((requests - left) / self.per_second)
         refill = f"and {self.per_second:.2f} come back each second"
         if requests <= reachable:
-            return Plan(False, True, "%s %s: paced, this costs about %d s" % (need, refill, wait))
+            return Plan(False, True, f"{need} {refill}: paced, this costs about {wait} s")
         return Plan(
             False,
             False,
-            "%s %s, so only %d can be made within %d s. Wait about %d s, name fewer machines, or raise the time limit."
-            % (need, refill, reachable, seconds, wait - math.floor(seconds)),
+            f"{need} {refill}, so only {reachable} can be made within {int(seconds)} s. Wait about "
+            f"{wait - math.floor(seconds)} s, name fewer machines, or raise the time limit.",
         )
 
     def _set(self, remaining: float) -> None:

@@ -27,7 +27,7 @@ class Unfit(Exception):
 def _names(items: Iterable[Mapping[str, Any]], key: str = "name", most: int = 12) -> str:
     """A short list for an error message."""
     names = sorted(str(item[key]) for item in items)
-    more = ", … (%d in all)" % len(names) if len(names) > most else ""
+    more = f", … ({len(names)} in all)" if len(names) > most else ""
     return (", ".join(names[:most]) + more) or "none"
 
 
@@ -71,18 +71,17 @@ def check_location(
     known = {str(entry["id"]): entry["name"] for kind in types for entry in kind.get("locations") or []}
     name = known.get(str(wanted), wanted)
     if name not in known.values():
-        raise Unfit("location: '%s' does not exist; there are: %s" % (wanted, ", ".join(sorted(set(known.values())))))
+        raise Unfit(f"location: '{wanted}' does not exist; there are: {', '.join(sorted(set(known.values())))}")
     entry = next((entry for entry in offered if entry["name"] == name), None)
     usable = [entry for entry in offered if entry.get("available", True)]
     if entry is None:
         raise Unfit(
-            "location: server type '%s' is not offered in '%s'; it is in: %s"
-            % (server_type["name"], name, _names(usable))
+            f"location: server type '{server_type['name']}' is not offered in '{name}'; it is in: {_names(usable)}"
         )
     if not entry.get("available", True):
         raise Unfit(
-            "location: server type '%s' is sold out in '%s' at the moment; available in: %s"
-            % (server_type["name"], name, _names(usable))
+            f"location: server type '{server_type['name']}' is sold out in '{name}' at the moment; available in: "
+            f"{_names(usable)}"
         )
     return name
 
@@ -150,8 +149,8 @@ def of_architecture(
         return newest_first(available or fitting)[0]
     if len(fitting) > 1:
         raise Unfit(
-            "image: '%s' is ambiguous, it names the images %s; use one of these ids, or ask for the newest"
-            % (wanted, _names(fitting, "id"))
+            f"image: '{wanted}' is ambiguous, it names the images {_names(fitting, 'id')}; use one of these ids, "
+            "or ask for the newest"
         )
     return fitting[0]
 
@@ -159,18 +158,18 @@ def of_architecture(
 def pick_image(wanted: str, images: Sequence[Image], server_type: Mapping[str, Any], newest: bool = False) -> Image:
     """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
     architecture = server_type["architecture"]
-    why = "server type '%s' is %s" % (server_type["name"], architecture)
+    why = f"server type '{server_type['name']}' is {architecture}"
     return _usable_image(wanted, of_architecture(wanted, images, architecture, newest, why), server_type)
 
 
 def _usable_image(wanted: str, image: Image, server_type: Mapping[str, Any]) -> Image:
     if image.get("status", "available") != "available":
-        raise Unfit("image: '%s' is not available yet (status %s); wait or choose another" % (wanted, image["status"]))
+        raise Unfit(f"image: '{wanted}' is not available yet (status {image['status']}); wait or choose another")
     size = image.get("disk_size") or 0
     if size > server_type["disk"]:
         raise Unfit(
-            "image: '%s' needs a disk of %g GB, server type '%s' has %g GB; choose a larger type"
-            % (wanted, size, server_type["name"], server_type["disk"])
+            f"image: '{wanted}' needs a disk of {size:g} GB, server type '{server_type['name']}' has "
+            f"{server_type['disk']:g} GB; choose a larger type"
         )
     return image
 

@@ -13,7 +13,7 @@ from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
 from .errors import Refused
 from .fleet import MachineRun
 from .intent_store import IntentStore
-from .retry import Deadline
+from .retry import LOOK_EVERY, Deadline
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
@@ -21,8 +21,6 @@ ARMING_TRIES = 3
 GOES_ON = 6.0
 #: Seconds for which one that armed a server at the same time may take to start it.
 STARTS = 60.0
-#: Seconds between two looks at the history.
-LOOK_EVERY = 2.0
 
 _UNMADE = (
     "server '%s' was never made: its creation failed, and what is left of it cannot start. Delete it in the console "

@@ -268,7 +268,7 @@ def _error_of(response: requests.Response) -> ApiError:
         error = response.json()["error"]
         code, message, details = str(error["code"]), error["message"], error.get("details")
     except (ValueError, KeyError, TypeError, RecursionError):
-        code, message, details = "http_%d" % response.status_code, response.reason or "no reason given", None
+        code, message, details = f"http_{response.status_code}", response.reason or "no reason given", None
     return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
 
 

@@ -13,20 +13,10 @@ from . import catalog as catalogs
 from .actions import ActionBoard
 from .api_types import Machine, Resolved, Server
 from .catalog import Catalog, Unfit
-from .cloud_servers import (
-    ADOPTED_LABEL,
-    INSTALLATION_LABEL,
-    LABEL,
-    Servers,
-    addresses,
-    brief,
-    installation_of,
-    is_adopted,
-    is_ours,
-)
+from .cloud_servers import Servers, addresses, brief
 from .errors import FleetError, Refused
-from .fleet import MachineRun, name_findings, refuse_findings, run_all
-from .labels import machine_findings
+from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
+from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half, resolve_keys
 from .retry import Deadline
 
@@ -106,8 +96,8 @@ def resolve(
     server_type = catalogs.pick_server_type(wanted, types)
     if machine.get("architecture") not in (None, server_type["architecture"]):
         raise Unfit(
-            "architecture: %s is wanted, but server type '%s' is %s; choose another type"
-            % (machine["architecture"], server_type["name"], server_type["architecture"])
+            f"architecture: {machine['architecture']} is wanted, but server type '{server_type['name']}' is "
+            f"{server_type['architecture']}; choose another type"
         )
     image = machine.get("image") or PLACEHOLDER
     # The placeholder is Hetzner's own image, whatever snapshots of the project are called.
@@ -189,24 +179,24 @@ class MachineFleet:
             except Unfit as finding:
                 refuse_findings([str(finding)])
         for machine in self._given:
-            findings += ["machine '%s': %s" % (machine["name"], text) for text in machine_findings(machine)]
+            findings += [f"machine '{machine['name']}': {text}" for text in machine_findings(machine)]
             try:
                 self._resolved[machine["name"]] = resolve(machine, catalog, public_key, self._private_key)
             except Unfit as finding:
-                findings.append("machine '%s': %s" % (machine["name"], finding))
+                findings.append(f"machine '{machine['name']}': {finding}")
         refuse_findings(findings)
 
     def _check_budget(self, changes: int, created: int) -> None:
         """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
         if not changes:
             return
-        need, seconds, work = changes, self._timeout, "changing %d machines" % changes
+        need, seconds, work = changes, self._timeout, f"changing {changes} machines"
         if self._wait:
             need += 8 * (1 + changes // 25)
         elif created and self._state == "present":
             need += 2 * created + 8 * (1 + created // 25)
             seconds += self._timeout
-            work = "creating, arming and starting %d machines" % created
+            work = f"creating, arming and starting {created} machines"
         plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
@@ -257,8 +247,8 @@ class MachineFleet:
         body["labels"][INSTALLATION_LABEL] = installed.new_installation()
         after = dict(body, image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
-            after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
-        run.result.update(changed=True, created=True, fresh=True, diff=_diff(run.name, {}, after))
+            after["user_data"] = f"({len(after['user_data'].encode('utf-8'))} bytes, hidden)"
+        run.result.update(changed=True, created=True, fresh=True, diff=difference(run.name, {}, after))
         if self._check:
             run.result["msg"] = "would create the server"
             return
@@ -275,7 +265,7 @@ class MachineFleet:
         """Power the server on, whether it was made just now or is off."""
         if server is not None and server["status"] in GOING:
             return
-        run.result.setdefault("diff", _diff(run.name, {}, {}))["after"]["status"] = "running"
+        run.result.setdefault("diff", difference(run.name, {}, {}))["after"]["status"] = "running"
         run.result["changed"] = True
         if self._check:
             run.result["msg"] += ", would power on"
@@ -286,7 +276,7 @@ class MachineFleet:
             run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
         action = self._servers.power_on(known, deadline)
         run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
-        run.result.update(status="running", fresh=False, msg="%s, powered on" % run.result["msg"])
+        run.result.update(status="running", fresh=False, msg=f"{run.result['msg']}, powered on")
         if self._wait:
             self._board.wait(action, deadline)
 
@@ -300,7 +290,7 @@ class MachineFleet:
     ) -> None:
         before = server.get("labels") or {}
         after = dict(before, **dict(wanted_labels(machine), **dict(more or {})))
-        run.result.update(changed=True, diff=_diff(run.name, {"labels": before}, {"labels": after}))
+        run.result.update(changed=True, diff=difference(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
         if not self._check:
             self._servers.relabel(server, after, deadline)
@@ -311,7 +301,7 @@ class MachineFleet:
 
     def _delete(self, run: MachineRun, _machine: Machine, server: Server, deadline: Deadline) -> None:
         before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
-        run.result.update(changed=True, diff=_diff(run.name, before, {}))
+        run.result.update(changed=True, diff=difference(run.name, before, {}))
         run.result["msg"] = "would delete the server" if self._check else "deleted"
         if self._check:
             return
@@ -370,14 +360,14 @@ class MachineFleet:
         kind, place = (server.get("server_type") or {}).get("name"), (server.get("location") or {}).get("name")
         notes = []
         if wanted and wanted["server_type"]["name"] != kind:
-            notes.append("server type %s instead of %s" % (kind, wanted["server_type"]["name"]))
+            notes.append(f"server type {kind} instead of {wanted['server_type']['name']}")
         if wanted and wanted["location"] and wanted["location"] != place:
-            notes.append("location %s instead of %s" % (place, wanted["location"]))
-        return "exists" + (" with %s, which is left as it is" % " and ".join(notes) if notes else "")
+            notes.append(f"location {place} instead of {wanted['location']}")
+        return "exists" + (f" with {' and '.join(notes)}, which is left as it is" if notes else "")
 
 
 def _refusal(server: Server, state: str) -> str:
-    which = "server '%s' (id %s)" % (server["name"], server["id"])
+    which = f"server '{server['name']}' (id {server['id']})"
     if state == "absent" and is_ours(server):
         return (
             f"{which} was made by others and adopted (it has the label {ADOPTED_LABEL}); to delete it with all it "
@@ -394,7 +384,3 @@ def _refusal(server: Server, state: str) -> str:
         f"{which} exists and was not made by this collection (it lacks the label {LABEL}); rename the machine, "
         "or set adopt to true for it"
     )
-
-
-def _diff(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    return {"before_header": name, "after_header": name, "before": before, "after": after}

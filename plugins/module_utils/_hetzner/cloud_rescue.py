@@ -15,16 +15,17 @@ from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
 from .api_types import Action, RegisteredKey, Server
 from .boot_decision import ObservedState
-from .boot_flow import LOOK_EVERY, SHORT_LOOK, BootFleet, BootFlow, BootOptions
+from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
 from .cloud_arming import Arming
 from .cloud_client import Api
-from .cloud_servers import BOOTING, INSTALLATION_LABEL, Servers, addresses, first_address, installation_of, is_ours
+from .cloud_servers import BOOTING, Servers, addresses, first_address
 from .errors import FleetError, MachineError, Refused, TimeLimit
 from .fleet import MachineRun, explain, run_all
 from .intent_store import NONE
+from .labels import INSTALLATION_LABEL, installation_of, is_ours
 from .login_keys import public_half, resolve_keys
-from .retry import Deadline
+from .retry import LOOK_EVERY, Deadline
 from .ssh import SILENT, Answer, Ssh
 
 #: Seconds in which a rescue is disabled, however long a stuck action locks the server.
@@ -134,7 +135,7 @@ class CloudRescue(BootFleet):
         self.key_ids = [key["id"] for key in self._keys(active, deadline)]
         count = len(active)
         need = 2 * count + 8 * (1 + count // 25)
-        plan = self.api.budget.plan(need, timeout, "arming and starting %d machines" % count)
+        plan = self.api.budget.plan(need, timeout, f"arming and starting {count} machines")
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
 
@@ -216,9 +217,11 @@ class CloudFlow(BootFlow):
             unproven=fleet.intents.unproven(run.name, run.result["installation"]),
         )
 
-    def boot_steps(self) -> dict[str, Callable[[], None]]:
-        """How the steps that arm and boot are carried out."""
+    def own_steps(self) -> dict[str, Callable[[], None]]:
+        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
+            decision.SETTLE: self._settle,
+            decision.ASK_HISTORY: self._ask_history,
             decision.ARM_AND_START: self._arm_and_start,
             decision.ARM_AND_REBOOT: self._arm_and_reboot,
             decision.ARM_AND_RESET: self._arm_and_reset,
@@ -233,7 +236,7 @@ class CloudFlow(BootFlow):
 
     # --- observe
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Wait until the server is neither being created nor in between two states."""
         action: Action = self.given.get("create_action") or Action()
         if self.seen.status == "initializing" and action.get("id"):
@@ -251,7 +254,7 @@ class CloudFlow(BootFlow):
             self.seen.status, self.seen.armed = server["status"], bool(server.get("rescue_enabled"))
         self.result["status"] = self.seen.status
 
-    def ask_history(self) -> None:
+    def _ask_history(self) -> None:
         """Read whether the server ever booted."""
         self.seen.never_started = self._arming.read_history(self.server, self.deadline)
 
@@ -322,7 +325,7 @@ class CloudFlow(BootFlow):
             if self.fleet.may_write:
                 self._label(before)
         if self.result["used"]:
-            self.result["msg"] += "; %s" % self.result["used"]
+            self.result["msg"] += f"; {self.result['used']}"
         if self.seen.armed and self.seen.rearm and self.fleet.may_write:
             self._disable()
             self.result["msg"] += "; its rescue is disabled again"

@@ -8,23 +8,15 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common import installed
 from .._common.boot_states import from_rfc3339
 from .api_types import Action, Server
 from .errors import ApiError, MachineError
+from .labels import LABEL, is_ours
 
 if TYPE_CHECKING:
     from .cloud_client import Api
     from .retry import Deadline
 
-
-#: Marks the servers this collection made or adopted; the value is the machine's name.
-LABEL = "kubenode.provision/machine"
-#: Marks, beside the first, the servers that were adopted: others made them.
-ADOPTED_LABEL = "kubenode.provision/adopted"
-
-#: The id of the installation that the server was made or armed for, see `_common/installed.py`.
-INSTALLATION_LABEL = "kubenode.provision/installation"
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])
@@ -37,22 +29,6 @@ OTHER_RUN = (
 
 #: The API's clock has a resolution of one second, on both sides of the comparison.
 CLOCK_SLACK = 2.0
-
-
-def is_ours(server: Server) -> bool:
-    """Whether this collection made the server, or adopted it."""
-    return (server.get("labels") or {}).get(LABEL) == server["name"]
-
-
-def is_adopted(server: Server) -> bool:
-    """Whether others made the server; an odd value of the label is no proof that we did."""
-    return ADOPTED_LABEL in (server.get("labels") or {})
-
-
-def installation_of(server: Server) -> str:
-    """The installation that the server was made or armed for; empty when its labels do not say."""
-    found = (server.get("labels") or {}).get(INSTALLATION_LABEL)
-    return found if found and installed.is_installation(found) else ""
 
 
 def addresses(server: Server) -> tuple[str | None, str | None]:
@@ -123,7 +99,7 @@ class Servers:
     def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
         try:
-            return self._api.read("/servers/%d" % server["id"], deadline, machine=server["name"])["server"]
+            return self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
         except ApiError as error:
             if error.code == "not_found":
                 return None
@@ -132,7 +108,7 @@ class Servers:
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
         actions, _complete = self._api.read_all(
-            "/servers/%d/actions" % server["id"],
+            f"/servers/{server['id']:d}/actions",
             "actions",
             deadline,
             machine=server["name"],
@@ -183,11 +159,11 @@ class Servers:
 
         def look(sent_at: float | None) -> dict[str, Any] | None:
             for action in self.history(server, deadline, recent=True):
-                if action.get("command") == command and _after(action, sent_at):
+                if action.get("command") == command and begun_after(action.get("started"), sent_at):
                     return {"action": action}
             return None
 
-        path = "/servers/%d/actions/%s" % (server["id"], route)
+        path = f"/servers/{server['id']:d}/actions/{route}"
         return self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)["action"]
 
     def enable_rescue(
@@ -224,7 +200,7 @@ class Servers:
             present = self.by_id(server, deadline)
             return {"server": present} if present is not None and present.get("labels") == labels else None
 
-        path = "/servers/%d" % server["id"]
+        path = f"/servers/{server['id']:d}"
         return self._api.change("PUT", path, deadline, look, machine=server["name"], json={"labels": labels})["server"]
 
     def delete(self, server: Server, deadline: Deadline) -> Action | None:
@@ -235,7 +211,7 @@ class Servers:
             return {"action": None} if present is None or present.get("status") == "deleting" else None
 
         try:
-            path = "/servers/%d" % server["id"]
+            path = f"/servers/{server['id']:d}"
             return self._api.change("DELETE", path, deadline, look, machine=server["name"]).get("action")
         except ApiError as error:
             if error.code == "not_found":
@@ -248,9 +224,12 @@ def _newest(actions: Iterable[Action], command: str) -> Action | None:
     return next((action for action in actions if action.get("command") == command), None)
 
 
-def _after(action: Action, sent_at: float | None) -> bool:
-    """Whether the action started after a request that was sent at ``sent_at`` by the API's clock."""
+def begun_after(moment: str | None, sent_at: float | None) -> bool:
+    """Whether something began after a request that was sent at ``sent_at`` by the API's clock.
+
+    ``moment``: when it began, as the API writes it.
+    """
     try:
-        return sent_at is not None and from_rfc3339(action.get("started") or "") >= sent_at - CLOCK_SLACK
+        return sent_at is not None and from_rfc3339(moment or "") >= sent_at - CLOCK_SLACK
     except ValueError:
         return False

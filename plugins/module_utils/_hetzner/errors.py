@@ -43,13 +43,13 @@ class ApiError(Exception):
     def describe(self) -> str:
         """The error in one line: message, code, fields and the id support asks for."""
         fields = [
-            "%s: %s" % (field.get("name"), ", ".join(field.get("messages") or ["not accepted"]))
+            f"{field.get('name')}: {', '.join(field.get('messages') or ['not accepted'])}"
             for field in self.details.get("fields") or []
             if isinstance(field, dict)
         ]
         parts = [str(self.code)] + ([f"request {self.correlation_id}"] if self.correlation_id else [])
-        text = "%s (%s)" % (self.message, ", ".join(parts))
-        return _CONTROL.sub(" ", "%s [%s]" % (text, "; ".join(fields)) if fields else text)
+        text = f"{self.message} ({', '.join(parts)})"
+        return _CONTROL.sub(" ", f"{text} [{'; '.join(fields)}]" if fields else text)
 
 
 class NoAnswer(Exception):

@@ -78,8 +78,8 @@ class MachineRun:
             )
         except (ValueError, AttributeError) as error:
             raise FleetError(
-                "machine '%s': boot_state or boot_state_since is none a module of this collection returned (%s); leave "
-                "both out" % (machine["name"], error)
+                f"machine '{machine['name']}': boot_state or boot_state_since is none a module of this collection "
+                f"returned ({error}); leave both out"
             ) from error
 
     def fail(self, error: object, provisioning: bool = True) -> None:
@@ -204,13 +204,13 @@ def name_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
     for position, machine in enumerate(machines):
         name = machine.get("name")
         if not isinstance(name, str) or not name:
-            findings.append("machines[%d].name: missing; every machine needs a name" % position)
+            findings.append(f"machines[{position}].name: missing; every machine needs a name")
             continue
         error = machine_error(name)
         if error is not None:
-            findings.append("machines[%d].name: %r: %s" % (position, name[:100], error))
+            findings.append(f"machines[{position}].name: {name[:100]!r}: {error}")
         if name in seen:
-            findings.append("machines[%d].name: '%s' is named twice; names must be unique" % (position, name))
+            findings.append(f"machines[{position}].name: '{name}' is named twice; names must be unique")
         seen.add(name)
     return findings
 
@@ -218,7 +218,7 @@ def name_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
 def refuse_findings(findings: Sequence[str]) -> None:
     """Fail the whole fleet when there are findings."""
     if findings:
-        raise FleetError("nothing was changed, because of: %s" % "; ".join(findings))
+        raise FleetError(f"nothing was changed, because of: {'; '.join(findings)}")
 
 
 def progress_options() -> dict[str, Any]:
@@ -255,7 +255,7 @@ def run_fleet(
         if result["failed"]:
             result["msg"] = in_variables(result["msg"], variables)
         if "warning" in result:
-            module.warn("%s: %s" % (result["name"], result.pop("warning")))
+            module.warn(f"{result['name']}: {result.pop('warning')}")
     outcome = summary(results, items)
     outcome["api_calls"] = api.calls
     budget = getattr(api, "budget", None)
@@ -270,6 +270,11 @@ def run_fleet(
             **outcome,
         )
     module.exit_json(**outcome)
+
+
+def difference(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What diff mode shows of one machine or image."""
+    return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
 def summary(results: list[dict[str, Any]], items: str = "machines") -> dict[str, Any]:

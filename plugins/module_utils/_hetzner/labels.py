@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .api_types import Image, Machine, WantedImage
+from .._common import installed
+from .api_types import Image, Machine, Server, WantedImage
 
 #: CAPH's convention for naming snapshots, which have no name of their own.
 IMAGE_LABEL = "caph-image-name"
@@ -17,9 +18,15 @@ LONGEST_NAME = 63
 #: Bytes of user data the API takes.
 LONGEST_USER_DATA = 32 * 1024
 
-#: What says whether a server was made by us, and which installation it has; a label set by a user would let us delete
-#: servers of others, or take another system for the one that was installed.
-OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
+#: Marks the servers this collection made or adopted; the value is the machine's name.
+LABEL = "kubenode.provision/machine"
+#: Marks, beside the first, the servers that were adopted: others made them.
+ADOPTED_LABEL = "kubenode.provision/adopted"
+#: The id of the installation that the server was made or armed for, see `_common/installed.py`.
+INSTALLATION_LABEL = "kubenode.provision/installation"
+#: A user must not set these: they would let us delete servers of others, or take another system for the one that was
+#: installed.
+OWN_LABELS = frozenset([LABEL, ADOPTED_LABEL, INSTALLATION_LABEL])
 
 #: Marks the snapshots this collection made; the value is the name of the image.
 MADE_LABEL = "kubenode.provision/node-image"
@@ -70,8 +77,24 @@ def machine_findings(machine: Machine) -> list[str]:
     """What is wrong with the labels and the user data of one machine, as a list of sentences."""
     findings = label_findings(machine.get("labels"))
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
-        findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
+        findings.append(f"user_data: longer than the {LONGEST_USER_DATA} bytes the API takes; make it shorter")
     return findings
+
+
+def is_ours(server: Server) -> bool:
+    """Whether this collection made the server, or adopted it."""
+    return (server.get("labels") or {}).get(LABEL) == server["name"]
+
+
+def is_adopted(server: Server) -> bool:
+    """Whether others made the server; an odd value of the label is no proof that we did."""
+    return ADOPTED_LABEL in (server.get("labels") or {})
+
+
+def installation_of(server: Server) -> str:
+    """The installation that the server was made or armed for; empty when its labels do not say."""
+    found = (server.get("labels") or {}).get(INSTALLATION_LABEL)
+    return found if found and installed.is_installation(found) else ""
 
 
 def label_value(text: object) -> str:
@@ -116,22 +139,20 @@ def is_same(image: Image, wanted: WantedImage) -> bool:
 
 def findings_of(wanted: WantedImage, position: int) -> list[str]:
     """Everything that is wrong with one wanted image, as a list of sentences."""
-    where = "images[%d]" % position
+    where = f"images[{position}]"
     name = wanted.get("name") or ""
     if not name or not is_label_value(name):
         return [
-            "%s.name: %r cannot be the value of the label %s; use 1 to %d letters, digits, '-', '_' and '.', with a "
-            "letter or digit at both ends (it has %d characters)" % (where, name, IMAGE_LABEL, LONGEST_NAME, len(name))
+            f"{where}.name: {name!r} cannot be the value of the label {IMAGE_LABEL}; use 1 to {LONGEST_NAME} letters, "
+            f"digits, '-', '_' and '.', with a letter or digit at both ends (it has {len(name)} characters)"
         ]
     findings = [f"{where} ({name}): {text}" for text in label_findings(wanted.get("labels"))]
     for key in sorted(wanted.get("labels") or {}):
         if key == IMAGE_LABEL or str(key).startswith("kubenode.provision/"):
             findings.append(f"{where} ({name}): labels: '{key}' is set by the module itself; leave it out")
     if wanted.get("digest") and not short_digest(wanted["digest"]):
-        findings.append(
-            "%s (%s): digest: %r is no SHA-256; give 64 hexadecimal digits" % (where, name, wanted["digest"])
-        )
+        findings.append(f"{where} ({name}): digest: {wanted['digest']!r} is no SHA-256; give 64 hexadecimal digits")
     keep = wanted.get("keep")
     if keep is not None and keep < 1:
-        findings.append("%s (%s): keep: %d; keep at least 1" % (where, name, keep))
+        findings.append(f"{where} ({name}): keep: {keep}; keep at least 1")
     return findings

@@ -71,7 +71,7 @@ def resolve_keys(
             % (
                 field,
                 private_key_path,
-                ", ".join("'%s'" % key["name"] for key in keys),
+                ", ".join(f"'{key['name']}'" for key in keys),
                 f"name '{others[0]}', which is its public half"
                 if others
                 else "register its public half with the project and name it here",

@@ -14,7 +14,7 @@ from .api_types import Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers
 from .errors import FleetError, Refused
-from .fleet import refuse_findings, run_all
+from .fleet import difference, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us
 from .retry import Deadline
 from .snapshots import REFUSE, Snapshots
@@ -51,7 +51,7 @@ class ImageRun:
     @property
     def key(self) -> str:
         """Under which the requests of this image are counted."""
-        return "%s (%s)" % (self.name, self.result["architecture"])
+        return f"{self.name} ({self.result['architecture']})"
 
     def fail(self, error: Exception) -> None:
         """The image failed; what was changed before stays in the result."""
@@ -111,7 +111,7 @@ class ImageFleet:
             findings += labels.findings_of(wanted, position)
             which = (wanted.get("name"), wanted.get("architecture"))
             if which in seen:
-                findings.append("images[%d].name: '%s' is named twice for one architecture" % (position, which[0]))
+                findings.append(f"images[{position}].name: '{which[0]}' is named twice for one architecture")
             seen.add(which)
         refuse_findings(findings)
 
@@ -126,7 +126,7 @@ class ImageFleet:
                 run.server = servers.get(run.wanted.get("server") or "")
         refuse_findings([text for text in map(self._finding, runs) if text])
         changes = 4 * len(runs)
-        plan = self._api.budget.plan(changes + 12 * (1 + len(runs) // 25), self._timeout, "%d images" % len(runs))
+        plan = self._api.budget.plan(changes + 12 * (1 + len(runs) // 25), self._timeout, f"{len(runs)} images")
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
 
@@ -151,13 +151,13 @@ class ImageFleet:
         run.result["architecture"] = wanted.get("architecture") or has
         if server is not None and has and has != run.result["architecture"]:
             return (
-                "image '%s': architecture: %s is wanted, but server '%s' is %s (%s); use a server of the right type"
-                % (run.name, wanted["architecture"], server["name"], has, server["server_type"]["name"])
+                f"image '{run.name}': architecture: {wanted['architecture']} is wanted, but server '{server['name']}' "
+                f"is {has} ({server['server_type']['name']}); use a server of the right type"
             )
         if not run.result["architecture"]:
-            return "image '%s': architecture: missing, and there is no server '%s' to ask; set it to x86 or arm" % (
-                run.name,
-                wanted.get("server"),
+            return (
+                f"image '{run.name}': architecture: missing, and there is no server '{wanted.get('server')}' to ask; "
+                "set it to x86 or arm"
             )
         return None
 
@@ -198,23 +198,23 @@ class ImageFleet:
         wanted, server = run.wanted, run.server
         every = labels.all_labels(wanted)
         after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
-        run.result["diff"] = {"before_header": run.key, "after_header": run.key, "before": {}, "after": after}
+        run.result["diff"] = difference(run.key, {}, after)
         if server is None and not self._check:
             raise Refused(
-                "there is no such snapshot, and no server '%s' to make it from; create the server, or correct server"
-                % wanted.get("server")
+                f"there is no such snapshot, and no server '{wanted.get('server')}' to make it from; create the "
+                "server, or correct server"
             )
         if server is not None and (not self._check or wanted["running"] == REFUSE):
             self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
         run.result["changed"] = True
         if server is None or self._check:
             run.result.update(created=True, labels=every)
-            run.say("would make a snapshot of server '%s'" % wanted.get("server"))
+            run.say(f"would make a snapshot of server '{wanted.get('server')}'")
             return
         description = wanted.get("description") or run.name
         image = self._snapshots.create(run.key, server, every, description, deadline)
         run.result.update(dict(describe(image), status="available", created=True))
-        run.say("made of server '%s'" % server["name"])
+        run.say(f"made of server '{server['name']}'")
 
     def _prune(self, run: ImageRun) -> None:
         deadline = Deadline(self._timeout, "the pruning of old snapshots")
@@ -227,8 +227,9 @@ class ImageFleet:
             doomed, stay = judge(images, keep, self._protected(deadline))
         run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
         if doomed:
-            empty = {"before_header": run.key, "after_header": run.key, "before": {}, "after": {}}
-            run.result.setdefault("diff", empty)["before"]["snapshots"] = [image["id"] for image in doomed]
+            run.result.setdefault("diff", difference(run.key, {}, {}))["before"]["snapshots"] = [
+                image["id"] for image in doomed
+            ]
         for image in doomed:
             if not self._check:
                 self._snapshots.delete(image, deadline)
@@ -243,7 +244,7 @@ class ImageFleet:
         if self._state == "absent":
             self._refuse_kept(run, stay)
         elif stay:
-            run.say("%d kept: %s" % (len(stay), _reasons(stay)))
+            run.say(f"{len(stay)} kept: {_reasons(stay)}")
 
     def _refuse_kept(self, run: ImageRun, stay: Mapping[int, str]) -> None:
         if stay:
@@ -299,7 +300,7 @@ def used_by_servers(servers: Iterable[Server]) -> dict[int, str]:
     for server in servers:
         image = server.get("image")
         if image:
-            used.setdefault(image["id"], "server '%s' was made from it" % server["name"])
+            used.setdefault(image["id"], f"server '{server['name']}' was made from it")
     return used
 
 
@@ -340,7 +341,7 @@ class ImageLookup:
         """Returns one result for each image that was asked for, in that order; raises FleetError."""
         if self._given is None:
             return [_found_result(describe(image), image) for image in self._all()]
-        empty = ["images[%d].name: missing" % place for place, wanted in enumerate(self._given) if not wanted["name"]]
+        empty = [f"images[{place}].name: missing" for place, wanted in enumerate(self._given) if not wanted["name"]]
         refuse_findings(empty)
         catalog = Catalog(self._api, self._deadline)
         return [self._find(wanted, catalog.image_candidates(wanted["name"])) for wanted in self._given]
@@ -355,7 +356,7 @@ class ImageLookup:
         try:
             image = of_architecture(name, candidates, architecture, self._newest)
             if image.get("status", "available") != "available":
-                raise Unfit("image: '%s' is not available yet (status %s); wait for it" % (name, image["status"]))
+                raise Unfit(f"image: '{name}' is not available yet (status {image['status']}); wait for it")
         except Unfit as finding:
             nothing = {"id": None, "name": name, "architecture": architecture}
             return dict(nothing, type=None, failed=True, changed=False, msg=str(finding))

@@ -13,15 +13,14 @@ from .._common import consent
 from .._common.ssh_keys import sha256_fingerprint
 from . import ssh
 from .errors import MachineError, Permanent
+from .retry import LOOK_EVERY, Deadline
 
 if TYPE_CHECKING:
-    from .retry import Deadline
     from .robot_boot import BootRoutes
     from .ssh import Answer, Ssh
 
 
-#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to publish host keys.
-LOOK_EVERY = 2.0
+#: Seconds between two questions to Robot about the same thing, and for Robot to publish host keys.
 ASK_EVERY = 10.0
 PUBLISHING_TAKES = 60.0
 #: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet
@@ -235,15 +234,15 @@ class RescueProbe:
             raise Permanent(
                 f"the host keys that answer at {self._address} are none of those Robot tells for this rescue, so "
                 f"nothing was sent to it: shown {_listed(map(sha256_fingerprint, shown))}, told {_listed(published)}. "
-                "Somebody is in between, another machine has this address, or this one "
-                "has left its rescue for another system"
+                "Somebody is in between, another machine has this address, or this one has left its rescue for "
+                "another system"
             )
         self.words = "something answers, and Robot tells no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since
         if now - self._silent_since >= PUBLISHING_TAKES - ASK_EVERY / 2:
             raise MachineError(
-                "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. %s"
-                % (PUBLISHING_TAKES, _ways_out())
+                f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot told no host keys of it, so it cannot "
+                f"be proven. {_ways_out()}"
             )
         return False
 
@@ -251,8 +250,8 @@ class RescueProbe:
 def _ways_out() -> str:
     return (
         "Robot tells the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
-        "then run again. To trust the keys that answer, where Robot stays silent: %s"
-        % consent.extra_var("host_key_checking", "accept-new")
+        "then run again. To trust the keys that answer, where Robot stays silent: "
+        f"{consent.extra_var('host_key_checking', 'accept-new')}"
     )
 
 

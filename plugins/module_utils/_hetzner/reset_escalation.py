@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states
+from .api_types import Reset
 from .errors import FleetError, HandedBack, LeftAlone, Permanent
 from .fleet import MachineRun
-from .rescue_probe import ARRIVED, LOOK_EVERY, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
-from .retry import Deadline
+from .rescue_probe import ARRIVED, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
+from .retry import LOOK_EVERY, Deadline
 from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh
 
@@ -77,7 +78,7 @@ def time_limits(params: Mapping[str, Any]) -> dict[str, float]:
         ("max_resets", 0),
     ):
         if params[option] < least:
-            raise FleetError("%s: %d is too little; use at least %d" % (option, params[option], least))
+            raise FleetError(f"{option}: {params[option]} is too little; use at least {least}")
     return {
         SSH: params["ssh_timeout"],
         SW: params["sw_timeout"],
@@ -213,7 +214,7 @@ class ResetEscalation:
             outcome = self._routes.reset(kind, self._deadline(f"the reset by {kind}"), self._keep_armed)
         self._tried.append(kind)
         if outcome[0] in (SENT, UNSURE):
-            reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
+            reset: Reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
             self._run.result["resets"] = self._run.result["resets"] + [reset]
         return outcome
 
@@ -301,7 +302,7 @@ class ResetEscalation:
 
     def _resets_in_words(self) -> str:
         resets = self._run.result["resets"]
-        return "Resets: %s" % (", ".join("%s at %s" % (reset["way"], reset["at"]) for reset in resets) or "none")
+        return "Resets: %s" % (", ".join(f"{reset['way']} at {reset['at']}" for reset in resets) or "none")
 
     def _what_was_tried(self, active: bool) -> str:
         if active:
@@ -309,18 +310,13 @@ class ResetEscalation:
         else:
             state = "the rescue was booted, or its hour is over"
         return (
-            "the rescue did not come. %s. Robot says: %s, power status '%s'; offered resets: %s. SSH said last: %s. "
-            "Look at the machine by a KVM console, and set its firmware to boot from the network before its disks"
-            % (
-                self._resets_in_words(),
-                state,
-                self._power or "unknown",
-                ", ".join(self.offered) or "none",
-                self._probe.words,
-            )
+            f"the rescue did not come. {self._resets_in_words()}. Robot says: {state}, power status "
+            f"'{self._power or 'unknown'}'; offered resets: {', '.join(self.offered) or 'none'}. SSH said last: "
+            f"{self._probe.words}. Look at the machine by a KVM console, and set its firmware to boot from the network "
+            "before its disks"
         )
 
 
-def _age(reset: Mapping[str, str]) -> float:
+def _age(reset: Reset) -> float:
     """Seconds since a reset that an earlier call sent."""
     return max(0.0, time.time() - boot_states.from_rfc3339(reset["at"]))

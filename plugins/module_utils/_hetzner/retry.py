@@ -17,6 +17,9 @@ LOOK_FIRST = "look_first"
 #: It never will succeed as it is.
 FINAL = "final"
 
+#: Seconds between two looks at a machine that boots.
+LOOK_EVERY = 2.0
+
 #: Something else is being done to the object at this moment.
 LOCKED_CODES = frozenset(["locked", "resource_locked"])
 _AGAIN_CODES = LOCKED_CODES | frozenset(["rate_limit_exceeded", "conflict"])

@@ -50,7 +50,7 @@ class BootRoutes:
             except ApiError as error:
                 if error.code in _NOT_OFFERED:
                     raise Permanent(
-                        "Robot offers no rescue for server %d (%s); ask Hetzner's support" % (self._number, error.code)
+                        f"Robot offers no rescue for server {self._number} ({error.code}); ask Hetzner's support"
                     ) from error
                 if not tries_left or (error.status != 409 and error.code not in _ACTIVATION_FAILED):
                     raise
@@ -77,7 +77,7 @@ class BootRoutes:
 
     def disarm_kind(self, kind: str, deadline: Deadline) -> None:
         """Take back one kind of boot configuration, such as rescue."""
-        path = "/boot/%d/%s" % (self._number, kind)
+        path = f"/boot/{self._number}/{kind}"
 
         def look() -> Any:
             configuration = self._api.read(path, deadline, machine=self._machine)
@@ -112,7 +112,7 @@ class BootRoutes:
         UNSURE: the answer was lost, and only the machine can show whether the reset was carried out. ``keep_armed()``
         is called after every wait for the hourly limit, which may be longer than a rescue stays armed.
         """
-        path = "/wol/%d" % self._number if kind == WOL else "/reset/%d" % self._number
+        path = f"/wol/{self._number}" if kind == WOL else f"/reset/{self._number}"
         data = None if kind == WOL else {"type": kind}
         while True:
             try:
@@ -143,7 +143,7 @@ class BootRoutes:
             return {} if present.get("active") is True and same else None
 
         data = {"os": "linux", "authorized_key[]": list(fingerprints)}
-        self._api.change("POST", "/boot/%d/rescue" % self._number, deadline, look, machine=self._machine, data=data)
+        self._api.change("POST", f"/boot/{self._number}/rescue", deadline, look, machine=self._machine, data=data)
 
     def _get(self, path: str, deadline: Deadline) -> dict[str, Any]:
         body = self._api.read(path % self._number, deadline, machine=self._machine)
@@ -154,9 +154,7 @@ class BootRoutes:
     def _need(self, body: Any, key: str) -> dict[str, Any]:
         found = part(body, key)
         if found is None:
-            raise MachineError(
-                "Robot's answer about the %s of server %d is not what it should be" % (key, self._number)
-            )
+            raise MachineError(f"Robot's answer about the {key} of server {self._number} is not what it should be")
         return found
 
 

@@ -326,7 +326,7 @@ def error_of(status: int, reason: str | None, body: Any) -> ApiError:
         error = body["error"]
         code, message = str(error["code"]), error["message"]
     except (KeyError, TypeError):
-        return ApiError(status, "http_%d" % status, reason or "no reason given")
+        return ApiError(status, f"http_{status}", reason or "no reason given")
     fields = [
         {"name": str(name), "messages": [kind]} for kind in ("missing", "invalid") for name in items(error.get(kind))
     ]

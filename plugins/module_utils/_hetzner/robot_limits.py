@@ -45,7 +45,7 @@ def route_of(method: str, path: str) -> str:
     parts = path.strip("/").split("/")
     if len(parts) > 1:
         parts[1] = "{fingerprint}" if parts[0] == "key" else "{server}"
-    return "%s /%s" % (method, "/".join(parts))
+    return f"{method} /{'/'.join(parts)}"
 
 
 class Limits:
@@ -220,11 +220,9 @@ class ResetPlan:
     def __init__(self, count: int, left: int, hourly: int) -> None:
         self.fits = count <= left
         self.hours = 0 if self.fits or hourly < 1 else -(-(count - left) // hourly)
-        self.message = "%d machines need a reset by the Robot API, which takes %d an hour; %d can be sent now" % (
-            count,
-            hourly,
-            left,
+        self.message = (
+            f"{count} machines need a reset by the Robot API, which takes {hourly} an hour; {left} can be sent now"
         )
         if not self.fits:
-            late = "within about %d h" % self.hours if hourly else "never, with max_resets 0"
-            self.message += ", and the other %d %s" % (count - left, late)
+            late = f"within about {self.hours} h" if hourly else "never, with max_resets 0"
+            self.message += f", and the other {count - left} {late}"

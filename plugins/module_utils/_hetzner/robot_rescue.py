@@ -13,6 +13,7 @@ from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
+from .api_types import Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
@@ -105,17 +106,17 @@ class RobotRescue(BootFleet):
                 since=boot_states.from_rfc3339(since) if since else None,
             )
             run.result.update(_UNKNOWN)
-            resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
+            resets: list[Reset] = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
             ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
-                "machine '%s': boot_state, boot_state_since or resets is none a module of this collection returned "
-                "(%s); leave them out" % (machine["name"], error)
+                f"machine '{machine['name']}': boot_state, boot_state_since or resets is none a module of this "
+                f"collection returned ({error}); leave them out"
             ) from error
         if machine.get("first_contact"):
             run.result["first_contact"] = machine["first_contact"]
         if any(reset["way"] not in self.more.limits for reset in resets):
-            raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
+            raise FleetError(f"machine '{machine['name']}': resets names a way that does not exist; leave it out")
         for reset, age in zip(resets, ages):
             if reset["way"] not in (SSH, WOL) and 0 <= age < WINDOW and not self.api.limits.kept:
                 self.api.limits.sent(RESET, age)
@@ -148,15 +149,15 @@ class RobotRescue(BootFleet):
             try:
                 server = find(self.machines[run.name], servers)
                 if server.get("status") not in (None, "ready"):
-                    raise Refused("the server's status is '%s'; run again when it is ready" % server["status"])
+                    raise Refused(f"the server's status is '{server['status']}'; run again when it is ready")
             except Refused as error:
                 run.fail(error)
                 continue
             other = owner.setdefault(server["server_number"], run.name)
             if other != run.name:
                 raise FleetError(
-                    "nothing was changed, because of: the machines '%s' and '%s' are the same server %d; correct their "
-                    "server_number" % (other, run.name, server["server_number"])
+                    f"nothing was changed, because of: the machines '{other}' and '{run.name}' are the same server "
+                    f"{server['server_number']}; correct their server_number"
                 )
             run.result.update(facts(server))
             found.append(run)
@@ -243,9 +244,11 @@ class RobotFlow(BootFlow):
             armed_here=True,
         )
 
-    def boot_steps(self) -> dict[str, Callable[[], None]]:
-        """How the steps that arm and boot are carried out."""
+    def own_steps(self) -> dict[str, Callable[[], None]]:
+        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
+            decision.ASK_ARMED: self._ask_armed,
+            decision.ASK_POWER: self._ask_power,
             decision.ARM_AND_REBOOT: lambda: self._boot(self._arm_and_reset),
             decision.ARM_AND_RESET: lambda: self._boot(self._arm_and_reset),
             decision.CONTINUE: lambda: self._boot(self._go_on),
@@ -269,12 +272,12 @@ class RobotFlow(BootFlow):
         seconds = self.fleet.more.look_timeout
         return min(seconds, SHORT_LOOK) if self.seen.reinstall or self.seen.rearm else seconds
 
-    def ask_armed(self) -> None:
+    def _ask_armed(self) -> None:
         """Find out whether the rescue is armed."""
         answer = self.routes.rescue(self.deadline_for("the state of the rescue"))
         self.seen.armed = self.result["armed"] = answer.get("active") is True
 
-    def ask_power(self) -> None:
+    def _ask_power(self) -> None:
         """Find out whether the server is switched off."""
         # For a look nothing is switched on, either.
         self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
@@ -337,7 +340,7 @@ class RobotFlow(BootFlow):
             self.result["msg"] += f"; not verified, as kubenode_proof: {unproven} says"
         self.result["installation"] = store.unfinished(self.run.name)
         if self.result["used"]:
-            self.result["msg"] += "; %s" % self.result["used"]
+            self.result["msg"] += f"; {self.result['used']}"
         self.compare(record, {})
         if self.options.state == "rescue" and self.fleet.may_write and not unproven:
             store.seen(self.run.name, self.result["proven"])
@@ -352,7 +355,7 @@ class RobotFlow(BootFlow):
             self.result["msg"] = f"disarmed; which system runs is unknown: {self.rescue_probe.words}"
         else:
             self.leave()
-            self.result["msg"] = "disarmed, and %s" % self.result["msg"]
+            self.result["msg"] = f"disarmed, and {self.result['msg']}"
 
     def leave_rescue(self) -> None:
         """Reboot the machine out of its rescue by SSH, and wait until another system answers."""
@@ -402,8 +405,7 @@ class RobotFlow(BootFlow):
         kind = self.first_reset()
         if kind is None:
             raise Permanent(
-                "Robot offers no reset for it that can be used (offered: %s)"
-                % ", ".join(self.resets.offered or ["none"])
+                f"Robot offers no reset for it that can be used (offered: {', '.join(self.resets.offered or ['none'])})"
             )
         self.run.timeline.to(boot_states.ENABLING_RESCUE)
         if kind != SSH and self.resets.wait_for_turn():
@@ -474,9 +476,9 @@ class RobotFlow(BootFlow):
             )
         used = self._contact_used
         return (
-            "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
-            "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
-            % (self.rescue_probe.words, used and ". " + used)
+            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If it "
+            "serves nobody, permit its reset into the rescue, which changes no disk: -e "
+            f"kubenode_first_contact=reset{used and '. ' + used}"
         )
 
     def plan_of(self, step: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._common.text import whole_number
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
-from .fleet import MachineRun, name_findings, refuse_findings, run_all
+from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .retry import Deadline
 from .robot_client import part
 
@@ -48,9 +48,8 @@ def input_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
             findings.append(f"machine '{name}': server_ip: {address!r} is no IP address")
         if machine.get("first_contact") not in (None, *FIRST_CONTACT):
             findings.append(
-                "machine '%s': first_contact: %r is none of %s; use reset to permit that a "
-                "server is reset although we cannot tell what it runs"
-                % (name, machine["first_contact"], ", ".join(FIRST_CONTACT))
+                f"machine '{name}': first_contact: {machine['first_contact']!r} is none of {', '.join(FIRST_CONTACT)}; "
+                "use reset to permit that a server is reset although we cannot tell what it runs"
             )
         for field, value in (("server_number", number_of(machine)), ("server_ip", address)):
             other = seen.setdefault((field, value), name) if value is not None else name
@@ -74,24 +73,22 @@ def find(machine: Mapping[str, Any], servers: Iterable[dict[str, Any]]) -> dict[
     """
     number, address = number_of(machine), machine.get("server_ip")
     if number is not None:
-        found, what = [server for server in servers if server.get("server_number") == number], "number %d" % number
+        found, what = [server for server in servers if server.get("server_number") == number], f"number {number}"
     elif address is not None:
         found, what = [server for server in servers if _has(server, address)], f"address {address}"
     else:
         found = [server for server in servers if server.get("server_name") == machine["name"]]
-        what = "name '%s'" % machine["name"]
+        what = f"name '{machine['name']}'"
     if not found:
         raise Refused(
-            "the Robot account has no server with the %s; set server_number or server_ip of machine '%s' right, or use "
-            "the webservice user of the account that has it" % (what, machine["name"])
+            f"the Robot account has no server with the {what}; set server_number or server_ip of machine "
+            f"'{machine['name']}' right, or use the webservice user of the account that has it"
         )
     if len(found) > 1:
         numbers = ", ".join(str(server.get("server_number")) for server in found)
-        raise Refused(
-            "the servers %s all have the %s; set server_number of machine '%s'" % (numbers, what, machine["name"])
-        )
+        raise Refused(f"the servers {numbers} all have the {what}; set server_number of machine '{machine['name']}'")
     if number is not None and address is not None and not _has(found[0], address):
-        raise Refused("server %d does not have the server_ip %s; correct one of the two" % (number, address))
+        raise Refused(f"server {number} does not have the server_ip {address}; correct one of the two")
     return found[0]
 
 
@@ -171,9 +168,7 @@ class RobotServerFleet:
                 run.fail(error)
                 continue
             if server["server_number"] in [other["server_number"] for other in found.values()]:
-                raise FleetError(
-                    "nothing was changed, because of: two machines are server %d" % server["server_number"]
-                )
+                raise FleetError(f"nothing was changed, because of: two machines are server {server['server_number']}")
             found[run.name] = server
             run.result.update(facts(server), status=server.get("status"), cancelled=server.get("cancelled"))
         active = [run for run in runs if run.name in found]
@@ -211,16 +206,11 @@ class RobotServerFleet:
         run.result.update(
             changed=True,
             msg=f"would be renamed from '{present}' to '{wanted}'",
-            diff={
-                "before_header": run.name,
-                "after_header": run.name,
-                "before": {"server_name": present},
-                "after": {"server_name": wanted},
-            },
+            diff=difference(run.name, {"server_name": present}, {"server_name": wanted}),
         )
         if self._check:
             return
-        deadline, path = Deadline(self._timeout, "the new name"), "/server/%d" % number
+        deadline, path = Deadline(self._timeout, "the new name"), f"/server/{number}"
 
         def look() -> Any:
             answer = self._api.read(path, deadline, machine=run.name)

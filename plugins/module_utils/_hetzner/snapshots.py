@@ -8,13 +8,12 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._common.boot_states import from_rfc3339
 from .actions import ActionFailed
 from .api_types import Action, Image, Server
 from .catalog import newest_first
-from .cloud_servers import CLOCK_SLACK, Servers, is_ours
+from .cloud_servers import Servers, begun_after
 from .errors import ApiError, MachineError, NoAnswer, Refused
-from .labels import IMAGE_LABEL
+from .labels import IMAGE_LABEL, is_ours
 
 if TYPE_CHECKING:
     from .actions import ActionBoard
@@ -41,7 +40,7 @@ class Snapshots:
         found: dict[str, list[Image]] = {name: [] for name in names}
         ordered = sorted(found)
         for start in range(0, len(ordered), NAMES_PER_REQUEST):
-            selector = "%s in (%s)" % (IMAGE_LABEL, ",".join(ordered[start : start + NAMES_PER_REQUEST]))
+            selector = f"{IMAGE_LABEL} in ({','.join(ordered[start : start + NAMES_PER_REQUEST])})"
             for image in self._list(selector, deadline):
                 found[image["labels"][IMAGE_LABEL]].append(image)
         return found
@@ -58,12 +57,14 @@ class Snapshots:
         def look(sent_at: float | None) -> dict[str, Any] | None:
             selector = ",".join(f"{label}=={value}" for label, value in sorted(labels.items()))
             for image in newest_first(self._list(selector, deadline)):
-                if (image.get("created_from") or {}).get("id") == server["id"] and _after(image, sent_at):
+                if (image.get("created_from") or {}).get("id") == server["id"] and begun_after(
+                    image.get("created"), sent_at
+                ):
                     return {"image": image, "action": self._making(image, deadline)}
             return None
 
         body = {"type": "snapshot", "description": description, "labels": labels}
-        path = "/servers/%d/actions/create_image" % server["id"]
+        path = f"/servers/{server['id']:d}/actions/create_image"
         answer = self._api.change("POST", path, deadline, look, machine=key, json=body)
         self.wait(answer["image"], answer["action"], deadline)
         return answer["image"]
@@ -82,7 +83,7 @@ class Snapshots:
 
         def look(_sent_at: float | None) -> dict[str, Any] | None:
             try:
-                self._api.read("/images/%d" % image["id"], deadline)
+                self._api.read(f"/images/{image['id']:d}", deadline)
             except ApiError as error:
                 if error.code == "not_found":
                     return {}
@@ -90,7 +91,7 @@ class Snapshots:
             return None
 
         try:
-            self._api.change("DELETE", "/images/%d" % image["id"], deadline, look)
+            self._api.change("DELETE", f"/images/{image['id']:d}", deadline, look)
         except ApiError as error:
             if error.code != "not_found":
                 raise
@@ -101,13 +102,13 @@ class Snapshots:
             return
         if how == REFUSE:
             raise Refused(
-                "server '%s' is %s; a snapshot of a running disk is not consistent: power it off first, or set running "
-                "to shutdown" % (server["name"], server["status"])
+                f"server '{server['name']}' is {server['status']}; a snapshot of a running disk is not consistent: "
+                "power it off first, or set running to shutdown"
             )
         if not is_ours(server):
             raise Refused(
-                "server '%s' is %s and was not made by this collection, so it is not switched off; power it off first"
-                % (server["name"], server["status"])
+                f"server '{server['name']}' is {server['status']} and was not made by this collection, so it is "
+                "not switched off; power it off first"
             )
         if server["status"] != "stopping":
             route, command = ("shutdown", "shutdown_server") if how == SHUTDOWN else ("poweroff", "stop_server")
@@ -119,29 +120,21 @@ class Snapshots:
         while True:
             present = self._servers.by_id(server, deadline)
             if present is None:
-                raise MachineError("server '%s' vanished before its snapshot was made" % server["name"])
+                raise MachineError(f"server '{server['name']}' vanished before its snapshot was made")
             if present["status"] == "off":
                 return
-            deadline.sleep(pause, "server '%s' is still %s" % (server["name"], present["status"]))
+            deadline.sleep(pause, f"server '{server['name']}' is still {present['status']}")
             pause = min(5.0, pause * 1.5)
 
     def _making(self, image: Image, deadline: Deadline) -> Action:
         """The action that makes a snapshot."""
-        path = "/images/%d/actions" % image["id"]
+        path = f"/images/{image['id']:d}/actions"
         actions, _complete = self._api.read_all(path, "actions", deadline, params={"sort": "id:desc"})
         for action in actions:
             if action.get("command") == "create_image":
                 return action
-        raise MachineError("the API does not tell of the action that makes the snapshot %d" % image["id"])
+        raise MachineError(f"the API does not tell of the action that makes the snapshot {image['id']}")
 
     def _list(self, selector: str, deadline: Deadline) -> list[Image]:
         params = {"type": "snapshot", "label_selector": selector}
         return self._api.read_all("/images", "images", deadline, params=params)[0]
-
-
-def _after(image: Image, sent_at: float | None) -> bool:
-    """Whether the snapshot was begun after a request sent at ``sent_at`` by the API's clock."""
-    try:
-        return sent_at is not None and from_rfc3339(image.get("created") or "") >= sent_at - CLOCK_SLACK
-    except ValueError:
-        return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: The most bytes that are read from either stream.
-LONGEST_OUTPUT = 1 << 19
+LONGEST_OUTPUT = 65536
 #: What a program that had to be killed returns here.
 KILLED = -1
 
@@ -124,7 +124,7 @@ class Answer:
     def describe(self) -> str:
         """One clause for a message."""
         if self.kind == SYSTEM:
-            text = "hostname '%s' (%s) answers" % (self.hostname or "?", self.os_name or "unknown system")
+            text = f"hostname '{self.hostname or '?'}' ({self.os_name or 'unknown system'}) answers"
             called_so = self.hostname == "rescue" and not self.in_rescue
             return text + (f", which is no rescue: {self.origin.why_no_rescue}" if called_so else "")
         if self.kind == DENIED:
@@ -166,11 +166,11 @@ def make_ssh(params: Mapping[str, Any], known_hosts_dir: str) -> Ssh:
     if not _USER.match(user):
         raise FleetError(f"ssh_user: {user!r} is no user name; use letters, digits, '-', '_' and '.'")
     if not 0 < port < 65536:
-        raise FleetError("ssh_port: %d is no port; use a number from 1 to 65535" % port)
+        raise FleetError(f"ssh_port: {port} is no port; use a number from 1 to 65535")
     try:
         extra_args = shlex.split(params["ssh_args"] or "")
     except ValueError as error:
-        raise FleetError("ssh_args: %r cannot be split into words (%s)" % (params["ssh_args"], error)) from error
+        raise FleetError(f"ssh_args: {params['ssh_args']!r} cannot be split into words ({error})") from error
     if '"' in known_hosts_dir or "\n" in known_hosts_dir:
         raise FleetError(f"known_hosts_dir: {known_hosts_dir!r} must not contain quotes or line breaks")
     try:
@@ -200,7 +200,7 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
             continue
         findings = access.findings(one)
         if findings:
-            raise FleetError("nothing was changed, because of: %s: %s" % (one.get("name"), "; ".join(findings)))
+            raise FleetError(f"nothing was changed, because of: {one.get('name')}: {'; '.join(findings)}")
         own = int(port) if port and int(port) != of_rescue else None
         if (user, own, key) != (None, None, None):
             systems[one["name"]] = Login(user, own, os.path.expanduser(key) if key else None)
@@ -286,7 +286,7 @@ class Ssh:
             "ClearAllForwardings=yes",
             "ForwardAgent=no",
             "ConnectionAttempts=1",
-            "ConnectTimeout=%d" % self._connect_timeout,
+            f"ConnectTimeout={self._connect_timeout}",
             "ServerAliveInterval=5",
             "ServerAliveCountMax=2",
             "LogLevel=ERROR",
@@ -333,7 +333,7 @@ class Ssh:
         shown = self._shown_key(name, address)
         for kinds in _KEY_KINDS if shown else ():
             if not any(key.split()[0] in kinds for key in shown):
-                shown += self._shown_key(name, address, "HostKeyAlgorithms=%s" % ",".join(kinds))
+                shown += self._shown_key(name, address, f"HostKeyAlgorithms={','.join(kinds)}")
         return shown
 
     def _shown_key(self, name: str, address: str, *options: str) -> list[str]:
@@ -379,7 +379,7 @@ class Ssh:
         seconds = self._connect_timeout * 3
         returncode, output, errors = run_limited(line, seconds)
         if returncode == KILLED:
-            return 255, "", "no end within %d s" % seconds
+            return 255, "", f"no end within {seconds} s"
         return returncode, output, errors
 
 

@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import INSTALLATION_LABEL, LABEL
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims

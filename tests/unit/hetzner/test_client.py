@@ -10,7 +10,7 @@ import time
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import LABEL, Servers
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
@@ -18,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     NoAnswer,
     TimeLimit,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until

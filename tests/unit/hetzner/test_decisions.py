@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision, cloud_machines
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import (
-    ADOPTED_LABEL,
-    LABEL,
-    is_ours,
-    never_started,
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    boot_decision,
+    cloud_machines,
+    cloud_rescue,
+    robot_rescue,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import never_started
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import ADOPTED_LABEL, LABEL, is_ours
 
 OURS: dict[str, Any] = {"name": "n1", "status": "off", "labels": {LABEL: "n1", "pool": "a"}}
 ADOPTED = {**OURS, "labels": {**OURS["labels"], ADOPTED_LABEL: "n1"}}
@@ -213,3 +214,23 @@ def test_every_question_is_asked_only_while_its_answer_is_missing():
             assert step != boot_decision.PROBE or state.answer is None
             assert step != boot_decision.ASK_HISTORY or state.never_started is None
             assert step != boot_decision.SETTLE or state.status in boot_decision.PASSING
+
+
+@pytest.mark.parametrize("status", [None, "off", "running", "starting", "deleting"])
+def test_every_step_is_one_that_the_flow_of_its_provider_can_carry_out(status):
+    """What the table may answer, and what a flow calls for it: nothing is looked up by a name that is put together."""
+    flow = object.__new__(robot_rescue.RobotFlow if status is None else cloud_rescue.CloudFlow)
+    known = {*flow.own_steps(), boot_decision.PROBE, boot_decision.ASK_RESCUE, boot_decision.ATTACH}
+    known |= {boot_decision.LEAVE, boot_decision.DISARM, boot_decision.LEAVE_RESCUE}
+    towards = (boot_decision.towards_rescue, boot_decision.towards_os, boot_decision.towards_disarmed)
+    flags = ("ours", "reinstall", "rearm", "fresh", "proven", "may_reset", "listens", "armed_here")
+    for values in itertools.product(*[(True, False)] * len(flags)):
+        for answer, armed, unproven, off in itertools.product(
+            (None, *ANSWERS), (None, True, False), ("", "none", "port"), (None, True, False)
+        ):
+            more = {"armed": armed, "unproven": unproven, "off": off, **dict(zip(flags, values, strict=True))}
+            if status is not None and armed is None:
+                continue  # a cloud server always says it
+            state = ObservedState(status, answer, **more)
+            steps = {table(state) for table in towards}
+            assert all(step in known or step.startswith("refuse") for step in steps)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import re
 import time
@@ -87,7 +88,8 @@ def test_only_digits_are_asked_for_as_an_id(wanted, monkeypatch):
 
 
 def test_an_installed_record_may_be_any_json():
-    assert ssh._record(odd.DEEP) is None
+    record = base64.b64encode(odd.DEEP.encode()).decode()
+    assert ssh.parse_probe(f"kubenode-probe=1\nrecord={record}\n").installed is None
 
 
 # --- times
