@@ -385,5 +385,7 @@ def test_an_open_port_is_enough_where_no_reboot_was_asked_for(tmp_path):
 
 def test_the_name_is_read_after_the_wait_for_cloud_init():
     """cloud-init sets the name while it runs: what was read before the wait would be the name of the image."""
-    wait, name = (probe_module.SCRIPT.index(text) for text in ("/run/cloud-init/result.json", "/proc/sys/kernel/hostname"))
+    wait, name = (
+        probe_module.SCRIPT.index(text) for text in ("/run/cloud-init/result.json", "/proc/sys/kernel/hostname")
+    )
     assert wait < name
