@@ -28,13 +28,13 @@ SCRIPT = (
 exec 2>/dev/null
 encode() { [ ! -s "$1" ] || head -c 65536 "$1" | base64 | tr -d '\n'; }
 read -r boot </proc/sys/kernel/random/boot_id
-read -r name </proc/sys/kernel/hostname
-read -r kernel </proc/sys/kernel/osrelease
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
   sleep 0.2 || sleep 1
   tenths=$((tenths - 2))
 done
+read -r name </proc/sys/kernel/hostname
+read -r kernel </proc/sys/kernel/osrelease
 echo kubenode-probe=1
 echo "boot_id=$boot"
 echo "hostname=$name"

@@ -374,3 +374,9 @@ def test_an_open_port_is_enough_where_no_reboot_was_asked_for(tmp_path):
     world.look = lambda any_boot: any_boot and next(opens)
     _gate.wait_for_port(world, world.known_hosts, None, 100.0, lambda: world.now, world.sleep, any_boot=True)
     assert next(opens, None) is None
+
+
+def test_the_name_is_read_after_the_wait_for_cloud_init():
+    """cloud-init sets the name while it runs: what was read before the wait would be the name of the image."""
+    wait, name = (_probe.SCRIPT.index(text) for text in ("/run/cloud-init/result.json", "/proc/sys/kernel/hostname"))
+    assert wait < name
