@@ -118,8 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         limits[item.path] = max(_limit(item), limits.get(item.path, 0.0))
     images = {item.path for item in items if item.get_closest_marker("images")}
     order = sorted(limits, key=lambda path: (path in images, _rank(path), -limits[path]))
-    unit = [path for path in order if "/tests/unit/" in path.as_posix() and path not in images]
-    slow = [path for path in order if path not in unit]
+    pure = {path for path in order if "/tests/unit/" in path.as_posix()} - images
+    slow, unit = [path for path in order if path not in pure], [path for path in order if path in pure]
     places = {path: (number + 1) / len(group) for group in (slow, unit) for number, path in enumerate(group)}
     items.sort(key=lambda item: places[item.path])
 
