@@ -76,20 +76,23 @@ _value:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
+
+if TYPE_CHECKING:
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.install_plan import ApiMachine, Machine
 
 
 def install_plan(
     hosts: Iterable[Mapping[str, Any]],
     playbook: str,
-    phase: Iterable[Mapping[str, Any]] | None,
+    phase: Iterable[ApiMachine] | None,
     directory: str,
     token: str = "",
     stay: Iterable[str] = (),
     last_try: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Machine]:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan as plans

@@ -26,7 +26,7 @@ from ..report.results import ENDS_WITH
 from ..ssh import gate
 from ..ssh.probe import System
 from ..ssh.remote import Patience, Remote, Unreachable
-from . import log_files, programs, upload, watch
+from . import log_files, step_call, upload, watch
 from .flow import Flow, parse_host_keys
 
 #: Lines of stderr that a message shows.
@@ -295,8 +295,8 @@ def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool 
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return programs.call_step(remote, step, again, payload=job.pack())
-    except programs.StepFailed as exc:
+        return step_call.call(remote, step, again, payload=job.pack())
+    except step_call.StepFailed as exc:
         raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 
 

@@ -32,7 +32,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, machine_disks, programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, machine_disks, step_call
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.probe import CloudInit, System
@@ -426,7 +426,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             known.prove(found.boot_id)
         return found
 
-    monkeypatch.setattr(programs, "call_step", _answers(world))
+    monkeypatch.setattr(step_call, "call", _answers(world))
     monkeypatch.setattr(gate, "wait_for", wait_for)
     monkeypatch.setattr(known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)

@@ -142,7 +142,7 @@ def test_threads_of_a_module_write_whole_lines(tmp_path):
     api = Api()
     news = News(str(tmp_path / "news"), api)
     runs = [fleet.MachineRun(f"n{number}" * 20) for number in range(8)]
-    threads = [threading.Thread(target=lambda run=run: [news.tell(run) for _time in range(50)]) for run in runs]
+    threads = [threading.Thread(target=lambda run=run: [news.write(run) for _time in range(50)]) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
