@@ -32,7 +32,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, machine_disks, step_call
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
+    machine_boot,
+    machine_disks,
+    step_call,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.probe import CloudInit, System
