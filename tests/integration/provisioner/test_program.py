@@ -248,6 +248,29 @@ def test_an_ansible_that_loses_its_interrupt_is_ended(tmp_path, number):
         assert process.communicate(timeout=180)[0] == f"{-signal.SIGINT}\n"
 
 
+WHILE_IT_STARTS = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from provision import playbook
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        os.kill(os.getpid(), int(sys.argv[2]))
+playbook.subprocess.Popen = Popen
+folder = Path(sys.argv[1])
+print(playbook.run(folder, folder, "x.yml", {}, [], True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_interrupt_while_ansible_is_started_reaches_it(tmp_path, number):
+    (tmp_path / "launch.py").write_text("import signal\nsignal.pause()\n")
+    command = [sys.executable, "-c", WHILE_IT_STARTS, str(tmp_path), str(int(number))]
+    paths = {"PYTHONPATH": os.pathsep.join([os.environ["ANSIBLE_COLLECTIONS_PATH"], *filter(None, sys.path)])}
+    done = subprocess.run(command, env=os.environ | paths, stdout=subprocess.PIPE, text=True, timeout=180, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{-signal.SIGINT}\n")
+
+
 def test_what_a_killed_run_left_is_gone_after_the_next(used):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]", "--token", TOKEN]
