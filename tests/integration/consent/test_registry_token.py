@@ -32,7 +32,7 @@ def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
         "hosts": "n1",
         "gather_facts": False,
         "strategy": "ansible.builtin.linear",
-        "vars_files": [str(CHECKOUT / f"playbooks/vars/{derived}.yml")],
+        "vars_files": [str(CHECKOUT / f"playbooks/vars/{name}.yml") for name in ("common", derived)],
         "tasks": [{"ansible.builtin.import_tasks": str(CHECKOUT / f"playbooks/tasks/{tasks}.yml")}],
     }
     settings = {

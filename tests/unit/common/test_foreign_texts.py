@@ -66,7 +66,8 @@ def test_a_host_key_that_is_none_is_refused(encoded):
 
 def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
     known = known_hosts.KnownHosts(str(tmp_path), "node-1", "os", "run")
-    known.path.write_text("alias ssh-ed25519 A\nalias ssh-ed25519 é\nalias ssh-ed25519 AAAA\n", encoding="utf-8")
+    key = "AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
+    known.path.write_text(f"alias ssh-ed25519 A\nalias ssh-ed25519 é\nalias ssh-ed25519 {key}\n", encoding="utf-8")
     assert len(known.fingerprints()) == 1
 
 
