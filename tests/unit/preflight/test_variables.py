@@ -42,3 +42,11 @@ def test_a_misspelt_variable_is_told_with_the_nearest_one():
     assert known_variables.unknown([{"inventory_hostname": "a", "kubenode_zzz": 1}]) == [
         "kubenode_zzz, set for a, is no variable of kubenode.provision and does nothing"
     ]
+
+
+def test_a_misspelt_variable_of_a_role_is_told_too():
+    hosts = [{"inventory_hostname": "a", "base_kubernetes_versoin": "1.36.4", "base_something_of_the_users": 1}]
+    assert known_variables.unknown_of_roles(hosts, ["base", "join"]) == [
+        "base_kubernetes_versoin, set for a, is no variable of kubenode.provision and does nothing; "
+        "base_kubernetes_version is one"
+    ]
