@@ -27,7 +27,7 @@ ALLOWED = {
     "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "playbooks": (),
-    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan"),
+    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan", "plugins/plugin_utils/role_specs"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),

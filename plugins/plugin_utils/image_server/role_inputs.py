@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import yaml
@@ -23,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from ..plain import own_yaml
+from .. import role_specs
 from . import machine_paths
 from .daemon import host_file
 
@@ -34,8 +32,6 @@ _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
     " characters"
 )
-#: the variables, their types, choices and defaults
-SPECS = Path(__file__).parents[3] / "roles/image_server/meta/argument_specs.yml"
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
 #: variable → image-customization-controller's environment variable, which AgentInputs reads
 AGENT = {
@@ -228,20 +224,13 @@ class _Problems(list[str]):
         self.append(f"image_server_{name}{shown}; {fix}" if shown else f"image_server_{name}: {fix}")
 
 
-@functools.cache
-def options() -> dict[str, dict[str, Any]]:
-    """The argument specs of the role: each variable, without its prefix → type, default, choices."""
-    listed = own_yaml(SPECS.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
-    return {name.removeprefix("image_server_"): option for name, option in listed.items()}
-
-
 def checked(given: Mapping[str, Any]) -> RoleInputs:
     """The variables (without their prefix) with their types and defaults; InvalidInput names all that is wrong."""
-    unknown = sorted(set(given) - set(options()))
+    unknown = sorted(set(given) - set(role_specs.options("image_server")))
     if unknown:
         raise InvalidInput(f"there is no variable image_server_{unknown[0]}")
     problems = _Problems()
-    inputs = {name: _typed(name, given.get(name), problems) for name in options()}
+    inputs = {name: _typed(name, given.get(name), problems) for name in role_specs.options("image_server")}
     inputs.update(documents={}, own={}, warnings=[])
     if not problems:
         for check in (_addresses, _numbers, _security, _bases, _agent, _hosts):
@@ -272,7 +261,8 @@ def address(text: str) -> tuple[str, int]:
 
 def _typed(name: str, value: Any, problems: _Problems) -> Any:
     """The value in its default's type; numbers and truth values of the command line (-e) arrive as text."""
-    default, choices = options()[name]["default"], options()[name].get("choices")
+    option = role_specs.options("image_server")[name]
+    default, choices = option["default"], option.get("choices")
     if value is None:
         return default
     if isinstance(default, bool):
@@ -416,7 +406,7 @@ def _agent(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say("ironic_urls", "[]", "give the URL of Ironic's API, which the agent reports to")
     good = {"IRONIC_AGENT_IMAGE": "registry.example/agent", "IRONIC_BASE_URL": "http://192.0.2.1"}
     for name, variable in AGENT.items():
-        if inputs[name] and inputs[name] != options()[name]["default"]:
+        if inputs[name] and inputs[name] != role_specs.options("image_server")[name]["default"]:
             _try(name, {**good, variable: _worded(name, inputs[name])}, _reader(inputs), inputs[name], problems)
     if inputs["pull_secret"]:
         _try("pull_secret", {**good, "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}, _reader(inputs), "", problems)
