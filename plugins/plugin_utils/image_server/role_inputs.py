@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 from .. import role_specs
-from . import machine_paths
+from . import machine_paths, pack_program
 from .daemon import host_file
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
@@ -62,7 +62,6 @@ _UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{m
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
 _SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
-_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,1024}")
 
@@ -330,7 +329,7 @@ def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say(name, inputs[name], f"give a number from {least} to {most}")
     if inputs["memory_max"] and not _SIZE.fullmatch(inputs["memory_max"]):
         problems.say("memory_max", inputs["memory_max"], "give bytes, such as 512M")
-    if inputs["python"] and not _INTERPRETER.fullmatch(inputs["python"]):
+    if inputs["python"] and not pack_program.INTERPRETER.fullmatch(inputs["python"]):
         problems.say("python", inputs["python"], "give the full path of an interpreter, without blanks")
     if inputs["architecture"] and inputs["architecture"] not in ARCHITECTURES:
         problems.say("architecture", inputs["architecture"], f"give one of {', '.join(ARCHITECTURES)}")

@@ -77,7 +77,8 @@ def test_the_filter_gets_every_variable_with_its_default():
 
 
 def test_choices_of_the_specs_are_those_of_the_program():
-    choices = {name: tuple(option["choices"]) for name, option in role_specs.options("image_server").items() if "choices" in option}
+    specs = role_specs.options("image_server")
+    choices = {name: tuple(option["choices"]) for name, option in specs.items() if "choices" in option}
     assert choices["vlan_interfaces"] == VLAN_MODES
     assert choices["nmstate"] == nmstatectl.CHOICES
     assert choices["log_level"] == command_line.LEVELS
