@@ -51,6 +51,13 @@ def certificates(text: str) -> list[bytes]:
     return blocks
 
 
+def pem(certificate: bytes) -> str:
+    """A DER certificate in PEM."""
+    text = base64.b64encode(certificate).decode("ascii")
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
+
+
 def public_key_pin(certificate: bytes) -> str:
     """``sha256:HEX`` of the SubjectPublicKeyInfo of a DER certificate, as kubeadm prints it."""
     return "sha256:" + hashlib.sha256(_fields(certificate)[5][2]).hexdigest()
