@@ -15,6 +15,7 @@ from typing import Any, TypedDict, cast
 
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agents
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
@@ -26,7 +27,6 @@ from . import machine_paths, pack_program
 from .daemon import host_file
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 _LONGEST_NAME = 240  # with the longest ending it is the name of a file
 _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
@@ -150,7 +150,7 @@ def host_files(
 
 def is_host_name(name: object) -> bool:
     """Whether this is a host's name by RFC 1123 in lower case, short enough for the names of its files."""
-    return isinstance(name, str) and len(name) <= _LONGEST_NAME and bool(_NAME.fullmatch(name))
+    return isinstance(name, str) and len(name) <= _LONGEST_NAME and bool(HOST_NAME.fullmatch(name))
 
 
 def is_host_file(name: object) -> bool:
