@@ -8,6 +8,7 @@ import base64
 import re
 import urllib.parse
 
+from ..._common.web import registry_place
 from .basics import Refused
 
 # --- The switches behind the # of an image URL.
@@ -123,9 +124,7 @@ class OciUrl(Switched):
         port = self.host.rpartition("]")[2].rpartition(":")[2] if ":" in self.host.rpartition("]")[2] else "443"
         if not 0 < int(port) <= 65535:
             raise Refused(f"image URL: no registry has the port {port}")
-        if self.host == "docker.io":
-            self.host = "registry-1.docker.io"
-            self.name = self.name if "/" in self.name else "library/" + self.name
+        self.host, self.name = registry_place(self.host, self.name)
         self.shown = place
         self.scheme = "http" if self.wants("plain-http", "no") else "https"
 
