@@ -62,7 +62,10 @@ def split_login(url: str) -> tuple[str, str]:
     parts = split_url(url)
     login, at, host = parts.netloc.rpartition("@")
     bare = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
-    return bare, basic(urllib.parse.unquote_to_bytes(login)) if at else ""
+    if not at:
+        return bare, ""
+    user, _colon, password = (urllib.parse.unquote_to_bytes(part) for part in login.partition(":"))
+    return bare, basic(user + b":" + password)
 
 
 def basic(login: bytes) -> str:

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import urllib.parse
 
-from ..._common.web import registry_place
+from ..._common.web import registry_place, split_login
 from .basics import Refused
 
 # --- The switches behind the # of an image URL.
@@ -73,15 +72,8 @@ class ImageUrl(Switched):
         if not self.parts.path.strip("/"):
             raise Refused("image URL: the path of the image is missing")
         self.netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-        self.authorization = self._basic(self.parts)
+        self.authorization = split_login(text)[1]
         super().__init__(self.parts.fragment)
-
-    @staticmethod
-    def _basic(parts: urllib.parse.SplitResult) -> str:
-        if parts.username is None:
-            return ""
-        login = "%s:%s" % tuple(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
-        return "Basic " + base64.b64encode(login.encode()).decode()
 
     def location(self, suffix: str = "") -> str:
         """What is really requested: without login and fragment, the suffix behind the path."""
