@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
+from .._common.private_files import replacing
 from .._common.text import ascii_words
 from .errors import FleetError
 
@@ -361,10 +362,8 @@ class Ssh:
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
-        new = self.pin_file(name, "new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(ssh_keys.known_hosts(self.alias(name), keys))
-        os.replace(new, self.pin_file(name))
+        with replacing(self.pin_file(name)) as (file, _draft):
+            file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
 
     def pin(self, name: str) -> None:
         """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""

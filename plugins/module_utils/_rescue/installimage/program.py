@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._common.private_files import replacing
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
@@ -381,12 +382,9 @@ def publish(base: str) -> Callable[[str], None]:
 
 def write(path: str, text: str, mode: int) -> None:
     """A file as a whole or not at all, private from its first moment."""
-    new = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    with replacing(path) as (file, _draft):
+        file.write(text.encode("utf-8", "surrogateescape"))
         os.fchmod(file.fileno(), mode)
-    os.replace(new, path)
 
 
 def read_end(path: str, most: int = installer.MOST) -> str:
