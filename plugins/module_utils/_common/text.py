@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 #: what an offset in a file, a time or a counter may be
@@ -69,6 +70,13 @@ def ascii_words(text: str, limit: int = 200) -> str:
 def has_control(text: str) -> bool:
     """Whether there is a control character of ASCII in it, such as a line break."""
     return _ASCII_CONTROL.search(text) is not None
+
+
+def metric_labels(labels: Mapping[str, str]) -> str:
+    """The labels of a sample in the text format of Prometheus; empty without any."""
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    pairs = ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def is_digits(text: object) -> bool:

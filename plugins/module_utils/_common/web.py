@@ -13,7 +13,8 @@ from typing import Any
 
 from .text import json_object
 
-AGENT = "kubenode.provision"
+#: Who we say we are; the version is that of galaxy.yml.
+AGENT, VERSION = "kubenode.provision", "0.1.0"
 #: Unredirected headers that urllib makes for each request.
 _OF_ONE_REQUEST = ("Host", "Content-length", "Content-type")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
 
 PREFIX = "kubenode_provision_"
 #: Upper bounds of the histograms, in seconds: from one request to the longest command.
@@ -141,12 +142,7 @@ class _Page:
         self._lines += [f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} {kind}"]
 
     def _sample(self, name: str, labels: Labels, value: float) -> str:
-        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
-        return f"{PREFIX}{name}{f'{{{pairs}}}' if pairs else ''} {_number(value)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        return f"{PREFIX}{name}{metric_labels({**self._labels, **labels})} {_number(value)}"
 
 
 def _number(value: float) -> str:

@@ -5,11 +5,19 @@
 from __future__ import annotations
 
 import base64
+import re
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl
+
+GALAXY = Path(__file__).resolve().parents[3] / "galaxy.yml"
+
+
+def test_the_version_is_the_collections():
+    assert re.findall(r"^version: *(\S+)", GALAXY.read_text(encoding="utf-8"), re.MULTILINE) == [web.VERSION]
 
 
 @pytest.mark.parametrize(
