@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
@@ -192,7 +193,7 @@ def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = Non
         unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
         if unknown:
             raise ValueError(f"step {unknown[0]!r} is unknown; there are {', '.join(STEPS)}")
-    inputs = {**inputs, "at": inputs.get("at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    inputs = {**inputs, "at": inputs.get("at") or times.to_whole_seconds(time.time())}
     return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
 
 

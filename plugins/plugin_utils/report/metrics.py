@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
 
 PREFIX = "kubenode_provision_"
@@ -46,8 +46,8 @@ def parse_labels(given: Iterable[str]) -> dict[str, str]:
 def render(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     """The text of the file. ``data``: the report (`Report.as_dict`, with ``started`` and ``finished``)."""
     page = _Page(labels or {})
-    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, _seconds(data.get("started")))])
-    ended = _seconds(data.get("finished") or data.get("updated"))
+    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, times.moment(data.get("started")))])
+    ended = times.moment(data.get("finished") or data.get("updated"))
     page.gauge("run_finish_timestamp_seconds", "When the last run ended.", [({}, ended)])
     interrupted = float(bool(data.get("interrupted")))
     page.gauge("run_interrupted", "Whether the last run was interrupted (1) or not (0).", [({}, interrupted)])
@@ -101,13 +101,6 @@ def _phases(data: Mapping[str, Any]) -> list[tuple[Labels, list[float]]]:
     for phase in data.get("phases") or []:
         found.setdefault(phase["phase"], []).append(float(phase["seconds"]))
     return [({"phase": name}, values) for name, values in sorted(found.items())]
-
-
-def _seconds(moment: Any) -> float | None:
-    try:
-        return boot_states.from_rfc3339(moment)
-    except (ValueError, TypeError, AttributeError):
-        return None
 
 
 class _Page:

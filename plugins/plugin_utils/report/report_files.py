@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 
 from . import page, results
@@ -66,12 +66,12 @@ class ReportFiles:
     def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
         """The whole report as plain data; ``final``: whether the run has ended."""
         data = self.report.as_dict()
-        times = {
-            "started": boot_states.to_rfc3339(self._started),
-            "updated": boot_states.to_rfc3339(now),
-            "finished": boot_states.to_rfc3339(now) if final and not interrupted else None,
+        moments = {
+            "started": times.to_rfc3339(self._started),
+            "updated": times.to_rfc3339(now),
+            "finished": times.to_rfc3339(now) if final and not interrupted else None,
         }
-        return cast(results.ReportData, {**data, **self._about(data, now), **times, "interrupted": interrupted})
+        return cast(results.ReportData, {**data, **self._about(data, now), **moments, "interrupted": interrupted})
 
     def end(self, data: results.ReportData) -> list[str]:
         """Write the report of a run that has ended; returns the paths that were written."""

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._common import times
 from ..._common.private_files import replacing
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
@@ -244,7 +245,7 @@ class Program:
             "image_url": spec["image"]["shown"],
             "image_digest": self.result["image_digest"],
             "command": "installimage",
-            "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "installed_at": times.to_whole_seconds(time.time()),
         }
         for key in ("installation", "consent"):
             if os.environ.get("KUBENODE_" + key.upper()):
