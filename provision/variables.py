@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, role_variables, values
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables, values
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"

@@ -27,7 +27,8 @@ TRIES, CONNECTIONS = 6, 50
 LONGEST_PAUSE, LONGEST_WAIT = 15, 60
 #: How often a file may change on the server while it is read.
 CHANGES = 2
-_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+#: What OpenSSL says of a server that does not speak TLS.
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 
 
 class DownloadError(Exception):
@@ -197,7 +198,7 @@ class Download:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 text = f"the server shows a certificate that is not trusted: {error.reason.verify_message}"
                 raise self.refused(text, final=True) from None
-            if getattr(error.reason, "reason", "") in _NO_TLS:
+            if getattr(error.reason, "reason", "") in NO_TLS:
                 raise self.refused("the server does not speak TLS (https) there", final=True) from None
             raise Interrupted(str(error.reason)) from None
         except BadRedirect as error:

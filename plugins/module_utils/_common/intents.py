@@ -18,8 +18,6 @@ from . import installed, private_files, times
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
 LASTS = 24 * 3600.0
-#: In the rescue.
-IN_RESCUE = "/root/.kubenode/intent.json"
 _MOST_BYTES = 1 << 16
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
-from .text import escaped, is_digits
+from .text import escaped, is_digits, shortened
 
 _KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
@@ -58,5 +58,4 @@ def is_endpoint(endpoint: str) -> bool:
 
 
 def _shortened(text, limit):
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(" ".join(text.split()), limit)

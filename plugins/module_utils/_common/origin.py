@@ -13,14 +13,14 @@ import base64
 import binascii
 import re
 
-from .text import whole_number
+from .mounts import unescape
+from .text import ascii_words, whole_number
 
 #: Where the root file system lies.
 RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
 
 _IN_RAM = frozenset(["rootfs", "ramfs", "tmpfs"])
 _ON_NETWORK = frozenset(["nfs", "nfs4"])
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _LAYER = re.compile(r"(?:^|,)(lowerdir|upperdir|lowerdir\+|datadir\+)=((?:\\.|[^,\\])*)")
 _DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
 _MOST = 64
@@ -209,22 +209,18 @@ def _mount(line):
         return None
     return {
         "device": fields[2],
-        "place": _plain(fields[4]),
+        "place": unescape(fields[4]),
         "type": more[0],
-        "source": _plain(more[1]),
+        "source": unescape(more[1]),
         "options": more[2],
     }
-
-
-def _plain(text):
-    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
 
 
 def _layers(options):
     found = []
     for key, value in _LAYER.findall(options):
         parts = re.split(r"(?<!\\):", value) if key == "lowerdir" else [value]
-        found += [_plain(part).replace("\\:", ":") for part in parts if part.startswith("/")]
+        found += [unescape(part).replace("\\:", ":") for part in parts if part.startswith("/")]
     return found
 
 
@@ -238,7 +234,7 @@ def parse_disks(text):
     uuids: list = []
     for line in text.splitlines():
         key, _blank, value = line.partition(" ")
-        value = clean(value)
+        value = ascii_words(value)
         if key == "disk" and value and len(disks) < _MOST:
             disks.append({"name": value, "size": 0, "wwns": [], "serials": []})
         elif key == "size" and disks:
@@ -264,14 +260,9 @@ def parse_written(text):
     for line in lines:
         key, _blank, value = line.partition(" ")
         place += key == "disk"
-        if key in ("holds", "kind") and 0 <= place < len(disks) and clean(value):
-            disks[place]["kinds" if key == "kind" else key].append(clean(value).lower())
+        if key in ("holds", "kind") and 0 <= place < len(disks) and ascii_words(value):
+            disks[place]["kinds" if key == "kind" else key].append(ascii_words(value).lower())
     return disks
-
-
-def clean(text):
-    """Printable ASCII on one line."""
-    return re.sub(r"[^\x21-\x7e]+", " ", text).strip()[:200]
 
 
 def unpack(text):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._common.boot_states import from_rfc3339
+from .._common.times import from_rfc3339
 from .api_types import Action
 from .errors import ApiError, FleetError, MachineError, NoAnswer, TimeLimit
 from .retry import Deadline

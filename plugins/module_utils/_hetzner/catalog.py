@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._common.boot_states import from_rfc3339
 from .._common.text import is_digits
+from .._common.times import from_rfc3339
 from .api_types import Image, RegisteredKey
 from .errors import ApiError
 from .labels import IMAGE_LABEL, is_label_value

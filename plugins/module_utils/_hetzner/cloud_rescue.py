@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._common import boot_states, installed, intents
+from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
@@ -593,4 +593,4 @@ def _still(intent: Mapping[str, Any], again: bool) -> str:
 def _age(machine: Mapping[str, Any]) -> float:
     """Seconds since a machine of this run came into its boot state; many when that is not known."""
     since = machine.get("boot_state_since")
-    return time.time() - boot_states.from_rfc3339(since) if since else FRESH_FOR
+    return time.time() - times.from_rfc3339(since) if since else FRESH_FOR

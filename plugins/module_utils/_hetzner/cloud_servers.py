@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.boot_states import from_rfc3339
+from .._common.times import from_rfc3339
 from .api_types import Action, Server
 from .errors import ApiError, MachineError
 from .labels import LABEL, is_ours

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ansible.module_utils.common.parameters import remove_values
 
-from .._common import boot_states
+from .._common import boot_states, times
 from .._common.names import machine_error
 from .._common.wording import in_variables
 from .actions import ActionFailed
@@ -74,7 +74,7 @@ class MachineRun:
             return cls(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=boot_states.from_rfc3339(since) if since else None,
+                since=times.from_rfc3339(since) if since else None,
             )
         except (ValueError, AttributeError) as error:
             raise FleetError(

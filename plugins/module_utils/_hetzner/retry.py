@@ -39,6 +39,12 @@ def verdict(error: Exception) -> str:
     return FINAL
 
 
+def may_have_arrived(error: Exception) -> bool:
+    """Whether the API can have received a request that ended with this error of requests: not without a connection."""
+    text = repr(error)
+    return not any(name in text for name in ("ConnectTimeout", "NewConnectionError", "NameResolutionError", "SSLError"))
+
+
 class Backoff:
     """Growing pauses, with jitter so that the machines of a fleet do not come back all at once."""
 

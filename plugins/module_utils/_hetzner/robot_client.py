@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 
 from .._common.options import is_endpoint
+from .._common.web import AGENT, VERSION
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
-from .retry import AGAIN, FINAL, Backoff, verdict
+from .retry import AGAIN, FINAL, Backoff, may_have_arrived, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ except ImportError:
     REQUESTS_IMPORT_ERROR = traceback.format_exc()
 
 DEFAULT_ENDPOINT = "https://robot-ws.your-server.de"
-AGENT = "kubenode.provision/0.1.0"
 #: Requests on their way at the same time: fewer than the failed logins that lock this address out, whatever happens.
 CONCURRENCY = 2
 #: Seconds for the connection, and for each read.
@@ -174,7 +174,7 @@ class Robot:
                 auth=self._auth,
                 timeout=TIMEOUT,
                 allow_redirects=False,
-                headers={"Accept": "application/json", "User-Agent": AGENT},
+                headers={"Accept": "application/json", "User-Agent": f"{AGENT}/{VERSION}"},
             )
             return self._judge(response, route, f"{method} {path}")
         except requests.exceptions.RequestException as error:
@@ -183,7 +183,7 @@ class Robot:
                 self.stop(fatal)
                 raise fatal from error
             reason = f"no answer to {method} {path}: {type(error).__name__}"
-            raise NoAnswer(reason, sent=_may_have_arrived(error)) from error
+            raise NoAnswer(reason, sent=may_have_arrived(error)) from error
         finally:
             self._sessions.put(session)
 
@@ -358,11 +358,3 @@ def _json_of(response: requests.Response) -> Any:
         return response.json()
     except (ValueError, RecursionError):
         return None
-
-
-def _may_have_arrived(error: Exception) -> bool:
-    """Whether Robot can have received a request that ended like this."""
-    if isinstance(error, (requests.exceptions.ConnectTimeout, requests.exceptions.SSLError)):
-        return False
-    text = repr(error)
-    return not ("NewConnectionError" in text or "NameResolutionError" in text)

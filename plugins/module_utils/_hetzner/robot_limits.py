@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._common.private_files import write_json
+
 if TYPE_CHECKING:
     pass
 
@@ -196,10 +198,7 @@ class ResetLog:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 kept = self._read()
                 change(kept)
-                new = os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-                with os.fdopen(new, "w", encoding="utf-8") as file:
-                    json.dump(kept, file)
-                os.replace(self._path + ".new", self._path)
+                write_json(self._path, kept, durable=False)
 
 
 def _refusal(value: Any) -> list[float] | None:

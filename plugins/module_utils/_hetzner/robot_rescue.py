@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._common import boot_states, installed, intents
+from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
@@ -103,11 +103,11 @@ class RobotRescue(BootFleet):
             run = MachineRun(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=boot_states.from_rfc3339(since) if since else None,
+                since=times.from_rfc3339(since) if since else None,
             )
             run.result.update(_UNKNOWN)
             resets: list[Reset] = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
-            ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
+            ages = [time.time() - times.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
                 f"machine '{machine['name']}': boot_state, boot_state_since or resets is none a module of this "
@@ -543,4 +543,4 @@ def started_for(
     if answer.origin.uptime is None:
         return False
     booted = (time.time() if now is None else now) - answer.origin.uptime
-    return -60 <= booted - boot_states.from_rfc3339(kept["armed_at"]) <= _ARMED
+    return -60 <= booted - times.from_rfc3339(kept["armed_at"]) <= _ARMED

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
+from .._common.private_files import replacing
+from .._common.text import ascii_words
 from .errors import FleetError
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
 _ACCEPTED = re.compile(
     "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
 )
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 def run_limited(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
@@ -136,13 +137,13 @@ def parse_probe(output: str) -> Answer:
     """The Answer in the output of the probe; anything that does not look right is left out."""
     fields = probe.fields_of(output)
     if fields is None:
-        return Answer(SYSTEM, f"it did not run the probe: {_printable(output)}")
+        return Answer(SYSTEM, f"it did not run the probe: {ascii_words(output)}")
     hostname = fields.get("hostname", "")
     return Answer(
         SYSTEM,
         hostname=hostname if _HOSTNAME.match(hostname) else None,
         boot_id=probe.boot_id_of(fields) or None,
-        os_name=_printable(fields.get("os", "")) or None,
+        os_name=ascii_words(fields.get("os", "")) or None,
         installed=_record(probe.unpacked_json(fields.get("record", ""))),
         origin=origins.Origin.parse(fields),
         intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
@@ -152,7 +153,7 @@ def parse_probe(output: str) -> Answer:
 def parse_failure(returncode: int, errors: str) -> Answer:
     """The Answer when the probe itself gave no usable output."""
     lines = [line for line in errors.splitlines() if line.strip()]
-    last = _printable(lines[-1]) if lines else f"no error text, exit code {returncode}"
+    last = ascii_words(lines[-1]) if lines else f"no error text, exit code {returncode}"
     if "Permission denied" in errors or "Too many authentication failures" in errors:
         return Answer(DENIED, last)
     if returncode != 255:
@@ -361,10 +362,8 @@ class Ssh:
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
-        new = self.pin_file(name, "new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(ssh_keys.known_hosts(self.alias(name), keys))
-        os.replace(new, self.pin_file(name))
+        with replacing(self.pin_file(name)) as (file, _draft):
+            file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
 
     def pin(self, name: str) -> None:
         """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
@@ -401,15 +400,11 @@ def _answer(returncode: int, output: str, errors: str) -> Answer:
     return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
 
 
-def _printable(text: str) -> str:
-    return _UNPRINTABLE.sub(" ", text).strip()[:200]
-
-
 def _record(record: Mapping[str, Any] | None) -> dict[str, str] | None:
     """The texts of an installed record, fit to be printed."""
     if record is None:
         return None
-    return {_printable(str(key)): _printable(value) for key, value in record.items() if isinstance(value, str)}
+    return {ascii_words(str(key)): ascii_words(value) for key, value in record.items() if isinstance(value, str)}
 
 
 def _remove(path: str) -> None:

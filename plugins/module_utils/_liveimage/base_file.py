@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from .._common.private_files import write_json
 from .errors import ImageError
 
 LARGE = 64 * 1024 * 1024  # bytes; the digest of less is computed in no time, and not kept on disk
@@ -110,12 +111,8 @@ class Digests:
         """Add one to what is kept, newest last; where that is not possible the next start computes it again."""
         kept = {key: one for key, one in self._read().items() if key != state}
         newest = [*list(kept.items())[1 - _MOST_KEPT :], (state, digest)]
-        part = f"{self._file}.{os.getpid()}.part"
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                json.dump(dict(newest), file, indent=1)
-            os.replace(part, self._file)
+            write_json(self._file, dict(newest), durable=False)
 
 
 DIGESTS = Digests()

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 
-from . import openpgp, role_specs, trust, versions
+from .. import role_specs
+from . import openpgp, trust, versions
 from .plan_types import BaseInputs, Checksums
 
 #: variables that are not checked yet

@@ -16,8 +16,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api impor
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Network
 
+from .. import role_specs
 from ..plain import yaml_value
-from . import kubelet_config, node_names, role_specs
+from . import kubelet_config, node_names
 from .plan_types import Discovery, JoinInputs
 
 #: variables that are not checked yet

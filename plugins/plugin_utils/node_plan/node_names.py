@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import (
+    HOST_NAME,
+    LABEL_WORD,
+    InvalidName,
+)
+
 from .plan_types import Taint
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
-_DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*\Z")
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~/:@+-]+\Z")
 #: Providers of which the form of the identifier is known.
 _NUMBERED = ("hcloud", "hrobot")
@@ -40,14 +43,10 @@ _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _CLUSTER_DOMAINS = ("kubernetes.io", "k8s.io")
 
 
-class InvalidName(ValueError):
-    """The name is refused; the text says why and what would be taken."""
-
-
 def check_node_name(name: Any) -> str:
     """Return ``name`` when a Node can have it (RFC 1123, lower case), else raise :class:`InvalidName`."""
     # the name is also the value of the label kubernetes.io/hostname, which is shorter than a host name may be
-    if not isinstance(name, str) or len(name) > 63 or not _SUBDOMAIN.match(name):
+    if not isinstance(name, str) or len(name) > 63 or not HOST_NAME.fullmatch(name):
         raise InvalidName(
             f"{name!r} is no name for a node; use up to 63 lower-case letters, digits, '-' and '.', "
             "beginning and ending with a letter or digit"
@@ -63,9 +62,9 @@ def node_name(wanted: str, hostname: str) -> str:
 def check_label_key(key: Any) -> str:
     """Return ``key`` when Kubernetes takes it as a key of a label or taint, else raise :class:`InvalidName`."""
     prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
+    if slash and (len(prefix) > 253 or not HOST_NAME.fullmatch(prefix)):
         raise InvalidName(f"{key!r}: what is before '/' must be a DNS name in lower case")
-    if not _LABEL_NAME.match(name):
+    if not LABEL_WORD.fullmatch(name):
         raise InvalidName(
             f"{key!r}: the key must be 1 to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
@@ -77,7 +76,7 @@ def check_label_value(key: Any, value: Any) -> str:
     """Return ``value`` when Kubernetes takes it, else raise :class:`InvalidName`; ``key`` is named in the error."""
     if not isinstance(value, str):
         raise InvalidName(f"{key}: the value {value!r} is not a text; quote it")
-    if value and not _LABEL_NAME.match(value):
+    if value and not LABEL_WORD.fullmatch(value):
         raise InvalidName(
             f"{key}: the value {value!r} must be up to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"

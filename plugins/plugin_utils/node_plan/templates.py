@@ -19,8 +19,8 @@ from typing import Any
 import jinja2
 
 from ..preflight import paths
+from ..role_specs import ROLES
 from . import formats
-from .role_specs import ROLES
 
 
 class TemplateFailed(ValueError):

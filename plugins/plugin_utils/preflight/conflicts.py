@@ -29,7 +29,6 @@ _BY_COMMAND = (HCLOUD, ROBOT)
 _WRITING = (*_CLOUD, *_ROBOT)
 _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
-_DEDICATED = "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts"
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot")
 _JOINING = ("node", "node_join")
 

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import options
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
-from ..node_plan import role_specs
+from .. import role_specs
 
 PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, private_files
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, private_files, times
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -67,7 +67,7 @@ def claim(
         **{key: value for key, value in _others(path).items() if key != "begun"},
         "machine": name,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
-        "at": boot_states.to_rfc3339(now()),
+        "at": times.to_rfc3339(now()),
         "begun": begun,
     }
     try:
@@ -105,7 +105,7 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
     except (ValueError, RecursionError):
         return frozenset()
     try:
-        age = now() - boot_states.from_rfc3339(content["at"])
+        age = now() - times.from_rfc3339(content["at"])
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()

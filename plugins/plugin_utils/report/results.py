@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
@@ -255,7 +255,7 @@ class Report:
             {
                 "machine": host,
                 "phase": role,
-                "started": boot_states.to_rfc3339(phase["began"]),
+                "started": times.to_rfc3339(phase["began"]),
                 "seconds": phase["seconds"],
                 "changed": phase["changed"],
                 "failed": phase["failed"],

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
     installed,
     intents,
     masking,
+    times,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
 
@@ -311,7 +312,7 @@ class _Boot:
         about_image = system.record or image_url or command
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
-        now = boot_states.to_rfc3339(time.time())
+        now = times.to_rfc3339(time.time())
         record = proof.complete_record(
             system.record, self._flow.name, installation, image_url, command, self._proof.kind, now
         )

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
@@ -59,7 +59,7 @@ class World(walk.World):
         self.note("create_server")
         self.made = {
             "fresh": True, "created": True, "installation": installation, "boot_state": boot_states.INITIALIZING,
-            "boot_state_since": boot_states.to_rfc3339(time.time()),
+            "boot_state_since": times.to_rfc3339(time.time()),
         }  # fmt: skip
 
     def note(self, command: str) -> dict[str, Any]:

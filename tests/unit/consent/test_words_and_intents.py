@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, consent, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
@@ -203,7 +203,7 @@ def test_unknown_kinds_of_consent_are_refused():
 
 
 def test_the_clock_of_an_intent_is_the_controllers():
-    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == boot_states.to_rfc3339(NOW)
+    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == times.to_rfc3339(NOW)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     openpgp,
-    role_specs,
     trust,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.node_user_data import node_user_data
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, role_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables
 from tests.unit.node.test_inputs import REFUSED, SECRETS
 from tests.unit.node_join._machines import Authority
 from tests.unit.node_userdata.examples import FULL, SMALL

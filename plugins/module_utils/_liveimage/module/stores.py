@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..._common.private_files import replacing
 from .. import descriptor
 from ..base_file import glance
 from ..errors import ImageError
 from ..overlay import BaseRange, Bytes, Overlay, whole
-from ..overlay_io import materialise, replacing
+from ..overlay_io import materialise
 from .products import Product
 
 _VERSION = 1

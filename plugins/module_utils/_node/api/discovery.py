@@ -59,7 +59,7 @@ def matching_certificates(ca_pem: str, pins: Iterable[str]) -> str:
             "the CA has the public key %s, pinned is %s"
             % (", ".join(der.public_key_pin(block) for block in found), ", ".join(sorted(pins))),
         )
-    return "".join(_pem(block) for block in kept)
+    return "".join(map(der.pem, kept))
 
 
 def check_signature(data: Mapping[str, Any], kubeconfig: str, token: str) -> None:
@@ -104,7 +104,7 @@ def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | No
         raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
     try:
         ca_pem = (base64_bytes(found[0]) or b"").decode("ascii")
-        return matching_certificates(ca_pem, pins) if pins else "".join(map(_pem, der.certificates(ca_pem)))
+        return matching_certificates(ca_pem, pins) if pins else "".join(map(der.pem, der.certificates(ca_pem)))
     except (UnicodeDecodeError, der.BadCertificate) as error:
         raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
 
@@ -118,12 +118,6 @@ def _authorities(kubeconfig: str) -> list[str]:
         return _CA_LINE.findall(kubeconfig)
     except (KeyError, TypeError, RecursionError):
         return []
-
-
-def _pem(certificate: bytes) -> str:
-    text = base64.b64encode(certificate).decode("ascii")
-    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
-    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
 
 
 def _unpadded(text: str) -> bytes:

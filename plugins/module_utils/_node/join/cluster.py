@@ -12,6 +12,8 @@ from typing import Any
 import kubernetes.client.exceptions
 from ansible.module_utils.basic import missing_required_lib
 
+from ..._common.text import printable_words, shortened
+
 try:
     import kubernetes
     import kubernetes.client.exceptions
@@ -233,10 +235,9 @@ def _why(error: Any) -> str:
     return _line(" ".join(filter(None, texts)) or error.reason)
 
 
-def _line(text: Any) -> str:
+def _line(text: object) -> str:
     """One line of printable text: an answer may hold anything."""
-    line = " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
-    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "…"
+    return shortened(printable_words(text), _LONGEST_TEXT)
 
 
 _PUBLISHED = ("InternalIP", "ExternalIP")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.boot_states import from_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.times import moment
 
 from ..api import der
 from ..api.client import Answer, Api, ApiError
@@ -223,7 +223,7 @@ def newest_request(listed: Mapping[str, Any] | None, node_name: str, since: floa
     for item in (listed or {}).get("items") or []:
         spec, metadata = item.get("spec") or {}, item.get("metadata") or {}
         created = metadata.get("creationTimestamp") or ""
-        if spec.get("signerName") != _SIGNER or _seconds(created) < since:
+        if spec.get("signerName") != _SIGNER or (moment(created) or 0) < since:
             continue
         if _common_name(spec.get("request")) == "system:node:" + node_name:
             found.append((created, metadata.get("name"), item.get("status") or {}))
@@ -254,10 +254,3 @@ def _common_name(request: str | None) -> str | None:
         return der.request_subject(blocks[0])["CN"] if blocks else None
     except (binascii.Error, ValueError):
         return None
-
-
-def _seconds(created: str) -> float:
-    try:
-        return from_rfc3339(created)
-    except ValueError:
-        return 0

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from ..._common.text import LARGEST_NUMBER, whole_number
+from ..._common.mounts import unescape
+from ..._common.text import LARGEST_NUMBER, spaced_lines, whole_number
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PREFIXES = (
     "/dev/disk/by-id/",
     "wwn-",
@@ -62,7 +62,7 @@ def clean(value: object, limit: int = 200) -> str:
     """Text from a disk on one line, without control characters, cut to ``limit`` characters."""
     if value is None or isinstance(value, (dict, list)):
         return ""
-    return _CONTROL.sub(" ", " ".join(str(value).split()))[:limit].strip()
+    return spaced_lines(" ".join(str(value).split()))[:limit].strip()
 
 
 def number(value: object) -> int:
@@ -258,11 +258,6 @@ def mounts(text: str) -> dict[str, list[str]]:
 def swaps(text: str) -> list[str]:
     """The paths of active swap, from ``/proc/swaps``."""
     return [unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
-
-
-def unescape(text: str) -> str:
-    """Undo the octal escapes of the kernel's tables."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def links(directory: Mapping[str, str]) -> dict[str, list[str]]:

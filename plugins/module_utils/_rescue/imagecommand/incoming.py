@@ -330,6 +330,10 @@ class Digest:
             return found.get(name) or next(iter(found.values()))
         raise Refused(f"image digest: the .sha256 file beside the image holds no SHA-256 digest of {name!r}")
 
+    def found(self) -> str:
+        """The digest of all that was hashed, as ``sha256:…``."""
+        return f"{self.algorithm}:{self.hash.hexdigest()}"
+
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass the chunks on and hash them."""
         for chunk in chunks:

@@ -21,6 +21,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._common import times
+from ..._common.private_files import replacing
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
@@ -243,7 +245,7 @@ class Program:
             "image_url": spec["image"]["shown"],
             "image_digest": self.result["image_digest"],
             "command": "installimage",
-            "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "installed_at": times.to_whole_seconds(time.time()),
         }
         for key in ("installation", "consent"):
             if os.environ.get("KUBENODE_" + key.upper()):
@@ -381,12 +383,9 @@ def publish(base: str) -> Callable[[str], None]:
 
 def write(path: str, text: str, mode: int) -> None:
     """A file as a whole or not at all, private from its first moment."""
-    new = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    with replacing(path) as (file, _draft):
+        file.write(text.encode("utf-8", "surrogateescape"))
         os.fchmod(file.fileno(), mode)
-    os.replace(new, path)
 
 
 def read_end(path: str, most: int = installer.MOST) -> str:

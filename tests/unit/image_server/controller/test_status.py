@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import resources
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
     namespaces,
@@ -47,7 +48,7 @@ def test_what_is_empty_counts_as_absent(one, other, equal):
 
 
 def test_times_are_those_of_kubernetes():
-    assert resources.time_text(NOW) == THEN
+    assert times.to_whole_seconds(NOW) == THEN
     assert resources.unix_time(THEN) == resources.unix_time("2027-01-15T08:00:00.123456Z") == NOW
     assert resources.unix_time("yesterday", 5.0) == resources.unix_time(None, 5.0) == 5.0
 
