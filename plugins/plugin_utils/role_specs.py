@@ -28,7 +28,7 @@ Option = dict[str, Any]
 @functools.cache
 def options(role: str) -> dict[str, Option]:
     """Each variable, without the role's name in front, in the order of the file."""
-    listed = _yaml(ROLES / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    listed: dict[str, Option] = _yaml(ROLES / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     return {name.removeprefix(role + "_"): option for name, option in listed.items()}
 
 
@@ -41,7 +41,8 @@ def variables(*roles: str) -> dict[str, Option]:
 @functools.cache
 def versions() -> dict[str, Any]:
     """What base knows of versions (base_versions): checksums, defaults, matrix, key_fingerprints."""
-    return _yaml(ROLES / "base/vars/main/versions.yml")["base_versions"]
+    known: dict[str, Any] = _yaml(ROLES / "base/vars/main/versions.yml")["base_versions"]
+    return known
 
 
 def default(option: Option) -> Any:

@@ -241,11 +241,12 @@ class Download:
         return _Changed() if self.can_restart else self.refused(text)
 
     def _read(self, stream: Any) -> bytes:
-        if self.deadline is None:
-            return stream.read(CHUNK)
-        if time.monotonic() > self.deadline:
-            raise self.refused(f"it did not come within its time; {self.received} bytes are there")
-        return stream.read1(CHUNK)  # what is there now, as a slow server must not hide that the time is over
+        read: Callable[[int], bytes] = stream.read
+        if self.deadline is not None:
+            if time.monotonic() > self.deadline:
+                raise self.refused(f"it did not come within its time; {self.received} bytes are there")
+            read = stream.read1  # what is there now, as a slow server must not hide that the time is over
+        return read(CHUNK)
 
     @staticmethod
     def _skip(response: Any, count: int) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -19,7 +21,7 @@ _KINDS = {
 _MOST = 60
 
 
-def wrong_value(option, value):
+def wrong_value(option: Mapping[str, Any], value: object) -> str:
     """A value that cannot be an option's, and what can; empty when it can."""
     try:
         checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate({"value": value})
@@ -39,7 +41,7 @@ def wrong_value(option, value):
     return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))
 
 
-def truth(value):
+def truth(value: object) -> object:
     """What Ansible's words for true and false mean, such as ``yes``, ``off`` and 1; any other value as it is."""
     word = value.lower() if isinstance(value, str) else value
     if not isinstance(word, (str, int)):
@@ -57,5 +59,5 @@ def is_endpoint(endpoint: str) -> bool:
         return False
 
 
-def _shortened(text, limit):
+def _shortened(text: str, limit: int) -> str:
     return shortened(" ".join(text.split()), limit)

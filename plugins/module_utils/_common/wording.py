@@ -9,6 +9,7 @@ which variable holds which option, and messages name that one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 #: Documented by the fragment C(variables).
 VARIABLES = {"type": "dict", "default": {}}
@@ -23,7 +24,7 @@ _WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
 _TO_SET = r"(?:(?<=\bset )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
 
 
-def in_variables(text, variables):
+def in_variables(text: str, variables: Mapping[str, str] | None) -> str:
     """The text, with the names of variables in the place of the options that these hold."""
     known = {option: variable for option, variable in (variables or {}).items() if variable and variable != option}
     if not known or not text:

@@ -86,8 +86,9 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
 def _begun(wanted: Job, base: str) -> dict[str, Any] | None:
     """The intent of an earlier start in this rescue that was allowed to write for this installation; None for none."""
     intent = intents.parse(_kept(base) or "")
-    known = intents.is_open(intent, wanted.machine, wanted.installation) and intent.get("begun") is True
-    return intent if known else None
+    if intent is None or not intents.is_open(intent, wanted.machine, wanted.installation):
+        return None
+    return intent if intent.get("begun") is True else None
 
 
 def _kept(base: str) -> str | None:
@@ -148,7 +149,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
 def _intent(wanted: Job) -> dict[str, Any]:
     """That of this job, which says which systems without a record the word means."""
     intent = intents.parse(wanted.intent)
-    return intent if intents.is_open(intent, wanted.machine, wanted.installation) else {}
+    return intent if intent and intents.is_open(intent, wanted.machine, wanted.installation) else {}
 
 
 def _way_out(machine: str) -> str:

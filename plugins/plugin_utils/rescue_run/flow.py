@@ -81,7 +81,7 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
     except intents.IntentError as exc:
         raise AnsibleActionFail(str(exc)) from exc
     if not intents.is_open(kept, name, installation):
-        kept = intents.make(name, installation, given["consent"], **about)
+        kept = intents.make(name, installation, given["consent"], None, **about)
     return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 

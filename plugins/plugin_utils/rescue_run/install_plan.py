@@ -44,7 +44,7 @@ class ApiMachine(TypedDict, total=False):
     consent: str
     #: A sentence about a consent that is used up.
     used: str
-    drift: list[dict[str, str]]
+    drift: list[installed.Drift]
 
 
 class Machine(TypedDict, total=False):

@@ -222,7 +222,7 @@ class RescueRun:
             return True
         return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
-    def _written(self) -> list[dict[str, Any]] | None:
+    def _written(self) -> list[origin.WrittenDisk] | None:
         """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""
         before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
         script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
