@@ -11,6 +11,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 GUIDES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (CHECKOUT / "docs").glob("*.md"))]
+READMES = [path for folder in ("deploy", "lab", "roles") for path in (CHECKOUT / folder).rglob("README.md")]
 #: document → the heading below which it speaks of our files, where it is about files of others, too
 DOCUMENTS = {
     "README.md": "",
@@ -107,6 +108,35 @@ def test_targets_of_make_that_a_document_names_are_there(document):
     assert [name for name in named if name not in targets and not name.startswith(tuple(families))] == []
 
 
+def headings(document: Path) -> set[str]:
+    """The anchors of a document as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("document", [*GUIDES, *sorted(str(one.relative_to(CHECKOUT)) for one in READMES)])
+def test_links_of_a_document_lead_somewhere(document):
+    place = CHECKOUT / document
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", place.read_text(encoding="utf-8")):
+        path, _hash, anchor = link.partition("#")
+        target = place.parent / path if path else place
+        if "://" not in link and not (target.exists() and (not anchor or anchor in headings(target))):
+            wrong.append(link)
+    assert wrong == []
+
+
+def test_readme_leads_to_every_guide():
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert [guide for guide in GUIDES if guide != "README.md" and f"]({guide})" not in text] == []
+
+
+def test_readme_names_every_role():
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    roles = [path.name for path in (CHECKOUT / "roles").iterdir()]
+    assert [name for name in roles if f"`kubenode.provision.{name}`" not in text] == []
+
+
 def test_readme_names_every_module():
     modules = {path.stem for path in (CHECKOUT / "plugins/modules").glob("[a-z]*.py")}
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
@@ -119,3 +149,10 @@ def test_the_commits_that_blame_passes_over_are_whole_ids():
     assert ids
     assert len(ids) == len(set(ids))
     assert [line for line in ids if not re.fullmatch(r"[0-9a-f]{40}", line)] == []
+
+
+def test_settings_of_linters_name_files_that_are_there():
+    text = "".join((CHECKOUT / name).read_text(encoding="utf-8") for name in (".yamllint", "REUSE.toml", "galaxy.yml"))
+    named = re.findall(r"\b(?:LICENSES|lab|tests/unit|tests/integration)/[\w./-]+\.\w+", text)
+    assert named
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
