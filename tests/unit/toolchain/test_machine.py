@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,14 @@ def test_every_link_of_dev_is_a_command():
     for link in links:
         assert os.readlink(link) == "tool"
         assert callable(importlib.import_module(f"dev.toolchain.{link.name.replace('-', '_')}").main)
+
+
+def test_what_the_makefile_and_programs_of_dev_start_is_there():
+    """A program that starts another one of dev names it beside itself."""
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    started = set(re.findall(r"\bdev/([a-z-]+)", makefile))
+    for path in (CHECKOUT / "dev").iterdir():
+        if path.is_file() and path.suffix == "" and not path.is_symlink():
+            started.update(re.findall(r'\$\(dirname -- "\$0"\)/([\w-]+)', path.read_text(encoding="utf-8")))
+    assert {"run", "image-server"} <= started
+    assert [name for name in sorted(started) if not os.access(CHECKOUT / "dev" / name, os.X_OK)] == []

@@ -54,8 +54,8 @@ def test_ordinary_words_are_left_alone(tmp_path, text):
 
 def test_long_files_are_found_by_their_folder(tmp_path):
     names = [
-        write(tmp_path, "lab/long.py", "x = 1\n" * 401),
-        write(tmp_path, "lab/fits.py", "x = 1\n" * 400),
+        write(tmp_path, "dev/long.py", "x = 1\n" * 401),
+        write(tmp_path, "lab/fits.py", "x = 1\n" * 600),
         write(tmp_path, "plugins/modules/m.py", "x = 1\n" * 500),
         write(tmp_path, "lab/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
         write(tmp_path, "lab/table.json", "{}\n" * 500),
