@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the Ironic agent of a live image is told; every option falls back to the variable that the peer reads."""
+"""Options for the Ironic agent of a live image; each one falls back to the variable that the peer reads."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ description:
     "DEVICE [DEVICE…]"), finds the registry token in the environment variable E(OCI_REGISTRY_AUTH_TOKEN), may write
     C(/root/output.json) with a C(message) about its progress, and prints a line that contains C(IMAGE_URL_DONE) as
     the last line of its stdout.
-  - Whoever runs the task again attaches. A command that runs is watched, one that has succeeded is not run again,
+  - A task that is run again attaches. A command that runs is watched, one that has succeeded is not run again,
     one that has failed is started again. The same command means the same program, image URL, bootstrap data,
     machine name and devices.
   - A command of more than 1 MiB is uploaded before it is started, in pieces and once per rescue. An upload that was
@@ -157,8 +157,8 @@ options:
     type: str
   host_keys:
     description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
-      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API tells.
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
+      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
       - Without them, the first key that the rescue shows is pinned for that boot.
     type: list
     elements: str

@@ -11,9 +11,9 @@ short_description: Keeps machines with a permanent error out of later runs
 version_added: 0.1.0
 description:
   - Some errors are not mended by trying again, such as a broken disk, a rescue that no reset brings up, or a host key
-    that is not the one the API tells. A machine with such an error gets a small file on the controller, and is left
-    alone until somebody says that it is mended.
-  - Runs on the controller and contacts nobody.
+    that is not the one the API reports. A machine with such an error gets a small file on the controller, and is left
+    alone until a user says that it is mended.
+  - Runs on the controller and contacts no machine.
 options:
   machines:
     description:

@@ -69,7 +69,7 @@ options:
     default: 3600
   force:
     description:
-      - Whether to make it anew, with the packages of today, although there is one that was made of the same.
+      - Whether to make it again, with the packages of today, although there is one that was made of the same.
     type: bool
     default: false
   progress:

@@ -46,7 +46,7 @@ options:
         default: present
       hostname:
         description:
-          - The name the host gets when nobody else gives it one, instead of O(hosts[].name). Empty for none.
+          - The name the host gets when nothing else gives it one, instead of O(hosts[].name). Empty for none.
         type: str
       architecture:
         description:
@@ -113,7 +113,7 @@ options:
             type: path
           mode:
             description:
-              - Its mode, as an octal number in quotes. What only its owner may read is shown to nobody.
+              - Its mode, as an octal number in quotes. What only its owner may read is never shown.
             type: str
             default: "0644"
       units:
@@ -487,7 +487,7 @@ images:
       type: dict
       returned: for O(mode=show)
     area:
-      description: Where the area for the Ignition is, and who told.
+      description: Where the area for the Ignition is, and which file says so.
       type: dict
       returned: for ISOs
       sample: {"offset": 1048576, "length": 262144, "source": "igninfo"}

@@ -25,7 +25,7 @@ description:
     a name.
   - installimage ends well whatever became of the boot loader. So the post-install step looks at GRUB's configuration,
     its kernel and initramfs, C(/etc/fstab), and the boot loader that the firmware starts, and fails without them.
-  - Whoever runs the task again attaches. An installation that runs is watched, one that has succeeded is not run
+  - A task that is run again attaches. An installation that runs is watched, one that has succeeded is not run
     again, one that has failed is started again.
   - The new system gets an installed record in C(/etc/kubenode/installed.json), and keeps the SSH host keys made during
     the installation, which the module returns. The machine is not rebooted, see M(kubenode.provision.machine_boot).
@@ -310,7 +310,7 @@ options:
   host_keys:
     description:
       - Public SSH host keys of the rescue, when they are known in advance, as M(kubenode.provision.robot_rescue)
-        returns them. Nobody who shows other keys is spoken to.
+        returns them. No system with another key is used.
     type: list
     elements: str
   poll:

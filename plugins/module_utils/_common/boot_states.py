@@ -31,7 +31,7 @@ ORDER = (
     PROVISIONING_FAILED,
 )
 
-#: Transitions are told with times of this form.
+#: The form of the times in recorded transitions.
 to_rfc3339, from_rfc3339 = times.to_rfc3339, times.from_rfc3339
 
 
@@ -75,7 +75,7 @@ class Timeline:
         self._tell()
 
     def found(self, state: str) -> None:
-        """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
+        """The machine was found in ``state``: this run did not change it, so there is no transition to record."""
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
         if state != self.state:

@@ -61,7 +61,7 @@ class Download:
     ``shown``: the URL as people may see it. ``headers`` go wherever a redirect leads, ``private`` ones (a login) only
     to the server that was asked. ``stall``: seconds that a connection may be silent; ``pause``: seconds after the first
     connection that brought nothing, doubled after each further one. ``deadline``: when all must have come, on the
-    monotonic clock. ``say`` is told why another connection is needed.
+    monotonic clock. ``say`` is called with the reason for each further connection.
     """
 
     #: Whether a digest judges the bytes in any case: a validator (ETag, Last-Modified) is not needed to go on.

@@ -54,7 +54,7 @@ def short(installation):
 def is_proven(record, machine, installation=""):
     """Whether a record says that this installation of this machine was verified.
 
-    Without ``installation`` (nobody knows which one to expect), the record's own word counts.
+    Without ``installation`` (it is not known which one to expect), the record's own statement counts.
     """
     found = installation_of(record)
     return bool(

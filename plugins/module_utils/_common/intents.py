@@ -16,7 +16,7 @@ import time
 from . import installed, private_files, times
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
-#: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
+#: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
 LASTS = 24 * 3600.0
 #: In the rescue.
 IN_RESCUE = "/root/.kubenode/intent.json"

@@ -65,7 +65,7 @@ _REFUSALS = {
         "overwrite it, name it: %(word)s"
     ),
     decision.REFUSE_SILENT: (
-        "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
+        "server '%(name)s' runs, but for %(limit)g s it was not clear which system: %(seen)s. Look at its console; "
         "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
     decision.REFUSE_DENIED: (

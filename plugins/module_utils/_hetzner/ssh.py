@@ -247,7 +247,7 @@ class Ssh:
         return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
 
     def proved_system(self, name: str) -> bool:
-        """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
+        """Whether an earlier run proved the machine's installed system, and no run began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
                 return file.readline().startswith(ssh_keys.PROVEN)
@@ -326,7 +326,7 @@ class Ssh:
         return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
 
     def host_keys(self, name: str, address: str) -> list[str]:
-        """The host keys shown now, as ``type base64`` each; nobody is logged in, nothing is believed."""
+        """The host keys shown now, as ``type base64`` each; without a login, and without trusting them."""
         if not self._extra_args:
             return scan(address, self._port, self._connect_timeout)
         # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.

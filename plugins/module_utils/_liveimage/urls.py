@@ -56,7 +56,7 @@ def _mac(secret: bytes, message: bytes, digits: int) -> str:
 
 
 def static_path(name: str, secret: bytes | None = None) -> str:
-    """The path of the image with this name: the name itself, or with a secret one that nobody can guess."""
+    """The path of the image with this name: the name itself, or with a secret one that cannot be guessed."""
     if secret is None:
         return "/" + urllib.parse.quote(name, safe="", errors="surrogateescape")
     return public_path(secret, "static/" + name, os.path.splitext(name)[1])

@@ -218,9 +218,7 @@ def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
     if status.state == KILLED:
         return "it was ended from outside after %.0f s.%s" % (status.seconds, left)
     if status.state == LOST:
-        return (
-            "its runner was killed in the rescue; run again, which ends what is left of the command and starts it anew."
-        )
+        return "its runner was killed in the rescue; run again, which ends what is left of the command and restarts it."
     if status.state != EXITED:
         return "the rescue knows of no such command; run again."
     code = "exit code %s" % status.exit_code

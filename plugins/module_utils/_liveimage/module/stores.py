@@ -3,7 +3,7 @@
 """Where products go: image files, or descriptors for the image server. Both are compared before they are changed.
 
 Beside each image file lies a record of what was written and of what the file was like then. While device, inode,
-size, both times of change (nobody can set the ctime back) and the wanted content are those of the record, the file is
+size, both times of change (the ctime cannot be set back) and the wanted content are those of the record, the file is
 ours and unchanged. In all other cases every byte is compared.
 """
 

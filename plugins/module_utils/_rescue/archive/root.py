@@ -28,7 +28,7 @@ _OF_ONE = (
     ("etc/kubernetes/bootstrap-kubelet.conf", "it holds a cluster's bootstrap token"),
     ("var/lib/kubelet/pki", "it holds a node's keys"),
     ("var/lib/cloud/instance", "cloud-init ran for one machine"),
-    ("root/.ssh/authorized_keys", "it lets somebody in"),
+    ("root/.ssh/authorized_keys", "it lets its owner log in"),
     ("etc/kubenode/installed.json", "it is recorded as installed on one machine"),
 )
 

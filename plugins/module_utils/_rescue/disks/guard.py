@@ -177,7 +177,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
         "\n  ".join(listing.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
-        text += "It is this machine's own installed system: to write it anew, name the machine: %s. " % (
+        text += "It is this machine's own installed system: to write it again, name the machine: %s. " % (
             consents.extra_var("reinstall", [machine])
         )
     elif reinstall and is_of_another(disk, machine):

@@ -212,7 +212,7 @@ class RegistryTransfer(Transfer):
             401: "OCI_REGISTRY_AUTH_TOKEN is not accepted; it is user:password, or a token"
             if given
             else "log in: set OCI_REGISTRY_AUTH_TOKEN to user:password, or to a token",
-            403: "whoever OCI_REGISTRY_AUTH_TOKEN belongs to may not read it" if given else "it is not public",
+            403: "the user of OCI_REGISTRY_AUTH_TOKEN may not read it" if given else "it is not public",
             404: f"there is no such {self.kind[:-1]}; check registry, name and tag",
         }[error.code]
         text = (self.shown, error.code, error.reason, error_code(error), way)
