@@ -112,7 +112,7 @@ def _from_file(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        # the text around the error may be a secret, so only its place is told
+        # the text around the error may be a secret, so the message has only its place
         raise UsageError(f"{option}{where}: this is no YAML or JSON") from None
     if loaded is None:
         return {}
