@@ -49,7 +49,7 @@ def _interrupted(_number: int, _frame: FrameType | None) -> None:
 
 
 def _hide_token(token: str) -> None:
-    """Start anew with the token in the environment, which unlike the arguments only root can read."""
+    """Restart with the token in the environment, which only root can read; every user can read the arguments."""
     command = [sys.executable, "-I", sys.argv[0], *without_token(sys.argv[1:])]
     sys.stdout.flush()
     os.execve(sys.executable, command, {**os.environ, "PROVISION_TOKEN": token})

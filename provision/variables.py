@@ -75,7 +75,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _token(chosen: argparse.Namespace) -> str | None:
-    """The bootstrap token, from wherever it was handed over; --token was put into the environment by now."""
+    """The bootstrap token, from the first place that has it; --token was put into the environment by now."""
     if chosen.token_file is not None:
         return _checked(f"--token-file {chosen.token_file}", values.token, _read("--token-file", chosen.token_file))
     if os.environ.get(TOKEN_VARIABLE):
@@ -113,7 +113,7 @@ def _from_file(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, A
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        # the text around the error may be a secret, so only its place is told
+        # the text around the error may be a secret, so the message has only its place
         raise UsageError(f"{option}{where}: this is no YAML or JSON") from None
     if loaded is None:
         return {}

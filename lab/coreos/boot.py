@@ -126,7 +126,7 @@ class Reader:
         if hashlib.sha256(config).hexdigest() == self._digest:
             self.seen.ignition = config
         else:
-            self.seen.failed = "the Ignition on the console is not the one whose digest was told"
+            self.seen.failed = "the Ignition on the console is not the one whose digest was printed"
 
 
 @dataclass(frozen=True)

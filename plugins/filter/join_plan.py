@@ -75,7 +75,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: What a machine is told
+- name: Show what is set on a machine
   ansible.builtin.debug:
     msg: "{{ inputs | kubenode.provision.join_plan('settings', node=looked.node, seen=checked) }}"
   vars:

@@ -13,7 +13,7 @@ description:
   - Examines on the controller what M(kubenode.provision.image_url_command) and
     M(kubenode.provision.pre_provision_command) will be given for each machine, before anything is created. One message
     lists everything that is wrong, each with machine, field, value and what to do.
-  - Changes nothing and contacts nobody.
+  - Changes nothing and contacts no machine.
 options:
   machines:
     description:

@@ -14,7 +14,7 @@ description:
     M(kubenode.provision.pre_provision_command) will be given for each machine, before a server is touched. One message
     lists everything that is wrong, each with machine, field, value and what to do.
   - What only the rescue knows, such as firmware and disks, is looked at there.
-  - Changes nothing and contacts nobody.
+  - Changes nothing and contacts no machine.
 options:
   machines:
     description:

@@ -298,7 +298,7 @@ def run(module: NoLogModule) -> None:
         diff = {"diff": differences(host, params["artifacts"], reasons)} if module._diff else {}
         if any(reasons) and not module.check_mode:
             with install.locked(host, wait):
-                # somebody else may have brought them meanwhile
+                # another process may have installed them meanwhile
                 reasons = install.plan(host, params["artifacts"], params["parallel"])
                 wanted = [artifact for artifact, reason in zip(params["artifacts"], reasons) if reason]
                 results = install.apply(host, wanted, fetcher, Pending(host), params["parallel"])

@@ -71,7 +71,7 @@ options:
       - tmp
   trim:
     description:
-      - Whether to tell the disks afterwards which blocks are free (C(fstrim)). Disks that cannot be told are left out.
+      - Whether to report the free blocks to the disks at the end (C(fstrim)), where they support it.
     type: bool
     default: true
 extends_documentation_fragment:

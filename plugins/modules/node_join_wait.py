@@ -142,7 +142,7 @@ def argument_spec() -> dict[str, Any]:
 
 
 def summary(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the result tells of a Node."""
+    """What the result says of a Node."""
     status = node.get("status") or {}
     return {
         "name": node["metadata"]["name"],

@@ -90,7 +90,7 @@ options:
     type: str
   host_keys:
     description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
       - Without them, the first key that the rescue shows is pinned for that boot.
     type: list
     elements: str

@@ -72,7 +72,7 @@ class Timeline:
         self._tell()
 
     def found(self, state: str) -> None:
-        """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
+        """The machine was found in ``state``: this run did not change it, so there is no transition to record."""
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
         if state != self.state:

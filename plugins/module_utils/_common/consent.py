@@ -59,11 +59,11 @@ class Words:
         return iter(self._ids)
 
     def names(self, name: str) -> bool:
-        """Whether the name stands there at all."""
+        """Whether the user named this machine at all."""
         return name in self._ids
 
     def covers(self, name: str, record: Mapping[str, Any] | None) -> bool:
-        """Whether it allows what runs, or lies on the disk, with this record to go; ``None`` for no record."""
+        """Whether it allows to give up the system (running or on the disk) of this record; ``None`` for no record."""
         if name not in self._ids:
             return False
         wanted = self._ids[name]
@@ -72,11 +72,11 @@ class Words:
         return not self.used(record)
 
     def used(self, record: Mapping[str, Any] | None) -> bool:
-        """Whether an installation was allowed by this very word."""
+        """Whether an installation was allowed by this very entry."""
         return self.variable in str((record or {}).get("consent") or "").split("+")
 
     def used_by(self, name: str, intent: Mapping[str, Any] | None) -> str:
-        """Why an intent that has an end used the word up, as far as this controller knows; empty when it did not."""
+        """How a closed intent has used up this permission, as far as this controller knows; empty when it has not."""
         if name not in self._ids or not intent or intent.get("machine") != name or intent.get("state") == "open":
             return ""
         if intent.get("state") != "done" and not intent.get("begun"):
@@ -86,7 +86,7 @@ class Words:
         return "" if self.covers(name, known) else self.why_not(name, known)
 
     def why_not(self, name: str, record: Mapping[str, Any] | None) -> str:
-        """For people: why a name that stands there covers nothing."""
+        """A text for the user: why a given name allows nothing."""
         running = installed.short(installed.installation_of(record)) or "one without an id"
         since = (record or {}).get("installed_at")
         if self._ids.get(name):

@@ -32,7 +32,7 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LA
 
 
 class DownloadError(Exception):
-    """The file cannot be had. ``final``: the same request cannot help. ``status``: of the answer that says so, or 0."""
+    """The file cannot be downloaded. ``final``: the same request cannot help. ``status``: of that answer, or 0."""
 
     def __init__(self, text: str, final: bool = False, status: int = 0) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ class Download:
     ``shown``: the URL as people may see it. ``headers`` go wherever a redirect leads, ``private`` ones (a login) only
     to the server that was asked. ``stall``: seconds that a connection may be silent; ``pause``: seconds after the first
     connection that brought nothing, doubled after each further one. ``deadline``: when all must have come, on the
-    monotonic clock. ``say`` is told why another connection is needed.
+    monotonic clock. ``say`` is called with the reason for each further connection.
     """
 
     #: Whether a digest judges the bytes in any case: a validator (ETag, Last-Modified) is not needed to go on.

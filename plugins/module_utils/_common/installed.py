@@ -66,7 +66,7 @@ def short(installation: str) -> str:
 def is_proven(record: Mapping[str, Any] | None, machine: str, installation: str = "") -> bool:
     """Whether a record says that this installation of this machine was verified.
 
-    Without ``installation`` (nobody knows which one to expect), the record's own word counts.
+    Without ``installation`` (it is not known which one to expect), the record's own statement counts.
     """
     found = installation_of(record)
     return bool(

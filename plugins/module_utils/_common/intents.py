@@ -18,7 +18,7 @@ from typing import Any
 from . import installed, private_files, times
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
-#: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
+#: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
 LASTS = 24 * 3600.0
 _MOST_BYTES = 1 << 16
 
@@ -33,7 +33,7 @@ def file_of(folder: str, machine: str) -> str:
 
 
 def make(machine: str, installation: str, consent: str, now: float | None = None, **more: Any) -> dict[str, Any]:
-    """A new intent. ``more``: server, image_url, command, armed (what tells this arming from others) …"""
+    """A new intent. ``more``: server, image_url, command, armed (the id of this arming) …"""
     return dict(
         {key: value for key, value in more.items() if value},
         machine=machine,
@@ -70,7 +70,7 @@ def parse(text: str) -> dict[str, Any] | None:
 
 
 def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = "", now: float | None = None) -> bool:
-    """Whether it stands for this machine (and this installation, when one is expected) and has no end yet."""
+    """Whether it is of this machine (and of this installation, when one is expected) and has no end yet."""
     if not intent or intent.get("machine") != machine or intent.get("state") != OPEN:
         return False
     if installation and intent["installation"] != installation:
@@ -112,7 +112,7 @@ def write(path: str, intent: Mapping[str, Any]) -> None:
 
 
 def note_written(path: str, written: Sequence[Mapping[str, Any]] | None, succeeded: bool) -> None:
-    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them.
+    """Write into an open intent which disks the image command wrote, as `origin.parse_written` returns them.
 
     ``succeeded``: whether the command was seen to end well.
     """

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Removes trees: never through a link, never out of the mount that the tree lies in.
 
-Every folder is opened from its parent and asked for its mount, so that nobody who exchanges one of them for a link or
-mounts something over it meanwhile has us remove other files.
+Every folder is opened from its parent and its mount is checked. So a process that meanwhile replaces a folder by a
+link, or mounts something over it, cannot make us remove other files.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _TOWARDS = {
 _HARMLESS = (decision.ATTACH, decision.LEAVE)
 
 _RESCUE_OF_OTHERS = (
-    "%s is in a rescue that was not started for an open installation of ours: somebody may be repairing it. It was "
+    "%s is in a rescue that was not started for an open installation of ours: a person may be repairing it. It was "
     "left as it is. To keep its system, reboot it to its disk; to write it, name it: %s"
 )
 

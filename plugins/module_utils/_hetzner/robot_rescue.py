@@ -477,8 +477,8 @@ class RobotFlow(BootFlow):
             )
         used = self._contact_used
         return (
-            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If it "
-            "serves nobody, permit its reset into the rescue, which changes no disk: -e "
+            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If no "
+            "one uses it, permit its reset into the rescue, which changes no disk: -e "
             f"kubenode_first_contact=reset{used and '. ' + used}"
         )
 

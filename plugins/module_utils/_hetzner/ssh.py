@@ -37,7 +37,7 @@ _KEY_KINDS = (
     ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
 )
 
-# Whatever the login shell is, a POSIX shell reads the program.
+# A POSIX shell reads the program, also when the login shell is another one.
 _PROBE = "exec sh -c " + shlex.quote(probe.SCRIPT)
 
 # Detached, so that the answer gets out before the system goes down.
@@ -119,7 +119,7 @@ class Answer:
 
     @property
     def listens(self) -> bool:
-        """Whether anything accepted the connection, whatever it speaks; a jump host in between may have been that."""
+        """Whether a server accepted the connection, with any protocol; it may have been a jump host in between."""
         return self.kind != SILENT or bool(_ACCEPTED.search(self.detail))
 
     def describe(self) -> str:
@@ -248,7 +248,7 @@ class Ssh:
         return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
 
     def proved_system(self, name: str) -> bool:
-        """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
+        """Whether an earlier run proved the machine's installed system, and no run began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
                 return file.readline().startswith(ssh_keys.PROVEN)
@@ -267,7 +267,7 @@ class Ssh:
     ) -> list[str]:
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
-        With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
+        With ``alias``, only the keys that ``known_hosts`` has for that name are accepted. Without ``login``, the
         connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
         user, port, key = system or Login(None, None, None)
@@ -327,7 +327,7 @@ class Ssh:
         return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
 
     def host_keys(self, name: str, address: str) -> list[str]:
-        """The host keys shown now, as ``type base64`` each; nobody is logged in, nothing is believed."""
+        """The host keys shown now, as ``type base64`` each; without a login, and without trusting them."""
         if not self._extra_args:
             return scan(address, self._port, self._connect_timeout)
         # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.
@@ -361,12 +361,12 @@ class Ssh:
         return ssh_keys.alias(name, "rescue")
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
-        """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
+        """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
         with replacing(self.pin_file(name)) as (file, _draft):
             file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
 
     def pin(self, name: str) -> None:
-        """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
+        """Keep the host key of the last probe as that of this machine's rescue, for every later task and run."""
         os.replace(self.pin_file(name, "probe"), self.pin_file(name))
 
     def reboot(self, name: str, address: str) -> bool:

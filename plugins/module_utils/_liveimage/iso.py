@@ -44,7 +44,7 @@ class Iso:
 
     @property
     def customised(self) -> bool:
-        """Whether somebody embedded something or changed the kernel arguments."""
+        """Whether something is embedded, or the kernel arguments were changed."""
         changed = self.kernel_arguments is not None and self.kernel_arguments.current != self.kernel_arguments.default
         return not self.blank or changed
 
@@ -204,7 +204,7 @@ def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
 
 
 def _members(area: bytes) -> Mapping[str, bytes]:
-    """What is embedded; what is no archive counts as something nobody here put there."""
+    """What is embedded; content that is no archive counts as foreign."""
     try:
         return {member.name: member.data for member in cpio.members(area) if member.mode & 0o170000 != 0o040000}
     except ImageError as error:
@@ -212,11 +212,11 @@ def _members(area: bytes) -> Mapping[str, bytes]:
 
 
 def _features(files: IsoFiles) -> Mapping[str, Any]:
-    told = files.read(FEATURES, SECTOR * 16)
-    if told is None:
+    text = files.read(FEATURES, SECTOR * 16)
+    if text is None:
         return {}
     try:
-        found = json.loads(told)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ImageError("%s is not what it should be: %s" % (FEATURES, error)) from error
     return found if isinstance(found, dict) else {}

@@ -343,7 +343,7 @@ def _security(inputs: dict[str, Any], problems: _Problems) -> None:
         if text and not re.search(rf"-----BEGIN [A-Z ]*{mark}-----", text):
             problems.say(name, "", f"give it in PEM (no BEGIN … {mark} is in it)")
     if "ENCRYPTED" in inputs["tls_key"]:
-        problems.say("tls_key", "", "it is encrypted, and nobody types its passphrase at a start; give it in plain PEM")
+        problems.say("tls_key", "", "it is encrypted, and the service has no passphrase for it; give it in plain PEM")
     if bool(inputs["tls_certificate"]) != bool(inputs["tls_key"]):
         problems.say("tls_certificate", "", "certificate and key come together; give image_server_tls_key too")
     for header, value in inputs["download_headers"].items():

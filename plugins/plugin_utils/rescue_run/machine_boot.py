@@ -135,7 +135,7 @@ class _Boot:
             )
         flow.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
         self._release_claim()
-        asked = "the reboot was sent" if self._given["reboot"] else "it was installed, and nobody was asked"
+        asked = "the reboot was sent" if self._given["reboot"] else "it was installed, and no system was asked"
         text = "a system answers" if kind == proof.PORT else asked
         return flow.result(changed=sent, msg=f"{text}; not verified, as proof: {kind} says", **about)
 

@@ -30,7 +30,7 @@ class Verdict(Enum):
     WAIT = "wait"
     #: Wrong, and staying so: no need to wait for the whole limit when it goes on answering.
     WRONG = "wrong"
-    #: Wrong for good, now.
+    #: Wrong, and waiting cannot help.
     NEVER = "never"
 
 
@@ -213,9 +213,9 @@ def wait_for_port(
     sleep: Callable[[float], None] = time.sleep,
     any_boot: bool = False,
 ) -> None:
-    """Wait until the SSH port of another boot is open, whatever listens there; raises :class:`GateClosed`.
+    """Wait until the SSH port of another boot is open, with any server on it; raises :class:`GateClosed`.
 
-    ``any_boot``: of this boot or another one, since none was asked for.
+    ``any_boot``: of this boot or another one, since no reboot was requested.
     """
     began = clock()
     while True:
@@ -271,18 +271,16 @@ def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:
     reasons = list(seen)
     text = f"{what} did not answer within {timeout:.0f} s; at last: {reasons[-1]}"
     # Who refused us matters more than the silence around it.
-    telling = [why for why in reasons[:-1] if why.startswith(("another system", "somebody", "the system", "it "))]
+    telling = [why for why in reasons[:-1] if why.startswith(("another system", "an SSH server", "the system", "it "))]
     return f"{text}; before: {'; '.join(telling[-3:])}" if telling else text
 
 
 def _of_unreachable(failure: Unreachable) -> str:
     if failure.kind == REFUSED:
-        return (
-            f"somebody answers but refuses our key ({failure.detail}): another system, or the key is not the armed one"
-        )
+        return f"an SSH server answers but refuses our key ({failure.detail}): another system, or not the armed key"
     if failure.kind == OTHER_KEY:
-        return "somebody answers with a host key that is not the pinned one: another system, or somebody in between"
-    return f"nobody answers ({failure.detail})"
+        return "an SSH server answers with a host key that is not the pinned one: another system, or it is intercepted"
+    return f"no SSH server answers ({failure.detail})"
 
 
 def _who(system: System) -> str:

@@ -13,11 +13,11 @@ from tests.integration.accounts import disk_marks
 
 pytestmark = pytest.mark.nspawn
 
-#: of nobody
+#: a key that no system of the test has
 OTHER_KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(range(32))).decode()
 
 
-def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
+def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     """C1: the disk is a person's work, also for a word that was used up before. C2: and so is the power button."""
     words = {"kubenode_reinstall": ["repaired-1"]}
     cloud.inventory({"repaired-1": {}}, **words)
@@ -80,7 +80,7 @@ def test_a_word_counts_once(cloud):
 
     # it is proven no more for who knows that its host key is another one
     assert cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})) != 0
-    assert "somebody answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
+    assert "answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
     assert cloud.record("once-1") == second
 
 

@@ -110,7 +110,7 @@ class Server:
         self.steps = [f"seed {seed}"]
         #: Disks with systems; only the first one of a cloud server is ever written.
         self.disks = {"sda": "", "sdb": ""} if cloud else {"nvme0n1": serial(number), "nvme1n1": serial(number, 1)}
-        self.data: Mark | None = None if cloud else self.person.mark(1)  # the user's, which nobody ever names
+        self.data: Mark | None = None if cloud else self.person.mark(1)  # the user's, which no run ever names
         self.systems: dict[str, System] = {}
         self.last = ""  # the installation that was written last
         self.verified = set[str]()
@@ -378,7 +378,7 @@ def _testbed(part: int, folder: Path) -> Testbed:
 
 
 @pytest.mark.parametrize("part", range(ROUNDS))
-def test_no_walk_on_machines_writes_what_nobody_named(part, tmp_path):
+def test_no_walk_on_machines_writes_what_was_not_named(part, tmp_path):
     first = 500 + part * SERVERS
     with Scene.of(_testbed(part, tmp_path)) as scene:
         walk = [Server(number, scene, number, part % 2 == 0) for number in range(first, first + SERVERS)]

@@ -267,7 +267,7 @@ class World:
     def _change(self, disk: str, how: str) -> None:
         self.boot.named = self.boot.named or NAME in self.words.reinstall
         if not self.may_go(disk):
-            self.wrong.append(f"{disk} was {how}, nobody had named {self.disks[disk]}")
+            self.wrong.append(f"{disk} was {how}, no run had named {self.disks[disk]}")
         if self.boot.by == "person" and not self.boot.named:
             self.wrong.append(f"{disk} was {how} in a person's rescue")
 

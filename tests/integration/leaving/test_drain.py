@@ -203,7 +203,7 @@ def test_ready_is_believed_only_of_this_boot(api, drain):
     assert drain(state="cordon")["changed"]
     failed = drain(state="uncordon", ready=True, boot_id="after", timeout=1)
     assert failed["failure"]["code"] == "not_ready"
-    assert "has not told of this boot yet" in failed["msg"]
+    assert "has not reported this boot yet" in failed["msg"]
     assert api.nodes["node-1"]["spec"]["unschedulable"] is True
 
     looks = []

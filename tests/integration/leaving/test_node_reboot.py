@@ -113,7 +113,7 @@ def test_a_node_that_is_not_ready_again_stops_the_run(scene):
     scene.api.meanwhile = lambda _method, _path: None
     done = scene.run(kubenode_ready_timeout=2)
     assert done.rc != 0
-    assert "has not told of this boot yet" in done.output
+    assert "has not reported this boot yet" in done.output
     assert scene.boots()["reboot-2"] == before["reboot-2"]
     assert scene.notes() == ["reboot-1.json"]
     scene.api.meanwhile = scene.report

@@ -76,7 +76,7 @@ def everything(client: ssl.SSLSocket) -> bytes:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-def test_the_end_of_a_connection_is_told(served, made, version):
+def test_the_end_of_a_connection_is_announced(served, made, version):
     _registry, content, _folder = made
     with connected(served, version) as client:
         client.sendall(ranged(0, SIZE - 1, b"Connection: close"))

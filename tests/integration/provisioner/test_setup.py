@@ -217,7 +217,7 @@ def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
     assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
 
 
-def test_a_python_of_somebody_else_in_its_place_is_kept(boot, tmp_path):
+def test_a_python_of_another_user_in_its_place_is_kept(boot, tmp_path):
     (tmp_path / "bin").mkdir()
     boot.leave(tmp_path / "bin", "python3")
     archive = tmp_path / "python.tar.gz"

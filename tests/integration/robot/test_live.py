@@ -32,7 +32,7 @@ def test_a_powered_server_that_is_silent_is_left_as_it_is(account, more):
     assert account.requests("POST") == [], "no key is registered either"
 
 
-def test_a_server_that_is_off_serves_nobody_and_is_started(account):
+def test_a_server_that_is_off_has_no_users_and_is_started(account):
     account.add("off", powered=False, reset=["sw", "hw", "power"])
     machines = account.machines("off", first_contact="refuse")
     looked = account.rescue(machines, prove=False, look_only=True, on_error="report")
@@ -71,7 +71,7 @@ def test_an_interrupted_run_is_gone_on_with_by_the_same_words(account):
     assert account.resets("n1") == ["sw", "sw"]
 
 
-def test_whoever_gives_up_disarms(account):
+def test_a_run_that_gives_up_disarms(account):
     """These machines do not answer: every reset type is tried, and then the next boot is from the disk again."""
     account.add("n1", reset=["hw"], wol=False)
     account.fault(point="boot", machine="n1", effect="dead", times=9)

@@ -194,7 +194,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
 
     false = found["false"]
     assert (false["failed"], false["permanent"], false["host_keys"]) == (True, True, [])
-    assert "none of those Robot tells" in false["msg"]
+    assert "none of those Robot reports" in false["msg"]
     assert not (account.pins / "false.rescue").exists()
 
     untold = found["untold"]

@@ -89,7 +89,7 @@ def test_a_module_is_built_with_the_modules_it_was_released_with(tmp_path: Path)
 
 @pytest.mark.parametrize("how", ["no proxy", "no such version", "no Go"])
 @pytest.mark.usefixtures("proxy")
-def test_what_cannot_be_had_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_missing_module_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     given = recipe()
     if how == "no proxy":
         monkeypatch.setenv("GOPROXY", "off")

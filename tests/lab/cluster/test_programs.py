@@ -68,7 +68,7 @@ def test_crictl_refuses_what_it_does_not_know(crictl: Path) -> None:
     assert run(crictl, "images", "--colour").returncode != 0
 
 
-def test_builds_are_made_once_and_forgotten_when_nobody_asks_for_them(
+def test_builds_are_made_once_and_removed_when_they_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))

@@ -79,7 +79,7 @@ def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
 
 
 class Renumbered:
-    """What a `DiskView` asks a loop device: two partitions, whose numbers the kernel gives anew when it reads again."""
+    """What a `DiskView` asks a loop device: two partitions, whose numbers the kernel changes when it reads again."""
 
     number = 7
 

@@ -127,5 +127,5 @@ def test_wrong_wishes_are_refused(lab_nspawn: RunningLab) -> None:
         lab_nspawn.node("wrong", disk="8 gigs")
     with pytest.raises(LabError, match="user_data is for cloud-init, and cloud_init is off"):
         lab_nspawn.node("wrong", user_data="#cloud-config\n", cloud_init=False)
-    with pytest.raises(LabError, match="no server is called 'nobody'"):
-        lab_nspawn.isolate("nobody")
+    with pytest.raises(LabError, match="no server is called 'missing'"):
+        lab_nspawn.isolate("missing")

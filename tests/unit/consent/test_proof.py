@@ -69,7 +69,7 @@ def judge(record=None, installation=MINE, written=None, origin=None, **options):
         ({"wanted": "ssh"}, "ssh", ""),
         ({"wanted": "ssh", "record": OLD}, "unproven", "another system"),
         ({"record": OLD, "adopt": True}, "adopted", ""),
-        # nobody knows what to expect
+        # it is not known what to expect
         ({"installation": ""}, "ssh", ""),
         ({"installation": "", "wanted": "disk"}, "unproven", "did not install"),
         ({"installation": "", "wanted": "disk", "record": OLD}, "nonce", ""),
@@ -201,7 +201,7 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     assert judged(SECOND, RECORD).verdict is gate.Verdict.NEVER
     assert "another disk (sdb, S2)" in judged(SECOND, RECORD).why
     assert judged(TARGET, RECORD).verdict is gate.Verdict.OPEN
-    # somebody may have written the disk since
+    # another process may have written the disk since
     assert judged(TARGET, None).verdict is gate.Verdict.NEVER
     given["installation"] = OTHER
     assert intents.written_of(path, OTHER) is None
@@ -239,21 +239,21 @@ def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succ
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("succeeded", [False, True])
 def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeeded, replaces):
-    run, book = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
+    run, store = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
     run.result["installation"] = MINE
     path = intents.file_of(str(tmp_path), "n1")
     assert intents.seen_to_succeed(None, MINE) is None
-    book.open(run, "empty")
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is None
+    store.open(run, "empty")
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is None
     claims.note_begun(path)
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is False
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is False
     intents.note_written(path, [], succeeded)
     intents.close(path, intents.GIVEN_UP)
     if replaces:  # armed for another one, of which nothing was written
         run.result["installation"] = OTHER
-        book.open(run, "reinstall", replaces=MINE)
-        assert intents.seen_to_succeed(book.of("n1"), OTHER) is None
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is succeeded
+        store.open(run, "reinstall", replaces=MINE)
+        assert intents.seen_to_succeed(store.of("n1"), OTHER) is None
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is succeeded
 
 
 def test_a_command_that_is_started_again_must_succeed_again(tmp_path):

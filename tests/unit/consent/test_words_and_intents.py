@@ -71,7 +71,7 @@ def test_an_intent_that_ended_before_anything_was_written_uses_no_word_up(state,
         ({"n1": None}, "no id"),
     ],
 )
-def test_words_that_mean_nothing_are_told(given_words, finding):
+def test_words_that_mean_nothing_are_reported(given_words, finding):
     assert finding in consent.Words("reinstall", given_words).findings[0]
 
 
@@ -150,7 +150,7 @@ def now_open(**more):
     [
         (MINE, None, None, FIRST_BOOT, "fresh"),
         (MINE, None, None, [action("enable_rescue", 9, "error"), *FIRST_BOOT], "fresh"),
-        # without our label, nobody knows what it was made for
+        # without our label, it is not known what it was made for
         ("", None, None, FIRST_BOOT, ""),
         (MINE, None, None, REPAIR, ""),
         (MINE, None, None, FIRST_BOOT[:-1], ""),

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards: nothing is erased that nobody consented to, and what is erased is exactly what was consented to."""
+"""Guards: nothing is erased without consent, and what is erased is exactly what the user consented to."""
 
 from __future__ import annotations
 

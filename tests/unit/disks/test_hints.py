@@ -245,7 +245,7 @@ def test_names_for_other_modules():
     with pytest.raises(disk_names.Unresolved, match="another disk after the next boot"):
         disk_names.one("sda", DISKS)
     with pytest.raises(disk_names.Unresolved, match="there are: sda"):
-        disk_names.one("nobody", DISKS)
+        disk_names.one("missing", DISKS)
 
 
 def test_a_name_that_two_disks_have_is_stable_for_neither():

@@ -71,7 +71,7 @@ def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(pur
     ],
 )
 def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, port):
-    """A wrong ``ansible_port`` is told by its own name."""
+    """The error about a wrong ``ansible_port`` names that variable."""
     (machine,) = machine_specs([{"inventory_hostname": "n1", **variables}], purpose)
     assert machine.get("os_port") == port
 

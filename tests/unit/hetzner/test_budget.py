@@ -34,7 +34,7 @@ def known(remaining, limit=3600):
     return budget, clock
 
 
-def test_nothing_known_holds_nobody_back():
+def test_an_unknown_budget_delays_no_request():
     budget = Budget(Clock())
     assert not budget.known
     assert budget.delay() == 0
@@ -149,6 +149,6 @@ def test_no_order_of_answers_overdraws_the_bucket(left, events):
             left -= 1
             taken.append((underway.pop(which % len(underway)), left))
         elif event == "answer" and taken:
-            mark, told = taken.pop(which % len(taken))
-            budget.answered(headers(told), mark)
+            mark, remaining = taken.pop(which % len(taken))
+            budget.answered(headers(remaining), mark)
         assert left >= 0

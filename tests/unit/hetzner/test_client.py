@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry 
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 
-TOKEN = "a-token-nobody-may-see"
+TOKEN = "a-token-that-is-secret"
 BUDGET = {"RateLimit-Limit": "3600", "RateLimit-Remaining": "3000", "RateLimit-Reset": "2000000000"}
 SERVER = {"id": 7, "name": "n1", "status": "off", "labels": {LABEL: "n1"}}
 
@@ -125,7 +125,7 @@ def test_reads_end_with_the_time_limit():
     assert sum(slept) <= 4
 
 
-def test_nobody_listens():
+def test_no_server_listens():
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
@@ -182,7 +182,7 @@ def test_a_taken_name_is_final_at_the_first_try():
     assert len(server.requests) == 1
 
 
-def test_a_server_of_somebody_else_is_not_taken_for_the_lost_one():
+def test_a_server_of_another_user_is_not_taken_for_the_lost_one():
     foreign = {**SERVER, "labels": {}}
     script = [Reply(502, text="lost"), Reply(200, {"servers": [foreign]})]
     with ScriptedServer(*script) as server, pytest.raises(MachineError, match="another server named 'n1' appeared"):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When to look at which actions: few requests for a fleet, nobody forgotten, quick for a quick platform."""
+"""When to look at which actions: few requests for a fleet, no action forgotten, quick for a quick platform."""
 
 from __future__ import annotations
 

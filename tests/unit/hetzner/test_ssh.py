@@ -86,7 +86,7 @@ def test_hostile_output_never_gets_through(before, value):
         (127, "sh: not found", SYSTEM),
     ],
 )
-def test_failures_are_told_apart(code, errors, kind):
+def test_failures_are_distinguished(code, errors, kind):
     assert parse_failure(code, errors).kind == kind
 
 

@@ -84,7 +84,7 @@ def test_choices_of_the_specs_are_those_of_the_program():
     assert choices["log_level"] == command_line.LEVELS
 
 
-def test_every_error_is_told_at_once_with_variable_value_and_fix():
+def test_one_message_lists_every_error_with_variable_value_and_fix():
     error = refused(
         bind_addr="x:99999",
         metrics_addr=":70000",

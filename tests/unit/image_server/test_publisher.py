@@ -75,7 +75,7 @@ def test_the_same_wishes_the_same_url_and_no_work(place, monkeypatch):
     world = World(place)
     first = world.publisher.publish("ns-web-1-uid-x86_64", HOST, "x86_64", BOTH, modified=5)
     images = [world.image(url) for url in first.values()]
-    monkeypatch.setattr(module.hosts, "build", None)  # nobody builds again
+    monkeypatch.setattr(module.hosts, "build", None)  # nothing is built again
     assert world.publisher.publish("ns-web-1-uid-x86_64", HOST, "x86_64", BOTH) == first
     assert [world.image(url) for url in first.values()] == images
 
@@ -260,14 +260,14 @@ SECRETS = {
 
 @pytest.mark.parametrize("case", SECRETS)
 def test_a_secret_is_not_served_under_a_name_that_can_be_guessed(place, case):
-    host, agent, told = SECRETS[case]
+    host, agent, secret = SECRETS[case]
     world = World(place, secrets=False)
     good = world.publisher.offer("db", replace(HOST, name="db"), "", BOTH)
     assert set(good.urls) == set(BOTH)
     outcome = world.publisher.offer("web-1", host, "", BOTH, agent=agent)
     assert outcome.urls == {}
     for problem in outcome.problems.values():
-        assert f"the image holds {told}, and its name can be guessed; give secret-file" in str(problem)
+        assert f"the image holds {secret}, and its name can be guessed; give secret-file" in str(problem)
         assert "S3CRET" not in str(problem)
     assert world.publisher.withheld(world.publisher.path("web-1", "iso"))
     assert set(World(place).publisher.offer("web-1", host, "", BOTH, agent=agent).urls) == set(BOTH)

@@ -256,7 +256,7 @@ def test_who_tells_cloud_init_about_the_network_decides(tmp_path, config, left):
     assert (said == "", written == {}) == (left, left)
 
 
-def test_a_system_without_a_known_program_is_told(tmp_path):
+def test_a_system_without_a_known_program_is_reported(tmp_path):
     said, written = settled(tmp_path, CLOUD)
     assert (said.startswith("warning the image has no program"), written) == (True, {})
 

@@ -20,11 +20,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 IMAGE = "quay.io/example/ironic-agent@sha256:" + "a" * 64
 SECRET = json.dumps({"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}})
 INPUTS = agent.AgentInputs(agent_image=IMAGE, ironic_urls=("https://ironic.example.com",))
-NOBODY = agent.Host()
+NO_HOST = agent.Host()
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def made(inputs: agent.AgentInputs = INPUTS, host: agent.Host = NOBODY) -> dict:
+def made(inputs: agent.AgentInputs = INPUTS, host: agent.Host = NO_HOST) -> dict:
     config = agent.build(inputs, host).to_dict()
     assert ignition.problems(config) == []
     return config

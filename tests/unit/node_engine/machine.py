@@ -110,6 +110,6 @@ class Machine:
 
 
 def setting(kind: str, label: str = "", /, **fields: Any) -> dict[str, Any]:
-    """A setting; files belong to whoever runs the tests."""
+    """A setting; files belong to the user that runs the tests."""
     own = {"owner": str(os.getuid()), "group": str(os.getgid())} if kind in ("file", "directory") else {}
     return {"id": label or kind, "step": "s", "kind": kind, **own, **fields}

@@ -114,7 +114,7 @@ def test_kernel_modules(tmp_path):
     assert list(found.values()) == ["available", "loaded", "builtin", "builtin", "missing"]
 
 
-def test_debts_outlive_the_run_and_end_when_everybody_was_told(tmp_path):
+def test_pending_handlers_outlive_the_run_and_end_when_all_were_reported(tmp_path):
     host = Host(str(tmp_path))
     Pending(host).add(["a", "b"])
     debts = Pending(host)

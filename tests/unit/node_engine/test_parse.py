@@ -75,7 +75,7 @@ def test_addresses_and_routes():
         assert parse.addresses(nothing) == []
 
 
-def test_units_are_told_apart_by_their_order():
+def test_units_are_matched_by_their_order():
     found = parse.units(UNITS, ["a.service", "b.service", "c.service"])
     assert parse.unit_facts(found["a.service"]) == {"load": "loaded", "active": "active", "enabled": "enabled"}
     assert [parse.service_state(found[name]) for name in found] == ["active", "absent", "inactive"]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Image files of the controller: proven, told apart, and served in ranges."""
+"""Image files of the controller: proven, recognised by their content, and served in ranges."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_no_image_is_named(tmp_path, head, what):
         image_file.is_qcow2(path)
 
 
-def test_qcow2_is_told_by_its_content(image, tmp_path):
+def test_qcow2_is_recognised_by_its_content(image, tmp_path):
     assert not image_file.is_qcow2(image)
     (tmp_path / "a.raw").write_bytes(b"QFI\xfb" + bytes(64))
     assert image_file.is_qcow2(tmp_path / "a.raw")

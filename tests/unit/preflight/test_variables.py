@@ -32,7 +32,7 @@ def test_the_names_are_those_of_docs_and_playbooks():
     assert used - documented == known_variables.OF_PLAYBOOKS
 
 
-def test_a_misspelt_variable_is_told_with_the_nearest_one():
+def test_a_misspelt_variable_is_reported_with_the_nearest_one():
     host = {"kubenode_image_ulr": "x", "kubenode__dir": "/", "kubenode_armed": {}, "kubenode_wipe": [], "other": 1}
     hosts = [{**host, "inventory_hostname": f"n{number}"} for number in range(1, 6)]
     assert known_variables.unknown(hosts) == [

@@ -61,7 +61,7 @@ def test_only_the_first_thread_hears_signals():
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
-def test_threads_do_not_hold_a_worker_that_is_told_to_end():
+def test_threads_do_not_hold_a_worker_that_has_to_end():
     (daemon,) = display.each([1], lambda _number: threading.current_thread().daemon)
     assert daemon
 

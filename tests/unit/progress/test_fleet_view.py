@@ -196,7 +196,7 @@ def test_threads_are_heard_by_the_view_in_the_first_thread(said):
     assert said.take() == ""
 
 
-def test_a_file_that_grows_is_told_now_and_then(said, tmp_path):
+def test_a_file_that_grows_is_reported_now_and_then(said, tmp_path):
     path = tmp_path / "image.partial"
     beat = module_progress.Beat(str(path), ("looks", "packs image"), said, clock=lambda: said.now)
     for second in range(50):

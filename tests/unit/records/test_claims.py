@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims: exactly the claimed disks of the same machine, for a day, in a file that nobody else can read."""
+"""Claims: exactly the claimed disks of the same machine, for a day, in a file that no other user can read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_no_claim_no_cover(path):
 
 
 @pytest.mark.parametrize("disks", [[{"serial": "", "wwn": ""}], [{"name": "sda"}], [DISKS[0], DISKS[0]], []])
-def test_disks_that_cannot_be_told_apart_are_never_claimed(path, disks):
+def test_disks_that_cannot_be_distinguished_are_never_claimed(path, disks):
     claims.claim(path, "node-1", DISKS)
     assert not claims.claim(path, "node-1", disks)
     assert not claims.covers(path, "node-1", disks)

@@ -16,7 +16,7 @@ _SPANS = ((0.2, 1.5), (11, 21), (9, 23), (37, 42), (20, 90), (18, 40))
 _REASONS = (
     "the image command failed: exit code 28 (no space left on device). Choose a larger server_type, or a smaller "
     "image. Log: kubenode/logs/x.log",
-    "the rescue did not come up: nobody answers (connect to 192.0.2.7 port 22: timed out). Look at its console; run "
+    "the rescue did not come up: no SSH server answers (192.0.2.7 port 22: timed out). Look at its console; run "
     "again to arm it once more",
 )
 

@@ -25,7 +25,7 @@ def machine(**more):
     return {"name": "node-1", "failed": False, "late": False, "msg": "x", "steps": {}, **more}
 
 
-def told(one, **variables):
+def reported(one, **variables):
     """(reason, type, text, output) of each Event."""
     found = events.events([one], {"node-1": variables})
     return [(event["reason"], event.get("type", "Normal"), event["text"], event.get("output")) for event in found]
@@ -37,9 +37,9 @@ LINES = ["writing", "********", "IMAGE_URL_DONE"]
 def test_a_machine_that_succeeded_has_one_event_with_the_output_of_its_command():
     done = machine(steps={"image_url_command": COMMAND, "machine_boot": BOOT}, verified=True, proof="nonce")
     text = "node-1: the image command succeeded after 4.0 s; the new system is verified (nonce)"
-    assert told(done) == [("ImageURLCommandSucceeded", "Normal", text, LINES)]
+    assert reported(done) == [("ImageURLCommandSucceeded", "Normal", text, LINES)]
     done["steps"] = {"robot_installimage": {**COMMAND, "msg": "installimage succeeded"}}
-    assert told(done)[0][:2] == ("InstallImageSucceeded", "Normal")
+    assert reported(done)[0][:2] == ("InstallImageSucceeded", "Normal")
 
 
 def test_a_command_that_failed():
@@ -50,12 +50,12 @@ def test_a_command_that_failed():
     }
     failed = machine(failed=True, msg=command["msg"], steps={"image_url_command": command})
     text = "node-1: the image command failed: exit code 3"
-    assert told(failed) == [("ImageURLCommandFailed", "Warning", text, LINES)]
+    assert reported(failed) == [("ImageURLCommandFailed", "Warning", text, LINES)]
 
 
 def test_a_command_that_succeeded_on_a_machine_that_failed_later():
     failed = machine(failed=True, msg="node-1: unproven", steps={"image_url_command": COMMAND, "machine_boot": {}})
-    assert told(failed) == [
+    assert reported(failed) == [
         ("ImageURLCommandSucceeded", "Normal", "node-1: the image command succeeded after 4.0 s", LINES),
         ("ProvisioningFailed", "Warning", "node-1: unproven", None),
     ]
@@ -64,18 +64,18 @@ def test_a_command_that_succeeded_on_a_machine_that_failed_later():
 def test_what_fails_before_the_command_and_what_is_finished_without_it():
     never = {**COMMAND, "failed": True, "in_rescue": False}
     failed = machine(failed=True, msg="its rescue did not answer", steps={"image_url_command": never})
-    assert told(failed) == [("ProvisioningFailed", "Warning", "node-1: its rescue did not answer", None)]
-    assert told(machine(failed=True, msg="no"))[0][0] == "ProvisioningFailed"
+    assert reported(failed) == [("ProvisioningFailed", "Warning", "node-1: its rescue did not answer", None)]
+    assert reported(machine(failed=True, msg="no"))[0][0] == "ProvisioningFailed"
     proven = machine(steps={"machine_boot": BOOT}, msg="node-1 answers", verified=False)
-    assert told(proven) == [("ProvisioningSucceeded", "Normal", "node-1: node-1 answers; not verified", None)]
+    assert reported(proven) == [("ProvisioningSucceeded", "Normal", "node-1: node-1 answers; not verified", None)]
 
 
 def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
-    assert told(machine()) == []
+    assert reported(machine()) == []
     late = machine(
         late=True, msg="silent", steps={"image_url_command": {**COMMAND, "failed": True, "in_rescue": False}}
     )
-    assert told(late) == []
+    assert reported(late) == []
     (event,) = events.events([late], {}, last_try=True)
     assert (event["reason"], event["text"]) == ("ProvisioningFailed", "node-1: silent")
 

@@ -272,7 +272,7 @@ def test_a_failed_step_is_the_last_one(monkeypatch):
 
 @pytest.mark.parametrize(("last_try", "failed"), [(False, False), (True, True)])
 def test_a_machine_that_did_not_reach_its_rescue_fails_at_the_last_try(monkeypatch, last_try, failed):
-    silent = {"failed": True, "in_rescue": False, "msg": "nobody answers"}
+    silent = {"failed": True, "in_rescue": False, "msg": "no SSH server answers"}
     result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, last_try=last_try))
     assert (result["late"], result["failed"], result["runs"]) == (True, failed, False)
 

@@ -360,7 +360,7 @@ def test_both_streams_are_recorded_in_the_order_in_which_they_were_written(rescu
     lines = [line.split(" ", 2)[1:] for line in rescue.fetch("interleaved").decode().splitlines()]
     stream = {"o": "out", "p": "out", "e": "err", "f": "err"}
     if ">/dev/" in each:
-        # opened anew, a pipe takes more than one write before the first one is read: each stream has its own order
+        # opened again, a pipe takes more than one write before the first one is read: each stream has its own order
         wanted = {"out": [*(f"o {i}" for i in range(count)), "IMAGE_URL_DONE"], "err": [f"e {i}" for i in range(count)]}
         assert {name: [text for one, text in lines if one == name] for name in wanted} == wanted
         return

@@ -90,7 +90,7 @@ def test_a_wrong_passphrase_is_tried_once(tmp_path):
     assert len(world.given) == 2
 
 
-def test_a_system_that_somebody_else_unlocked_is_left_to_the_gate(tmp_path, monkeypatch):
+def test_a_system_that_another_user_unlocked_is_left_to_the_gate(tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "parse", lambda text: type("System", (), {"boot_id": text}))
     assert World(tmp_path, OTHER, boot="new").unlock() is False
     # the rescue that goes down shows another key, too

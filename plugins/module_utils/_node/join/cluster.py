@@ -272,7 +272,7 @@ def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", ad
     """Whether a Node is the machine's; without anything to compare, its name is the proof.
 
     The machine ID is what the kubelet read on the machine, so it decides where it is known. A machine that does not
-    answer is known by its provider ID, or by an address that nobody else has.
+    answer is known by its provider ID, or by an address that no other machine has.
     """
     status, spec = node.get("status") or {}, node.get("spec") or {}
     if machine_id:

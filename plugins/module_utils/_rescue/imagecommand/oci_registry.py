@@ -199,7 +199,7 @@ class RegistryTransfer(Transfer):
             401: "OCI_REGISTRY_AUTH_TOKEN is not accepted; it is user:password, or a token"
             if given
             else "log in: set OCI_REGISTRY_AUTH_TOKEN to user:password, or to a token",
-            403: "whoever OCI_REGISTRY_AUTH_TOKEN belongs to may not read it" if given else "it is not public",
+            403: "the user of OCI_REGISTRY_AUTH_TOKEN may not read it" if given else "it is not public",
             404: f"there is no such {self.kind[:-1]}; check registry, name and tag",
         }[error.code]
         text = (self.shown, error.code, error.reason, error_code(error), way)
@@ -255,7 +255,7 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 
 
 class OciImage:
-    """What a reference stands for on this machine: layers, in order, and whether they are layers of a file system."""
+    """The image of a reference for this machine: layers, in order, and whether they are layers of a file system."""
 
     def __init__(self, registry: Registry) -> None:
         url, machine = registry.url, platform.machine()

@@ -54,10 +54,10 @@ def test_times_are_those_of_kubernetes():
 
 
 def test_the_age_of_a_condition():
-    told = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
-    assert resources.condition_age(told, "Error", NOW + 7) == 7
-    assert resources.condition_age(told, "Error", NOW - 7) == 0  # somebody's clock is ahead
-    assert resources.condition_age(told, "Ready", NOW) == 0
+    status = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
+    assert resources.condition_age(status, "Error", NOW + 7) == 7
+    assert resources.condition_age(status, "Error", NOW - 7) == 0  # the writer's clock is ahead
+    assert resources.condition_age(status, "Ready", NOW) == 0
 
 
 def test_namespaces_of_a_list():

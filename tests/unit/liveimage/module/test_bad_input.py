@@ -138,7 +138,7 @@ def test_a_name_that_is_there_twice_is_refused(workshop):
         workshop.build({"name": "web-1"}, {"name": "web-1"})
 
 
-def test_two_hosts_that_would_write_one_file_are_told(workshop):
+def test_two_hosts_that_would_write_one_file_are_refused(workshop):
     results = workshop.build(
         {"name": "web", "outputs": ["minimal_iso"]}, {"name": "web-minimal"}, rootfs_url="http://i.example.com/r"
     )

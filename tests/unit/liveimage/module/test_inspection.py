@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What images have embedded, told and taken out again; the agent's inputs by option and by the peer's variable."""
+"""What images have embedded is shown and removed; the agent's inputs by option and by the peer's variable."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_reset_gives_the_published_image_back(workshop):
     assert path.read_bytes() == workshop.base.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o640
     assert not inspection.reset_images([str(path)], check=False)[0][0]["changed"]
-    assert workshop.build(HOST)["web-1"]["changed"]  # whoever resets an image gets it again with the next run
+    assert workshop.build(HOST)["web-1"]["changed"]  # the next run writes an image that was reset
     assert path.read_bytes() == customised
 
 
