@@ -23,7 +23,7 @@ FORBIDDEN = {
 }
 _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()]
 
-#: words that a reader of English as a second language reads twice, also as parts of names, and plain ones in their place
+#: words that a second-language reader reads twice, also as parts of names, and plain ones in their place
 PLAIN_WORDS = {
     "anew": "again",
     "arrivals?": "boot, observed state",

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 
 _COLLECTION = Path(__file__).parents[2]
 ROLES = _COLLECTION / "roles"
@@ -55,7 +56,7 @@ def collection_version() -> str:
     """The version of this collection: a built one has a manifest, a checkout has galaxy.yml; empty without both."""
     manifest, source = _COLLECTION / "MANIFEST.json", _COLLECTION / "galaxy.yml"
     if manifest.exists():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+        return str(json_value(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
     return found[1] if found else ""

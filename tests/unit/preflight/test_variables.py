@@ -44,7 +44,7 @@ def test_a_misspelt_variable_is_reported_with_the_nearest_one():
     ]
 
 
-def test_a_misspelt_variable_of_a_role_is_told_too():
+def test_a_misspelt_variable_of_a_role_is_named_too():
     hosts = [{"inventory_hostname": "a", "base_kubernetes_versoin": "1.36.4", "base_something_of_the_users": 1}]
     assert known_variables.unknown_of_roles(hosts, ["base", "join"]) == [
         "base_kubernetes_versoin, set for a, is no variable of kubenode.provision and does nothing; "
