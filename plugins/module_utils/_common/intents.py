@@ -8,12 +8,12 @@ for another controller. It is closed when the new system is proven, when a syste
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 
 from . import installed, private_files, times
+from .text import json_value
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
@@ -59,8 +59,8 @@ def read(path):
 def parse(text):
     """An intent from text that anybody may have written; None when it is none."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = json_value(text)
+    except ValueError:
         return None
     if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
         return None

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 
 from .builds import DEBIAN_NAMES
@@ -181,9 +180,9 @@ def _file(build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, A
     path = Path(str(inputs.get("dest") or ".")) / name
     file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False}
     try:
-        known = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
+        known = json_value(Path(f"{path}.json").read_text(encoding="utf-8"))
         size = path.stat().st_size
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return file
     if inputs.get("force") or not isinstance(known, dict) or not Path(f"{path}.sha256").exists():
         return file

@@ -23,6 +23,7 @@ from typing import Any
 
 from ..._common import times
 from ..._common.private_files import replacing
+from ..._common.text import json_value
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
@@ -165,7 +166,7 @@ class Program:
         """The disks to empty first, as the look saw them on whose word they may go."""
         try:
             with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
-                found: list[Disk] = json.load(file)
+                found: list[Disk] = json_value(file.read())
                 return found
         except FileNotFoundError:
             return []
