@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
@@ -45,16 +43,6 @@ def truth(value):
     if not isinstance(word, (str, int)):
         return value
     return True if word in BOOLEANS_TRUE else False if word in BOOLEANS_FALSE else value
-
-
-def is_endpoint(endpoint: str) -> bool:
-    """Whether it is the URL of a web service."""
-    try:
-        address = urlsplit(endpoint)
-        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        # no address in the brackets, no port
-        return False
 
 
 def _shortened(text, limit):
