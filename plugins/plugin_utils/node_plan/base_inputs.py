@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 

@@ -17,8 +17,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 
-from ..ssh.probe import System
 from ..ssh.remote import Unreachable
+from ..ssh.system_probe import System
 from . import image_inputs, installimage_inputs, programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .program_run import RescueRun, end_refused, open_logs
