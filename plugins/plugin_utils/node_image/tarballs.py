@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 
 from .builds import DEBIAN_NAMES
@@ -111,8 +111,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
     for one in results:
         size = f"{one['size'] / 10**6:.1f}" if one.get("size") else "-"
         rows.append((one["file"], size, one.get("sha256") or "-", f"{one.get('seconds') or 0:.1f}", one["msg"]))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows]
+    return in_columns(rows)
 
 
 def record(result: Mapping[str, Any]) -> dict[str, Any]:
