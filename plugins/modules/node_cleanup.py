@@ -135,8 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions as actions_
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import reach, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, reach, removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
@@ -184,15 +183,15 @@ def main() -> None:
     home = os.environ.get("HOME", "/root")
     own = [os.path.realpath(re.sub(r"\A~(?=/|\Z)", home, path)) for path in (module._remote_tmp, __file__)]
     try:
-        actions_.refuse_joined(host)
+        cleanup_actions.refuse_joined(host)
         found = reach.Reach(host)
-        actions = actions_.actions(host, module.params["remove"], own, found)
+        actions = cleanup_actions.actions(host, module.params["remove"], own, found)
         warnings = found.left
         if not module.check_mode:
-            warnings += actions_.apply(host, actions)
+            warnings += cleanup_actions.apply(host, actions)
             if module.params["trim"]:
-                warnings += actions_.trim(host)
-    except actions_.Refused as error:
+                warnings += cleanup_actions.trim(host)
+    except cleanup_actions.Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg="%s cannot be cleaned: %s" % (error.filename, error.strerror))

@@ -8,7 +8,6 @@ for another controller. It is closed when the new system is proven, when a syste
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import installed, private_files, times
+from .text import json_value
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
@@ -61,8 +61,8 @@ def read(path: str) -> dict[str, Any] | None:
 def parse(text: str) -> dict[str, Any] | None:
     """An intent from text that anybody may have written; None when it is none."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = json_value(text)
+    except ValueError:
         return None
     if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
         return None

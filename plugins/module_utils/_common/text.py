@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: what an offset in a file, a time or a counter may be
@@ -70,6 +70,12 @@ def ascii_words(text: str, limit: int = 200) -> str:
 def has_control(text: str) -> bool:
     """Whether there is a control character of ASCII in it, such as a line break."""
     return _ASCII_CONTROL.search(text) is not None
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of texts as lines with aligned columns."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
 def metric_labels(labels: Mapping[str, str]) -> str:

@@ -58,6 +58,15 @@ def split_url(url: str) -> urllib.parse.SplitResult:
     return parts
 
 
+def is_http_url(text: object) -> bool:
+    """Whether it is an http or https URL with a host, and with a port that can be one where it has one."""
+    try:
+        parts = split_url(text) if isinstance(text, str) else None
+    except ValueError:
+        return False
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 def split_login(url: str) -> tuple[str, str]:
     """A URL without its login and fragment, and the login as a header; raises ValueError, whose text may hold both."""
     parts = split_url(url)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import missing_required_lib
 
-from .._common.options import is_endpoint
-from .._common.web import AGENT, VERSION
+from .._common.web import AGENT, VERSION, is_http_url
 from .budget import Budget
 from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
 from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, may_have_arrived, verdict
@@ -64,7 +63,7 @@ def cloud_access(params: Mapping[str, Any], environment: Mapping[str, str] | Non
         raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
     if not _TOKEN.match(token):
         raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
-    if not is_endpoint(endpoint):
+    if not is_http_url(endpoint):
         raise FleetError(f"api_endpoint: '{endpoint}' is no address of an API; use something like {DEFAULT_ENDPOINT}")
     return token, endpoint
 

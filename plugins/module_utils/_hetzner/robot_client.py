@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
 
-from .._common.options import is_endpoint
-from .._common.web import AGENT, VERSION
+from .._common.web import AGENT, VERSION, is_http_url
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
 from .retry import AGAIN, FINAL, Backoff, may_have_arrived, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
@@ -96,7 +95,7 @@ def open_robot(resets: int = HOURLY[RESET], pace: bool = False) -> Callable[[Ans
 
 
 def _check_endpoint(endpoint: str) -> None:
-    address = urlsplit(endpoint) if is_endpoint(endpoint) else None
+    address = urlsplit(endpoint) if is_http_url(endpoint) else None
     if address is None or address.username or address.query:
         raise FleetError(
             f"endpoint: not the address of a webservice, or with a user in it; use something like {DEFAULT_ENDPOINT}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import math
 import os
 import random
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._common.private_files import write_json
+from .._common.text import json_value
 
 if TYPE_CHECKING:
     pass
@@ -180,8 +180,8 @@ class ResetLog:
     def _read(self) -> dict[str, Any]:
         try:
             with open(self._path, encoding="utf-8") as file:
-                return self._parse(json.loads(file.read(MOST_KEPT)))
-        except (OSError, ValueError, RecursionError):
+                return self._parse(json_value(file.read(MOST_KEPT)))
+        except (OSError, ValueError):
             return {"sent": [], "refused": None}
 
     def _parse(self, found: Any) -> dict[str, Any]:

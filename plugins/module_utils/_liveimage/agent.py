@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from .._common.names import HOST_NAME
-from .._common.text import has_control
+from .._common.text import has_control, json_value
 from .errors import ImageError
 from .ignition import Config
 
@@ -218,8 +217,8 @@ def _decoded(coded: str) -> str:
 
 def _check_pull_secret(text: str) -> None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = json_value(text)
+    except ValueError:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
         raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")

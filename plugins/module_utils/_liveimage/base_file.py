@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from .._common.private_files import write_json
+from .._common.text import json_value
 from .errors import ImageError
 
 LARGE = 64 * 1024 * 1024  # bytes; the digest of less is computed in no time, and not kept on disk
@@ -101,8 +101,8 @@ class Digests:
     def _read(self) -> Mapping[str, str]:
         try:
             with open(self._file, encoding="ascii") as file:
-                data = json.load(file)
-        except (OSError, ValueError, RecursionError):  # nothing is kept, or it is damaged: it is computed
+                data = json_value(file.read())
+        except (OSError, ValueError):  # nothing is kept, or it is damaged: it is computed
             return {}
         good = isinstance(data, dict) and all(isinstance(one, str) for one in data.values())
         return {key: one for key, one in data.items() if _STATE.match(key) and _DIGEST.match(one)} if good else {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._common.text import json_value
 from . import cpio, embed, kargs, miniso
 from .base_file import identify
 from .errors import ImageError
@@ -196,7 +197,7 @@ def _both(value: int) -> bytes:
 
 def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
     """kargs.json with another default, in the space it has."""
-    info = json.loads(read(small.overlay, extent.offset, extent.length))
+    info = json_value(read(small.overlay, extent.offset, extent.length))
     text = json.dumps({**info, "default": default}).encode("utf-8")
     if len(text) > extent.length:
         raise ImageError("%s has %d bytes, and %d are needed" % (kargs.INFO, extent.length, len(text)))
@@ -216,8 +217,8 @@ def _features(files: IsoFiles) -> Mapping[str, Any]:
     if text is None:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = json_value(text)
+    except ValueError as error:
         raise ImageError("%s is not what it should be: %s" % (FEATURES, error)) from error
     return found if isinstance(found, dict) else {}
 

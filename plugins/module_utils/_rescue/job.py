@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Callable
 
 from .._common import installed
+from .._common.text import json_value
 from . import protocol
 
 #: Runs a program (``argv``, ``environ_update``) as ``AnsibleModule.run_command`` does: exit code, stdout, stderr.
@@ -89,7 +90,7 @@ class Job:
     @classmethod
     def unpack(cls, text: str) -> Job:
         """Undo :meth:`pack`."""
-        fields = json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
+        fields = json_value(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
         for name in ("command", "bootstrap"):
             fields[name] = _unpacked(fields[name])
         fields["files"] = {path: _unpacked(text) for path, text in fields["files"].items()}

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._common.text import json_value
 from . import job as jobs
 from . import pre_provision, protocol, targets
 from .disks import serve
@@ -73,5 +74,5 @@ def run(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tu
 
 def main() -> int:
     """Answer one request."""
-    sys.stdout.write(json.dumps(answer(json.load(sys.stdin))) + "\n")
+    sys.stdout.write(json.dumps(answer(json_value(sys.stdin.read()))) + "\n")
     return 0

@@ -16,6 +16,7 @@ from typing import Any, TypedDict, cast
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agents
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
@@ -313,14 +314,10 @@ def _addresses(inputs: dict[str, Any], problems: _Problems) -> None:
 
 
 def _is_url(text: str, bare: bool = False) -> bool:
-    try:
-        parts = urllib.parse.urlsplit(text)
-        port = parts.port
-    except ValueError:
+    if not is_http_url(text) or re.search(r"[^!-~]|[\"'\\<>]", text):
         return False
-    good = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
-    good = good and not re.search(r"[^!-~]|[\"'\\<>]", text)
-    return good and not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
+    parts = urllib.parse.urlsplit(text)
+    return not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
 
 
 def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:

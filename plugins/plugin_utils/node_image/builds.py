@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
@@ -120,8 +120,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
         (one["name"], one["architecture"], str(one.get("id") or "-"), f"{one.get('image_size') or 0:.2f}", one["msg"])
         for one in results
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows]
+    return in_columns(rows)
 
 
 def _snapshot(build: Build, inputs: Mapping[str, Any]) -> dict[str, Any]:

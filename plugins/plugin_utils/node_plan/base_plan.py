@@ -23,8 +23,8 @@ from . import (
     host_settings,
     kubelet,
     kubelet_service,
+    node_check,
     packages,
-    preflight,
     runtime,
     templates,
     trust,
@@ -175,7 +175,7 @@ _MAKERS = {
 
 def checked(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, list[str]]:
     """The preflight. Templates of the user's are rendered here, too, since they may fail."""
-    found = preflight.preflight(node, inputs, steps, before, after)
+    found = node_check.preflight(node, inputs, steps, before, after)
     if inputs["template_path"] and not found["refusals"]:
         try:
             plan(node, inputs, steps)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import wrong_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import wrong_value
 
 from .. import role_specs
 from . import base_inputs, join_inputs

@@ -12,6 +12,7 @@ import re
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
 
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
@@ -107,12 +108,8 @@ def source(value: str) -> tuple[str, str]:
 
 
 def _is_url(text: str) -> bool:
-    """Whether it is an http or https URL with a host, and with a port that can be one."""
-    try:
-        parts = urlsplit(text)
-        return text.startswith(("http://", "https://")) and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    """Whether it is an http or https URL as shell scripts take it, with its scheme in lower case."""
+    return text.startswith(("http://", "https://")) and is_http_url(text)
 
 
 def proxy(value: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import options
+from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from .. import role_specs
@@ -133,7 +133,7 @@ def mistyped(host: Mapping[str, Any]) -> dict[str, str]:
         value = host.get(variable) if variable in host else None
         if value is None:
             continue
-        wrong = options.wrong_value(kind, value)
+        wrong = option_values.wrong_value(kind, value)
         if not wrong and kind["type"] == "str" and isinstance(value, (list, dict)):
             # Ansible would make a text of it.
             shown = "(hidden)" if kind.get("no_log") else repr(one_line(str(value), 60))

@@ -14,10 +14,10 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
-from ansible_collections.kubenode.provision.plugins.module_utils._common import options as values
+from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 
-from . import known_variables, paths
+from . import controller_paths, known_variables
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
@@ -156,7 +156,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
             for variable in variables:
                 value = known_variables.os_port(host) if key == "os_port" else host.get(variable)
                 if value is not None:
-                    spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
+                    spec[key] = controller_paths.as_found(value, host) if variable in controller_paths.PATHS else value
                     wrong = values.wrong_value(kinds[key], value) if key in kinds else ""
                     if wrong and variable in known_variables.KINDS and purpose in _CHECKS:
                         del spec[key]  # the check says it, with everything else

@@ -10,7 +10,6 @@ this run has not seen.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, private_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -81,8 +81,8 @@ def claim(
 
 def _content(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json_value(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -97,12 +97,12 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
     """The disks that an unfinished run of the last day claimed for this machine; a damaged claim is none."""
     try:
         with open(path, encoding="utf-8") as file:
-            content = json.loads(file.read(_MOST_BYTES))
+            content = json_value(file.read(_MOST_BYTES))
     except FileNotFoundError:
         return frozenset()
     except OSError as exc:
         raise ClaimError(f"claim_file {path!r} cannot be read ({exc.strerror}); make it readable") from exc
-    except (ValueError, RecursionError):
+    except ValueError:
         return frozenset()
     try:
         age = now() - times.from_rfc3339(content["at"])

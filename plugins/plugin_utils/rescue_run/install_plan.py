@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 
-from ..preflight import known_variables, paths
+from ..preflight import controller_paths, known_variables
 
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
@@ -295,7 +295,7 @@ class _Planned:
         if variable == "kubenode_os_port":
             return known_variables.os_port(self._host)
         value = self._host.get(variable)
-        return paths.as_found(value, self._host) if variable in paths.PATHS else value
+        return controller_paths.as_found(value, self._host) if variable in controller_paths.PATHS else value
 
     def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
         found = {option: self._get(variable) for option, variable in variables.items()}

@@ -24,8 +24,8 @@ from ..progress import display
 from ..records import claims
 from ..ssh import gate, unlock
 from ..ssh.known_hosts import KnownHosts
-from ..ssh.probe import System
 from ..ssh.remote import Remote, Unreachable
+from ..ssh.system_probe import System
 from . import image_inputs, proof
 from .flow import BadInput, Flow, Host, check_installation, parse_host_keys
 

@@ -24,8 +24,8 @@ from ..progress import display
 from ..records import claims
 from ..report.results import ENDS_WITH
 from ..ssh import gate
-from ..ssh.probe import System
 from ..ssh.remote import Patience, Remote, Unreachable
+from ..ssh.system_probe import System
 from . import log_files, step_call, upload, watch
 from .flow import Flow, parse_host_keys
 

@@ -12,10 +12,10 @@ from enum import Enum
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from . import probe
+from . import system_probe
 from .known_hosts import KnownHosts
-from .probe import System
 from .remote import OTHER_KEY, REFUSED, Remote, Unreachable
+from .system_probe import System
 
 #: How long another system may answer before it is clear that it is no passing state of the boot.
 STEADY = 20.0
@@ -167,14 +167,14 @@ def wait_for(
         try:
             remote.look()
             asked = True
-            system = probe.parse(remote.run(probe.SCRIPT, *ask)[1], mask)
+            system = system_probe.parse(remote.run(system_probe.SCRIPT, *ask)[1], mask)
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
                 raise OtherKey from exc
             stays = same_boot and exc.kind == OTHER_KEY
             verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
             wrong_since = wrong_since if stays else None
-        except probe.ProbeError as exc:
+        except system_probe.ProbeError as exc:
             verdict = Decision(Verdict.WAIT, f"it answers, but not as expected: {exc}")
         else:
             last = system
@@ -224,7 +224,7 @@ def wait_for_port(
         try:
             if remote.look(any_boot):
                 return
-            found = probe.parse(remote.run(probe.SCRIPT)[1])
+            found = system_probe.parse(remote.run(system_probe.SCRIPT)[1])
             if any_boot or found.boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"
@@ -232,7 +232,7 @@ def wait_for_port(
             if exc.kind in (REFUSED, OTHER_KEY):
                 return
             why = _of_unreachable(exc)
-        except probe.ProbeError:
+        except system_probe.ProbeError:
             return
         remote.close()
         if clock() - began >= timeout:

@@ -39,7 +39,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.probe import CloudInit, System
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.system_probe import CloudInit, System
 
 NAME, NUMBER = "n1", 1
 SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe
 
 MINE, OTHER = "a" * 32, "b" * 32
 TARGET = {"name": "sda", "size": 10, "wwns": [], "serials": ["S1"]}
@@ -195,8 +195,8 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     boot = machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
 
     def judged(disk, record):
-        cloud_init = probe.CloudInit("done")
-        return boot._judge_proof(probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
+        cloud_init = system_probe.CloudInit("done")
+        return boot._judge_proof(system_probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
 
     assert judged(SECOND, RECORD).verdict is gate.Verdict.NEVER
     assert "another disk (sdb, S2)" in judged(SECOND, RECORD).why
@@ -289,7 +289,7 @@ def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, know
     boot = machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
     boot._proof = proof.Proof(proof.NONCE)
     record = {"machine": "n1", "installation": MINE}
-    system = probe.System("b", "n1", "6", "Debian", on(TARGET), probe.CloudInit("done"), record)
+    system = system_probe.System("b", "n1", "6", "Debian", on(TARGET), system_probe.CloudInit("done"), record)
     assert boot._write_record(system, {})
     about = {key: written[0].get(key) for key in ("image_url", "command")}
     assert about == (

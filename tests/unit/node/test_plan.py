@@ -21,8 +21,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     downloads,
     host_settings,
     kubelet,
+    node_check,
     packages,
-    preflight,
 )
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
@@ -46,7 +46,7 @@ def by_id(plan):
 @pytest.mark.parametrize("choice", range(len(CHOICES)))
 def test_every_plan(name, choice):
     machine, taken = node(name), given(**CHOICES[choice])
-    if preflight.refusals(machine, taken, READ_AT, READ_AT):
+    if node_check.refusals(machine, taken, READ_AT, READ_AT):
         # nothing is planned for it; which these are, test_refusals says
         return
     plan = base_plan.settings(machine, taken)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import events as wire
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import events
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import run_events
 
 TAIL = ["0.1 out writing", "0.2 err ********", "4.0 out IMAGE_URL_DONE"]
 COMMAND = {
@@ -27,7 +27,7 @@ def machine(**more):
 
 def reported(one, **variables):
     """(reason, type, text, output) of each Event."""
-    found = events.events([one], {"node-1": variables})
+    found = run_events.events([one], {"node-1": variables})
     return [(event["reason"], event.get("type", "Normal"), event["text"], event.get("output")) for event in found]
 
 
@@ -76,7 +76,7 @@ def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
         late=True, msg="silent", steps={"image_url_command": {**COMMAND, "failed": True, "in_rescue": False}}
     )
     assert reported(late) == []
-    (event,) = events.events([late], {}, last_try=True)
+    (event,) = run_events.events([late], {}, last_try=True)
     assert (event["reason"], event["text"]) == ("ProvisioningFailed", "node-1: silent")
 
 
@@ -92,13 +92,13 @@ def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
     ],
 )
 def test_the_object(variables, found):
-    assert events.object_of("Node-1", variables if variables else {}) == found
+    assert run_events.object_of("Node-1", variables if variables else {}) == found
 
 
 @pytest.mark.parametrize("given_object", ["node", {"kind": "Node"}, {"kind": "Node", "name": "a", "uid": "x"}, []])
 def test_what_is_no_object(given_object):
-    with pytest.raises(events.BadObject, match="kubenode_event_object"):
-        events.object_of("n", {"kubenode_event_object": given_object})
+    with pytest.raises(run_events.BadObject, match="kubenode_event_object"):
+        run_events.object_of("n", {"kubenode_event_object": given_object})
 
 
 @given(st.text(), st.lists(st.text()))
@@ -129,7 +129,7 @@ def test_the_same_is_one_event_and_another_machine_is_another():
 
 
 def summed(machines, phase=(), calls=0, before=None):
-    return events.summary(machines, phase, calls, before)
+    return run_events.summary(machines, phase, calls, before)
 
 
 def test_the_figures_of_a_fleet_and_of_the_second_try():
@@ -157,16 +157,16 @@ def test_a_second_try_goes_on_with_the_figures_that_any_host_of_the_first_one_ke
     first = [machine(name="a", verified=True), machine(name="b", failed=True, late=True, msg="no rescue")]
     phase = [{"name": name, "installed": False} for name in ("x", "a", "b")]
     hostvars = {name: {} for name in ("x", "a", "b")}
-    kept = events.run_summary(first, phase, hostvars, 5)
+    kept = run_events.run_summary(first, phase, hostvars, 5)
     assert kept == summed(first, phase, 5)
     hostvars["a"]["kubenode_summary"] = {"changed": False, "ansible_stats": {"data": {"kubenode_summary": kept}}}
     second = [machine(name="b", verified=True)]
-    found = events.run_summary(second, phase, hostvars, 9, again=True)
+    found = run_events.run_summary(second, phase, hostvars, 9, again=True)
     assert found == summed(second, phase, 9, kept)
     assert (found["machines"], found["verified"], found["failed"]) == (3, 2, 1)
     # the figures of another playbook of the same run are not those of a first try
-    assert events.run_summary(second, phase, hostvars, 3) == summed(second, phase, 3)
-    assert events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
+    assert run_events.run_summary(second, phase, hostvars, 3) == summed(second, phase, 3)
+    assert run_events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
 
 
 def test_no_figures_before_are_none_in_any_form():
@@ -177,5 +177,5 @@ def test_no_figures_before_are_none_in_any_form():
 def test_the_figures_of_a_large_fleet_are_small():
     found = summed([{"name": f"n{number}", "failed": True, "msg": "x" * 5000} for number in range(1000)])
     assert found["failed"] == 1000
-    assert len(found["reasons"]) == events.NAMED
-    assert max(map(len, found["reasons"].values())) <= events.REASON
+    assert len(found["reasons"]) == run_events.NAMED
+    assert max(map(len, found["reasons"].values())) <= run_events.REASON

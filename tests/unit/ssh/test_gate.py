@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import probe as probe_module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import system_probe as probe_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.gate import Verdict
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._common.private_files import replacing
+from ..._common.text import json_value
 from .. import descriptor
 from ..base_file import glance
 from ..errors import ImageError
@@ -115,8 +116,8 @@ def read_record(path: str) -> Mapping[str, Any]:
     """What is remembered of a file; nothing when there is no record, or none that can be read."""
     try:
         with open(record_path(path), encoding="utf-8") as file:
-            found = json.loads(file.read(_LARGEST_RECORD))
-    except (OSError, ValueError, RecursionError):
+            found = json_value(file.read(_LARGEST_RECORD))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) and found.get("kubenode_record") == _VERSION else {}
 

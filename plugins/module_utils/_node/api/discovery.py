@@ -10,12 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..._common.text import base64_bytes
+from ..._common.text import base64_bytes, json_value
 from . import der
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})\Z")
@@ -112,11 +111,11 @@ def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | No
 def _authorities(kubeconfig: str) -> list[str]:
     """What a kubeconfig in JSON, or in YAML as kubeadm writes it, holds as certificate-authority-data."""
     try:
-        clusters = json.loads(kubeconfig)["clusters"]
+        clusters = json_value(kubeconfig)["clusters"]
         return [str(one["cluster"]["certificate-authority-data"]) for one in clusters]
     except ValueError:
         return _CA_LINE.findall(kubeconfig)
-    except (KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         return []
 
 
@@ -129,8 +128,8 @@ def _unpadded(text: str) -> bytes:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = json_value(data.decode("utf-8"))
+    except ValueError as error:
         raise DiscoveryError("discovery_signature", "the head of the signature is not JSON") from error
     if not isinstance(value, dict):
         raise DiscoveryError("discovery_signature", "the head of the signature is no object")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import kubernetes.client.exceptions
 from ansible.module_utils.basic import missing_required_lib
 
-from ..._common.text import printable_words, shortened
+from ..._common.text import json_value, printable_words, shortened
 
 try:
     import kubernetes
@@ -227,10 +226,10 @@ class Cluster:
 def _why(error: Any) -> str:
     """What the Status in the body of an answer says, with its causes; the HTTP reason where there is none."""
     try:
-        status = json.loads(error.body)
+        status = json_value(error.body)
         causes = [str(one.get("message")) for one in (status.get("details") or {}).get("causes") or []]
         texts = [str(status.get("message") or ""), *causes]
-    except (TypeError, ValueError, AttributeError, RecursionError):
+    except (TypeError, ValueError, AttributeError):
         texts = []
     return _line(" ".join(filter(None, texts)) or error.reason)
 

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 from typing import Any
 
+from ..._common.text import json_value
 from ..installimage import image_names
 from .errors import NotPacked
 
@@ -116,8 +116,8 @@ class Root:
 
     def _base(self) -> dict[str, Any]:
         try:
-            base = json.loads(self._text("etc/kubenode/base.json") or "{}")
-        except (ValueError, RecursionError):
+            base = json_value(self._text("etc/kubenode/base.json") or "{}")
+        except ValueError:
             base = {}
         return base if isinstance(base, dict) else {}
 

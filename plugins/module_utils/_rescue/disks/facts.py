@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ..._common import installed
-from ..._common.text import is_digits
+from ..._common.text import is_digits, json_value
 from . import parse
 from .parse import Content, Health, Node
 
@@ -413,9 +413,9 @@ def _entry(raw: Raw, node: Node, one: Content, groups: Groups) -> Held:
 def record_of(text: str | None) -> dict[str, str] | None:
     """The installed record in a file's text, its known keys alone; None when it is none."""
     try:
-        content = json.loads(text or "")
+        content = json_value(text or "")
         found = {key: parse.clean(content[key], 2000) for key in installed.KEYS if content.get(key) is not None}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return None
     return found if found.get("machine") else None
 

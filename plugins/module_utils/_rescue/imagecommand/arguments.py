@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import re
 import struct
 import zlib
 from pathlib import Path
 
 from ..._common.names import host_name_error
+from ..._common.text import json_value
 from .basics import MIB, Refused
 from .incoming import MAGIC
 from .root_device import Disk
@@ -100,7 +100,7 @@ def kind_of_bootstrap(data: bytes) -> str:
     if re.match(heads, text, re.I):
         return "cloud-init"
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(text)
+        found = json_value(text)
         if isinstance(found, dict) and isinstance(found.get("ignition"), dict) and "version" in found["ignition"]:
             return "ignition"
     raise Refused(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import platform
 import re
 import tempfile
@@ -18,7 +17,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from ..._common.text import LARGEST_NUMBER
+from ..._common.text import LARGEST_NUMBER, json_value
 from ..._common.web import (
     MANIFEST_TYPES,
     BadRedirect,
@@ -229,8 +228,8 @@ class Blob(RegistryTransfer):
 def as_object(data: bytes, what: str) -> dict[str, Any]:
     """Return JSON that must be an object."""
     try:
-        found = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
+        found = json_value(data.decode("utf-8"))
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise Refused(f"image: its {what} is no JSON object")
@@ -240,8 +239,8 @@ def as_object(data: bytes, what: str) -> dict[str, Any]:
 def error_code(error: urllib.error.HTTPError) -> str:
     """Return the registry's own word for an error, in brackets, if it gives one."""
     try:
-        code = json.loads(error.read(4096))["errors"][0]["code"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        code = json_value(error.read(4096))["errors"][0]["code"]
+    except (OSError, ValueError, LookupError, TypeError):
         return ""
     return f" ({code})" if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
 

@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import re
 import stat
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Tuple
 
+from ..._common.text import json_value
 from .basics import BLOCK, LIBC, MIB, Refused, patience, run
 
 # --- Writes an image to a device, all but what would make it boot.
@@ -426,7 +426,7 @@ class Table:
             run("losetup", "--detach", self.device)
 
     def _read(self) -> dict[int, dict[str, Any]]:
-        table = json.loads(run("sfdisk", "--json", self.device))["partitiontable"]
+        table = json_value(run("sfdisk", "--json", self.device))["partitiontable"]
         self.gpt = table["label"] == "gpt"
         self.last = table.get("lastlba", 0)
         found = {int(re.split(r"[^0-9]", one["node"])[-1]): one for one in table.get("partitions", [])}

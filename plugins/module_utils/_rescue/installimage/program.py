@@ -23,10 +23,11 @@ from typing import Any
 
 from ..._common import times
 from ..._common.private_files import replacing
+from ..._common.text import json_value
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
-from . import autosetup, image_file, installer, network, post_install, preflight, unlock, verdict
+from . import autosetup, image_file, installer, network, post_install, preflight, remote_unlock, verdict
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
@@ -165,7 +166,7 @@ class Program:
         """The disks to empty first, as the look saw them on whose word they may go."""
         try:
             with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
-                found: list[Disk] = json.load(file)
+                found: list[Disk] = json_value(file.read())
                 return found
         except FileNotFoundError:
             return []
@@ -283,8 +284,8 @@ class Program:
                 path = os.path.join(self._base, ".ssh", name)
                 with open(path, encoding="utf-8", errors="replace") as file:
                     texts.append(file.read())
-        keys = unlock.authorized_keys(texts)
-        settings = unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
+        keys = remote_unlock.authorized_keys(texts)
+        settings = remote_unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
         if not keys:
             raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
         if settings is None:

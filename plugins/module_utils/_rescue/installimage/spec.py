@@ -9,6 +9,7 @@ import re
 from typing import Any, TypedDict, cast
 
 from ..._common.names import machine_error
+from ..._common.text import json_value
 from . import layout as layouts
 from .autosetup import check_extra
 from .config_words import check_passphrase, check_word, shown
@@ -109,7 +110,7 @@ def pack(spec: Spec) -> bytes:
 
 def unpack(data: bytes) -> Spec:
     """Undo :func:`pack`."""
-    found: Spec = json.loads(data.decode("utf-8"))
+    found: Spec = json_value(data.decode("utf-8"))
     return found
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
@@ -47,16 +46,6 @@ def truth(value: object) -> object:
     if not isinstance(word, (str, int)):
         return value
     return True if word in BOOLEANS_TRUE else False if word in BOOLEANS_FALSE else value
-
-
-def is_endpoint(endpoint: str) -> bool:
-    """Whether it is the URL of a web service."""
-    try:
-        address = urlsplit(endpoint)
-        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        # no address in the brackets, no port
-        return False
 
 
 def _shortened(text: str, limit: int) -> str:
