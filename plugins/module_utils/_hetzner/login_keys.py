@@ -122,7 +122,8 @@ def register(api: Robot, public_key: str, name: str, deadline: Deadline) -> None
 
     def look() -> dict[str, Any] | None:
         try:
-            return api.read(path, deadline)
+            found: dict[str, Any] = api.read(path, deadline)
+            return found
         except ApiError as error:
             if error.status == 404:
                 return None

@@ -467,7 +467,7 @@ class RobotFlow(BootFlow):
         """Why the machine is left as it is."""
         if step == decision.REFUSE_RESCUE:
             used = self.result["used"]
-            return self.rescue_of_others("it") + (used and ". Besides, " + used)
+            return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
         if step == decision.REFUSE_SILENT:
             return (
                 "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
