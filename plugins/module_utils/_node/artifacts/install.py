@@ -73,7 +73,7 @@ class _Hashed:
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
-        data = self._source.read(size)
+        data: bytes = self._source.read(size)
         self._digest.update(data)
         return data
 
@@ -130,7 +130,7 @@ def plan(host: Host, artifacts: Sequence[dict[str, Any]], parallel: int) -> list
 
 def change_id(artifact: dict[str, Any]) -> str:
     """How node_settings calls a change of this artifact."""
-    return "artifact:" + artifact["name"]
+    return f"artifact:{artifact['name']}"
 
 
 @contextlib.contextmanager

@@ -275,10 +275,10 @@ def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", ad
     """
     status, spec = node.get("status") or {}, node.get("spec") or {}
     if machine_id:
-        return (status.get("nodeInfo") or {}).get("machineID") == machine_id
+        return bool((status.get("nodeInfo") or {}).get("machineID") == machine_id)
     if not provider_id and not addresses:
         return True
     if provider_id and spec.get("providerID"):
-        return spec["providerID"] == provider_id
+        return bool(spec["providerID"] == provider_id)
     shown = [one.get("address") for one in status.get("addresses") or [] if one.get("type") in _PUBLISHED]
     return bool(set(shown).intersection(addresses))

@@ -73,7 +73,8 @@ def _in_the_way(pod: dict[str, Any], force: bool, delete_emptydir_data: bool) ->
 
 
 def _controller(pod: dict[str, Any]) -> dict[str, Any]:
-    for owner in pod["metadata"].get("ownerReferences") or []:
+    owners: list[dict[str, Any]] = pod["metadata"].get("ownerReferences") or []
+    for owner in owners:
         if owner.get("controller"):
             return owner
     return {}
