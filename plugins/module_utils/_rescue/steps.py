@@ -46,7 +46,7 @@ def _in_english(argv: Sequence[str], environ_update: dict[str, str] | None = Non
     return run(argv, dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})))
 
 
-_STEPS = {
+_STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),

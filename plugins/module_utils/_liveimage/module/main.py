@@ -129,7 +129,7 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-class SecretiveModule(AnsibleModule):  # type: ignore[misc]
+class SecretiveModule(AnsibleModule):
     """Keeps its arguments out of the machine's log and out of every result."""
 
     def _log_invocation(self) -> None:

@@ -254,7 +254,8 @@ class Unpacker:
                     while view:
                         view = view[pipe.write(view) :]
         child, self.child = self.child, 0
-        return collect(child, self.answer)
+        held: Extracted = collect(child, self.answer)
+        return held
 
     def close(self) -> None:
         """End it, if it has not ended."""

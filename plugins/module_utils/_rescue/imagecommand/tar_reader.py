@@ -305,7 +305,8 @@ def beginning(source: Transfer) -> bytes:
         return packed[:ENOUGH]
     if kind != "zst":
         with contextlib.suppress(Exception):  # whatever is wrong with it is said when all of it is read
-            return DECODERS[kind]().decompress(packed, ENOUGH)
+            found: bytes = DECODERS[kind]().decompress(packed, ENOUGH)
+            return found
         return b""
     with tempfile.TemporaryFile() as file:
         file.write(packed)
