@@ -130,6 +130,8 @@ diff:
 
 import os
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -138,7 +140,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup i
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     """What the module takes."""
     return {
         "remove": {
@@ -164,7 +166,7 @@ def arguments():
     }
 
 
-def differences(actions):
+def differences(actions: Iterable[actions_.Action]) -> list[dict[str, str]]:
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
     for item in removable.ITEMS:
@@ -174,7 +176,7 @@ def differences(actions):
     return entries
 
 
-def main():
+def main() -> None:
     """Find what is to be removed, remove it, say so."""
     module = AnsibleModule(arguments(), supports_check_mode=True)
     host = Host()

@@ -221,7 +221,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
-def main():
+def main() -> None:
     """Look, and tell."""
     names = {"type": "list", "elements": "str", "default": []}
     spec = {option: dict(names) for option in ("packages", "binaries", "units", "files", "sysctls", "modules")}

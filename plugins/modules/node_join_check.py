@@ -225,6 +225,7 @@ time:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -234,7 +235,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.chec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
@@ -253,7 +254,7 @@ def argument_spec():
     }
 
 
-def check_options(module):
+def check_options(module: AnsibleModule) -> None:
     """Fail with the name of the option that cannot be."""
     params = module.params
     try:
@@ -273,7 +274,7 @@ def check_options(module):
         module.fail_json(msg="ca_cert: there is no CA to trust; give ca_cert, ca_hashes, or jws with a token")
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     check_options(module)

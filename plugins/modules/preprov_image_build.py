@@ -513,7 +513,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.modu
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as work
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = options.SecretiveModule(options.argument_spec(), required_if=options.REQUIRED_IF, supports_check_mode=True)
     work.run(module)
