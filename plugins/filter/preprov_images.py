@@ -44,7 +44,7 @@ _value:
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -190,5 +190,5 @@ def _table(results: list[Mapping[str, Any]]) -> list[str]:
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         return {"preprov_images": preprov_images}

@@ -46,7 +46,7 @@ def collection_version() -> str:
     root = Path(__file__).parents[3]
     manifest = root / "MANIFEST.json"
     if manifest.exists():
-        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
     source = root / "galaxy.yml"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     found = re.search(r"^version: *(\S+)", text, re.MULTILINE)

@@ -60,12 +60,12 @@ def node_name(wanted: str, hostname: str) -> str:
     return check_node_name(wanted or hostname.strip().lower())
 
 
-def check_label_key(key: Any) -> str:
+def check_label_key(key: object) -> str:
     """Return ``key`` when Kubernetes takes it as a key of a label or taint, else raise :class:`InvalidName`."""
     prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         raise InvalidName(f"{key!r}: what is before '/' must be a DNS name in lower case")
-    if not _LABEL_NAME.match(name):
+    if not isinstance(key, str) or not _LABEL_NAME.match(name):
         raise InvalidName(
             f"{key!r}: the key must be 1 to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
@@ -73,7 +73,7 @@ def check_label_key(key: Any) -> str:
     return key
 
 
-def check_label_value(key: Any, value: Any) -> str:
+def check_label_value(key: object, value: object) -> str:
     """Return ``value`` when Kubernetes takes it, else raise :class:`InvalidName`; ``key`` is named in the error."""
     if not isinstance(value, str):
         raise InvalidName(f"{key}: the value {value!r} is not a text; quote it")
@@ -85,9 +85,9 @@ def check_label_value(key: Any, value: Any) -> str:
     return value
 
 
-def check_own_label(key: Any) -> str:
-    """Return ``key`` when a kubelet may set this label on its own Node, else raise :class:`InvalidName`."""
-    check_label_key(key)
+def check_own_label(given: object) -> str:
+    """Return the key when a kubelet may set this label on its own Node, else raise :class:`InvalidName`."""
+    key = check_label_key(given)
     prefix = key.rpartition("/")[0]
     if key in _OWN_KEYS or _below(prefix, _OWN_DOMAINS) or not _below(prefix, _CLUSTER_DOMAINS):
         return key

@@ -22,7 +22,7 @@ Option = dict[str, Any]
 def options(role: str) -> dict[str, Option]:
     """Each variable, without the role's name in front, in the order of the file."""
     text = (ROLES / role / "meta/argument_specs.yml").read_text(encoding="utf-8")
-    listed = own_yaml(text)["argument_specs"]["main"]["options"]
+    listed: dict[str, Option] = own_yaml(text)["argument_specs"]["main"]["options"]
     return {name.removeprefix(role + "_"): option for name, option in listed.items()}
 
 
@@ -35,7 +35,9 @@ def variables(*roles: str) -> dict[str, Option]:
 @functools.cache
 def versions() -> dict[str, Any]:
     """What base knows of versions (base_versions): checksums, defaults, matrix, key_fingerprints."""
-    return own_yaml((ROLES / "base/vars/main/versions.yml").read_text(encoding="utf-8"))["base_versions"]
+    text = (ROLES / "base/vars/main/versions.yml").read_text(encoding="utf-8")
+    known: dict[str, Any] = own_yaml(text)["base_versions"]
+    return known
 
 
 def default(option: Option) -> Any:

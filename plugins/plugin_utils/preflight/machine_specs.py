@@ -192,7 +192,8 @@ def _kinds(purpose: str) -> dict[str, dict[str, Any]]:
     if purpose == "hcloud_machine":
         return _OF_CLOUD_MACHINES
     if purpose in _CHECKS:
-        return _CHECKS[purpose]()["machines"]["options"]
+        options: dict[str, dict[str, Any]] = _CHECKS[purpose]()["machines"]["options"]
+        return options
     return {}
 
 

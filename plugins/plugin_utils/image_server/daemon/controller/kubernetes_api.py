@@ -61,10 +61,10 @@ def configuration(environ: Mapping[str, str]) -> Any:
     found = Configuration()
     try:
         if environ.get("KUBERNETES_SERVICE_HOST") and not environ.get("KUBECONFIG"):
-            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=found)
         else:
             file = environ.get("KUBECONFIG") or None
-            config.load_kube_config(config_file=file, client_configuration=found)  # type: ignore[no-untyped-call]
+            config.load_kube_config(config_file=file, client_configuration=found)
     except (config.ConfigException, OSError, ValueError) as error:
         raise ImageError(
             f"no way to the API server: {error}; run in a cluster with a service account, or set KUBECONFIG to a file"
@@ -83,7 +83,7 @@ class Api:
         # Of the dynamic client only its requests are used: what is asked for is known, nothing is to be discovered.
         client = ApiClient(settings)
         client.user_agent = _AGENT  # also the name of the field manager
-        self._client = DynamicClient(client, discoverer=_undiscovered)  # type: ignore[no-untyped-call]
+        self._client = DynamicClient(client, discoverer=_undiscovered)
         self.host = str(settings.host)
 
     def image(self, namespace: str, name: str) -> dict[str, Any]:
