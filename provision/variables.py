@@ -104,7 +104,7 @@ def _read(option: str, name: str) -> str:
         raise UsageError(f"{option} {name} is no text (UTF-8): name the right file") from None
 
 
-def _from_file(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _from_file(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     option = f"--vars {name}"
     try:
         # PyYAML reads JSON's surrogate pairs as two characters
@@ -144,7 +144,7 @@ def _assignment(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str,
     return name, parsed
 
 
-def _known(option: str, name: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
+def _known(option: str, name: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1)

@@ -116,7 +116,7 @@ def _bpf(command: int, attributes: bytes) -> int:
     if number is None:
         raise LabError(f"machines of kind nspawn run on {' and '.join(_NUMBER)} only, this is {platform.machine()}")
     content = ctypes.create_string_buffer(attributes, len(attributes))
-    result = _libc.syscall(number, command, ctypes.byref(content), len(attributes))
+    result: int = _libc.syscall(number, command, ctypes.byref(content), len(attributes))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
