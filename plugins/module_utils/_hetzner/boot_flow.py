@@ -17,6 +17,7 @@ from typing import Any
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from . import boot_decision as decision
+from .api_types import Machine
 from .boot_decision import ObservedState
 from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings
@@ -46,7 +47,7 @@ class BootOptions:
     """What both modules are asked for; names are those of the options."""
 
     #: Each machine: its ``name``, and what an earlier step returned of it.
-    machines: Sequence[Mapping[str, Any]]
+    machines: Sequence[Machine]
     state: str = "rescue"
     #: The variable whose words let a present system go, and what the user gave with it.
     word: tuple[str, Any] = ("reinstall", ())
@@ -102,7 +103,7 @@ class BootFleet(ABC):
         self.api = api
         self.shell = shell
         self.options = options
-        self.machines: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.machines}
+        self.machines: dict[str, Machine] = {one.get("name", ""): one for one in options.machines}
         self.wanted: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.wanted}
         self.words = consents.Words(*options.word)
         self.intents = IntentStore(options.intents_dir, self.wanted)
@@ -126,14 +127,14 @@ class BootFleet(ABC):
         return []
 
     @abstractmethod
-    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def run_of(self, machine: Machine) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
 
     @abstractmethod
     def work(self, active: list[MachineRun]) -> None:
         """Bring all machines about that did not fail before; raises FleetError."""
 
-    def is_booting(self, machine: Mapping[str, Any]) -> bool:
+    def is_booting(self, machine: Machine) -> bool:
         """Whether this is a second try, and an earlier call of this run sent the machine into its rescue."""
         return self.options.rearm and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
 
@@ -149,7 +150,7 @@ class BootFlow(ABC):
     #: The message when the rescue could not be disarmed; takes the error.
     still_armed: str
 
-    def __init__(self, fleet: Any, run: MachineRun, given: Mapping[str, Any], seen: ObservedState) -> None:
+    def __init__(self, fleet: Any, run: MachineRun, given: Machine, seen: ObservedState) -> None:
         self.fleet = fleet
         self.options: BootOptions = fleet.options
         self.run = run

@@ -19,6 +19,7 @@ from .._common import boot_states
 from .._common.names import machine_error
 from .._common.wording import in_variables
 from .actions import ActionFailed
+from .api_types import Machine
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class MachineRun:
         self.result: dict[str, Any] = {"name": name, "failed": False, "changed": False, "msg": ""}
 
     @classmethod
-    def going_on(cls, machine: Mapping[str, Any]) -> MachineRun:
+    def going_on(cls, machine: Machine) -> MachineRun:
         """The run of a machine as a module of this collection returned it, or as a user named it."""
         since = machine.get("boot_state_since")
         try:
@@ -198,7 +199,7 @@ _HINTS = {
 }
 
 
-def name_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
+def name_findings(machines: Iterable[Machine]) -> list[str]:
     """Everything that is wrong with the names of ``machines`` (dictionaries), as a list of sentences."""
     findings, seen = [], set()
     for position, machine in enumerate(machines):

@@ -13,7 +13,7 @@ from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
-from .api_types import Reset
+from .api_types import Machine, Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
@@ -96,7 +96,7 @@ class RobotRescue(BootFleet):
             findings.append(str(finding))
         return findings
 
-    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def run_of(self, machine: Machine) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
         since = machine.get("boot_state_since")
         try:
@@ -123,11 +123,12 @@ class RobotRescue(BootFleet):
         if self.is_again(machine):
             run.result["resets"] = resets
         elif machine.get("failed"):
-            run.result.update({key: machine[key] for key in _UNKNOWN if key in machine})
+            said: Mapping[str, Any] = machine
+            run.result.update({key: said[key] for key in _UNKNOWN if key in said})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
         return run
 
-    def is_again(self, machine: Mapping[str, Any]) -> bool:
+    def is_again(self, machine: Machine) -> bool:
         """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
         return self.is_booting(machine) and not machine.get("in_rescue") and not machine.get("permanent")
 
@@ -208,7 +209,7 @@ class RobotFlow(BootFlow):
     fleet: RobotRescue
     still_armed = ". The rescue may still be armed for the next boot (%s): disarm it in Robot"
 
-    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> None:
+    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> None:
         self._proven = fleet.shell.proved_system(run.name)
         self._kept = fleet.intents.of(run.name)
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
@@ -231,7 +232,7 @@ class RobotFlow(BootFlow):
             self.note,
         )
 
-    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> ObservedState:
+    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> ObservedState:
         rearm, word = fleet.is_again(given), given.get("first_contact")
         return ObservedState(
             reinstall=fleet.words.names(run.name) and not run.result["used"],
