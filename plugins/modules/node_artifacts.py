@@ -315,7 +315,7 @@ def run(module: NoLogModule) -> None:
 
 
 def report(
-    artifact: Mapping[str, Any], reason: str | None, done: Mapping[str, tuple[int, float, str | None]]
+    artifact: artifact_spec.Artifact, reason: str | None, done: Mapping[str, tuple[int, float, str | None]]
 ) -> dict[str, Any]:
     """One entry of the result."""
     came, seconds, error = done.get(artifact["name"], (0, 0.0, None))
@@ -331,7 +331,7 @@ def report(
 
 
 def differences(
-    host: Host, artifacts: Sequence[Mapping[str, Any]], reasons: Sequence[str | None]
+    host: Host, artifacts: Sequence[artifact_spec.Artifact], reasons: Sequence[str | None]
 ) -> list[dict[str, str]]:
     """A diff for every artifact that changes."""
     found = []

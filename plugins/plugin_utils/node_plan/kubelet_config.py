@@ -15,6 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 
 from ..plain import yaml_value
 from . import formats, templates
+from .plan_types import JoinInputs
 
 #: field → its type, or the fields below it (see kubelet_tables)
 Fields = Mapping[str, Any]
@@ -51,7 +52,7 @@ class InvalidConfig(ValueError):
     """The configuration is refused; the text names the field and the fix."""
 
 
-def defaults(inputs: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+def defaults(inputs: JoinInputs, facts: Mapping[str, Any]) -> dict[str, Any]:
     """KubeletConfiguration as the template says it; raise :class:`templates.TemplateFailed` when it says none.
 
     ``inputs``: the role's. ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
