@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .retry import Deadline
 
 #: A type, network, key … of a list of the API.
-_Item = TypeVar("_Item", bound=Mapping[str, Any])
+_Item = TypeVar("_Item", bound="Mapping[str, Any]")
 
 
 class Unfit(Exception):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
@@ -19,6 +19,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info.fact
 from . import base_inputs, containerd
 from .plan_types import BaseInputs
 from .systems import bin_dir, known
+
+if TYPE_CHECKING:  # at runtime, it would load what fetches
+    from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.artifact_spec import (
+        Artifact,
+        Installed,
+    )
 
 
 def mirrored(url: str, inputs: BaseInputs) -> str:
