@@ -57,7 +57,7 @@ class Words:
         return iter(self._ids)
 
     def names(self, name):
-        """Whether the name stands there at all."""
+        """Whether the user named this machine at all."""
         return name in self._ids
 
     def covers(self, name, record):
@@ -84,7 +84,7 @@ class Words:
         return "" if self.covers(name, known) else self.why_not(name, known)
 
     def why_not(self, name, record):
-        """For people: why a name that stands there covers nothing."""
+        """A text for the user: why a given name allows nothing."""
         running = installed.short(installed.installation_of(record)) or "one without an id"
         if self._ids.get(name):
             return "kubenode_%s names installation %s of %s, but %s is there" % (

@@ -31,7 +31,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_L
 
 
 class DownloadError(Exception):
-    """The file cannot be had. ``final``: the same request cannot help. ``status``: of the answer that says so, or 0."""
+    """The file cannot be downloaded. ``final``: the same request cannot help. ``status``: of that answer, or 0."""
 
     def __init__(self, text: str, final: bool = False, status: int = 0) -> None:
         super().__init__(text)

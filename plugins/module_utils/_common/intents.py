@@ -33,7 +33,7 @@ def file_of(folder, machine):
 
 
 def make(machine, installation, consent, now=None, **more):
-    """A new intent. ``more``: server, image_url, command, armed (what tells this arming from others) …"""
+    """A new intent. ``more``: server, image_url, command, armed (the id of this arming) …"""
     return dict(
         {key: value for key, value in more.items() if value},
         machine=machine,
@@ -70,7 +70,7 @@ def parse(text):
 
 
 def is_open(intent, machine, installation="", now=None):
-    """Whether it stands for this machine (and this installation, when one is expected) and has no end yet."""
+    """Whether it is of this machine (and of this installation, when one is expected) and has no end yet."""
     if not intent or intent.get("machine") != machine or intent.get("state") != OPEN:
         return False
     if installation and intent["installation"] != installation:
@@ -109,7 +109,7 @@ def write(path, intent):
 
 
 def note_written(path, written, succeeded):
-    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them.
+    """Write into an open intent which disks the image command wrote, as `origin.parse_written` returns them.
 
     ``succeeded``: whether the command was seen to end well.
     """

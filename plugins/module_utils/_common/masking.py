@@ -86,7 +86,7 @@ def _forms(secret):
 
 
 class Masker:
-    """Replaces secrets wherever they stand in text or bytes, overlapping ones as a whole.
+    """Replaces secrets everywhere in text or bytes, overlapping ones as a whole.
 
     ``plain`` are secrets of which only the form as it is counts: many, such as the lines of bootstrap data.
     """
@@ -111,7 +111,7 @@ class Masker:
         return self.bytes(_encoded(text)).decode("utf-8", "replace")
 
     def torn(self, data):
-        """The same for data that was cut at both ends: a part of a secret that stands there goes, too."""
+        """The same for data that was cut at both ends: a part of a secret at one of these ends is replaced, too."""
         found = self._found(data)
         for form in (form for forms in self._by_begin.values() for form in forms):
             for length in range(min(len(form) - 1, len(data)), SHORTEST - 1, -1):

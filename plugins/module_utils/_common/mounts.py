@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Mounts as the kernel tells them: by their ids, since a bind mount has the device number of what it shows."""
+"""Mounts as the kernel lists them: by their ids, since a bind mount has the device number of what it shows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read():
 
 
 def id_of(fd):
-    """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not tell it."""
+    """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not report it."""
     with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
         for line in file:
             name, _colon, value = line.partition(":")

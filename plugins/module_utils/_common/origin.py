@@ -286,7 +286,7 @@ WWN, SERIAL, SIZE = "wwn", "serial", "size"
 
 
 def same_disk(one, other):
-    """Whether two descriptions are of the same disk: (True, False or None for "cannot tell"; by what)."""
+    """Whether two descriptions are of the same disk: (True, False or None for "unknown"; by what)."""
     for what, numbers in ((WWN, _wwns), (SERIAL, _serials)):
         mine, theirs = numbers(one), numbers(other)
         if mine and theirs:

@@ -13,7 +13,7 @@ import re
 #: Documented by the fragment C(variables).
 VARIABLES = {"type": "dict", "default": {}}
 
-# An option with an underscore is no word of a sentence. It is left alone in a path, an URL and a quoted value.
+# An option with an underscore is no word of a sentence. In a path, an URL and a quoted value it stays as it is.
 _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 # Other options may be words of sentences. They count at the beginning of a finding, with a member behind them, and
 # where the text says that something is to be set.

@@ -33,7 +33,7 @@ LONG = frozenset(["create_image"])
 LONGEST_TICK_OF_LONG = 10.0
 
 
-#: Stands for an action that an answer says nothing of.
+#: In place of an action that an answer does not name.
 _UNKNOWN: Action = {}
 
 

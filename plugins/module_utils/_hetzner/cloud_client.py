@@ -263,7 +263,7 @@ def _without_retries(client: Any) -> None:
 
 
 def _error_of(response: requests.Response) -> ApiError:
-    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    """The ApiError that an answer means, also when a proxy in between wrote the body."""
     try:
         error = response.json()["error"]
         code, message, details = str(error["code"]), error["message"], error.get("details")

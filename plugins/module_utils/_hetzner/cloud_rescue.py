@@ -32,7 +32,7 @@ from .ssh import SILENT, Answer, Ssh
 DISARMING_TAKES = 60.0
 #: How long a system that was asked to reboot may go on answering.
 REBOOT_GRACE = 60.0
-#: A result that says "created in this run" is believed for this long.
+#: A result that says "created in this run" counts for this long.
 FRESH_FOR = 3600.0
 
 #: The user named the machine, and nothing else allows it: what lies on the disks says whether that covers it.
@@ -106,7 +106,7 @@ class CloudRescue(BootFleet):
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         run.result.update(installation="", proven=False, drift=[], used="")
-        # A machine that missed its rescue has booted what it was made of: what it was armed for stands.
+        # A machine that missed its rescue has booted its old system: the intent of its arming stays open.
         run.result["consent"] = (machine.get("consent") or "") if again else ""
         run.result["armed_here"] = bool(machine.get("armed_here")) and again
         run.result["fresh"] = bool(machine.get("fresh")) and again

@@ -65,7 +65,7 @@ class FleetError(Exception):
 
 
 class MachineError(Exception):
-    """Concerns one machine: it failed. ``permanent``: trying again will not mend it."""
+    """Concerns one machine: it failed. ``permanent``: a retry cannot help."""
 
     permanent = False
 
@@ -87,7 +87,7 @@ UNAUTHORIZED = (
 
 
 class Permanent(MachineError):
-    """One machine failed, and trying again will not mend it."""
+    """One machine failed, and a retry cannot help."""
 
     permanent = True
 

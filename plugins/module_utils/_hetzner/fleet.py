@@ -235,8 +235,8 @@ def run_fleet(
     open_api: Callable[[AnsibleModule], Any],
     items: str = "machines",
 ) -> None:
-    """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
-    # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
+    """Open the API, make the fleet, run it, and end the module with its results, under the key ``items``."""
+    # The action plugin starts the module in a thread that blocks signals, and a child inherits what is blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
     api: Any = None
     variables = module.params.get("variables")

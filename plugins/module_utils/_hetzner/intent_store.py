@@ -110,6 +110,6 @@ class IntentStore:
         if not intent or intent.get("machine") != name or intent.get("state") == intents.DONE:
             return ""
         if self._unbegun(intent, name):
-            # Armed for, and nothing was written: whatever runs is of another one.
+            # It was armed for this installation, and nothing was written: the system that runs is of another one.
             return ""
         return intent["installation"]

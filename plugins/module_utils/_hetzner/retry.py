@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .errors import ApiError, NoAnswer, TimeLimit
 
-#: It was certainly not carried out: send it again after a while.
+#: It was certainly not carried out: send it again after a pause.
 AGAIN = "again"
 #: It may have been carried out: look before sending it again.
 LOOK_FIRST = "look_first"

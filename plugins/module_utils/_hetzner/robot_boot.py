@@ -165,7 +165,7 @@ def _status(body: Any) -> str | None:
 
 
 def _judge(error: ApiError) -> str:
-    """What a refused reset means for the escalation; raises what no other type would mend."""
+    """What a refused reset means for the escalation; raises an error that no other type could avoid."""
     if error.code == "RESET_MANUAL_ACTIVE":
         raise Permanent("a technician's reset of the server is under way; run again when it is done") from error
     if error.code in ("RESET_FAILED", "WOL_FAILED"):

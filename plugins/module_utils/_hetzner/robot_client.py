@@ -321,7 +321,7 @@ def is_limit(error: Exception) -> bool:
 
 
 def error_of(status: int, reason: str | None, body: Any) -> ApiError:
-    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    """The ApiError that an answer means, also when a proxy in between wrote the body."""
     try:
         error = body["error"]
         code, message = str(error["code"]), error["message"]

@@ -35,7 +35,7 @@ _KEY_KINDS = (
     ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
 )
 
-# Whatever the login shell is, a POSIX shell reads the program.
+# A POSIX shell reads the program, also when the login shell is another one.
 _PROBE = "exec sh -c " + shlex.quote(probe.SCRIPT)
 
 # Detached, so that the answer gets out before the system goes down.
@@ -118,7 +118,7 @@ class Answer:
 
     @property
     def listens(self) -> bool:
-        """Whether anything accepted the connection, whatever it speaks; a jump host in between may have been that."""
+        """Whether a server accepted the connection, with any protocol; it may have been a jump host in between."""
         return self.kind != SILENT or bool(_ACCEPTED.search(self.detail))
 
     def describe(self) -> str:
@@ -266,7 +266,7 @@ class Ssh:
     ) -> list[str]:
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
-        With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
+        With ``alias``, only the keys that ``known_hosts`` has for that name are accepted. Without ``login``, the
         connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
         user, port, key = system or Login(None, None, None)
@@ -360,14 +360,14 @@ class Ssh:
         return ssh_keys.alias(name, "rescue")
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
-        """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
+        """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
         new = self.pin_file(name, "new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(ssh_keys.known_hosts(self.alias(name), keys))
         os.replace(new, self.pin_file(name))
 
     def pin(self, name: str) -> None:
-        """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
+        """Keep the host key of the last probe as that of this machine's rescue, for every later task and run."""
         os.replace(self.pin_file(name, "probe"), self.pin_file(name))
 
     def reboot(self, name: str, address: str) -> bool:

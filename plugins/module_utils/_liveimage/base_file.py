@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""A base file and its identity: what makes two files the same content, wherever they lie."""
+"""A base file and its identity: what makes two files the same content, also in different folders."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class UrlBuilder:
         self._address, self._secret, self._signed = address, secret, signed
 
     def of(self, path: str) -> str:
-        """The URL; a signed one stays the same for a while and is good for as long again."""
+        """The URL; a signed one stays the same for one period and is valid for another one."""
         if self._signed:
             path = sign_path(self._secret, path, (int(time.time()) // self._signed + 2) * self._signed)
         return self._address + path

@@ -60,9 +60,9 @@ class _Status(Exception):
 
 
 def check(url: str, token: str = "", pause: float = 1.0, patience: float = ALL) -> None:
-    """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`.
+    """Returns when the image can be fetched, or no check of ours can find out; raises :class:`NotFetchable`.
 
-    ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is borne.
+    ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is retried.
     """
     ask = _way_to(url, token)
     if ask is None:

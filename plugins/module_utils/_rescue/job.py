@@ -25,7 +25,7 @@ Run = Callable[..., "tuple[int, str, str]"]
 class JobError(Exception):
     """The job can be neither started nor attached to; the text says why and what to do.
 
-    ``begun``: disks were changed all the same.
+    ``begun``: but disks were changed.
     """
 
     def __init__(self, message: str, begun: bool = False) -> None:
@@ -146,7 +146,7 @@ def keep(base: str, name: str, text: str) -> None:
 
 
 def installation_in(base: str = protocol.BASE) -> str:
-    """The id of the installation that the last command of this rescue belongs to; empty when nothing tells."""
+    """The id of the installation that the last command of this rescue belongs to; empty when it is unknown."""
     try:
         with open(os.path.join(base, protocol.INSTALLATION), encoding="ascii") as file:
             found = file.read(64).strip()

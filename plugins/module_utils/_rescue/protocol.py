@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""How the image command and its runner are spoken to: identity of a job, answers of the runner, success (pure)."""
+"""The protocol of the image command and its runner: identity of a job, answers of the runner, success (pure)."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Events:
         self._count = 0
 
     def note(self, streams: list[Stream]) -> None:
-        """Tell the streams of the events that have come."""
+        """Pass the events that have come to the streams."""
         while self.fd >= 0:
             try:
                 data = os.read(self.fd, CHUNK)
@@ -209,7 +209,7 @@ class Recorder:
 
 
 def _at_events(stream: Stream, data: bytes | None, events: list[int]) -> list[tuple[int, Stream, bytes | None]]:
-    """The lines of several writes, one for each event. Equal events in a row are one: the first takes what is more."""
+    """The lines of several writes, one for each event. Equal events are one: the first takes the other lines."""
     lines = (data or b"").splitlines(keepends=True)
     more = max(1, len(lines) - len(events) + 1)
     parts = [b"".join(lines[:more]) if lines else data, *lines[more:]]

@@ -53,7 +53,7 @@ def decider(wanted: Job, base: str = protocol.BASE) -> Callable[[protocol.Status
 def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
     """Make the disks of a job ready for it, when it may write them; raises JobError. Returns whether any was changed.
 
-    Whatever may refuse comes first, then the note that it has begun, and only then the first change.
+    First every check that may refuse, then the note that it has begun, and only then the first change.
     """
     kinds = kinds_of(wanted.consent)
     if NAMED in kinds:
@@ -179,7 +179,7 @@ def _path() -> str:
 
 
 def _look_at_image(wanted: Job) -> None:
-    """Raises when the disks would be emptied for an image that cannot be had."""
+    """Raises when the disks would be emptied for an image that cannot be fetched."""
     if not wanted.check_image:
         return
     try:
@@ -197,7 +197,7 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
     try:
         if checked:
             serve.empty(able, wanted.empty)
-            # Whatever an earlier job wrote is gone.
+            # Nothing is left of what an earlier job wrote.
             job.forget(base)
         else:
             raw = gather.read(able, ("disk",), health=False)

@@ -39,7 +39,7 @@ def program_bytes(python: str = PYTHON) -> bytes:
     """The program for a machine: its first line names this interpreter.
 
     Equal trees give equal bytes: the role restarts the service when the digest is another one. Raises ValueError for
-    an interpreter that cannot stand in such a line.
+    an interpreter that such a line cannot hold.
     """
     if not _INTERPRETER.fullmatch(python):
         raise ValueError(f"python {python!r} must be the full path of an interpreter, without blanks")
@@ -73,7 +73,7 @@ def _packed(first_line: str, compiled: bool) -> bytes:
 
 
 def _compiled(path: Path, name: str) -> bytes:
-    """The compiled form of a module, which belongs to these bytes whatever their date is."""
+    """The compiled form of a module, which belongs to these bytes with any date."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "module.pyc"
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH

@@ -227,7 +227,7 @@ def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
 
 
 def _believed(record: Facts) -> dict[str, Any]:
-    """The record without what this role never writes: nothing else is ever removed because of it."""
+    """The record with only what this role writes, so that the role removes nothing else because of it."""
     given = {name: record.get(name) for name in ("hosts", "bases", "fetched")}
     parts = {name: found if isinstance(found, list) else [] for name, found in given.items()}
     here = str(record.get("program", ""))

@@ -18,7 +18,7 @@ from .builds import DEBIAN_NAMES
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
 TARBALL, RAW = "tarball", "raw"
-#: Bases whose system everybody knows: how the provider's own images for installimage begin.
+#: Bases whose system is known: how the provider's own images for installimage begin.
 SYSTEMS = {
     "debian-11": "Debian-1100-bullseye",
     "debian-12": "Debian-1200-bookworm",

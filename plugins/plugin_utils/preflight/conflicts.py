@@ -222,7 +222,7 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
 def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """A sentence for each value of a wrong kind, and for each address, user and port that ssh must not be given.
 
-    Playbooks that write machines have a check of their own, which tells these with everything else.
+    Playbooks that write machines have a check of their own, which reports these with everything else.
     """
     found = []
     for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):

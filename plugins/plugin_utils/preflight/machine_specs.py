@@ -165,7 +165,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                     break
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
     if purpose == "robot_rescue" and "kubenode_first_contact" not in _of_the_command_line():
-        # A word that stands in an inventory is there in every later run, too.
+        # A permission in an inventory is there in every later run, too.
         specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))

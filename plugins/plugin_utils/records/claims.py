@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 20
 #: A program was started that may have changed a disk since; it will say so when it ends.
 MAYBE = "maybe"
 
-#: Serial and WWN, as the machine's kernel tells them.
+#: Serial and WWN, as the machine's kernel reports them.
 Identity = tuple[str, str]
 
 
@@ -41,7 +41,7 @@ def default_file(name: str) -> str:
 
 
 def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
-    """What tells these disks from others; nothing when one of them has neither serial nor WWN, or two are the same."""
+    """The identities of these disks; nothing when one of them has neither serial nor WWN, or two are the same."""
     found = [(str(disk.get("serial") or ""), str(disk.get("wwn") or "").lower()) for disk in disks]
     if ("", "") in found or len(set(found)) != len(found):
         return frozenset()

@@ -33,7 +33,7 @@ class LockError(Exception):
 
 @dataclass(frozen=True)
 class Holder:
-    """A run: its process, what tells that one from a later one of the same number, where it is, and since when."""
+    """A run: its process, the start of that process (numbers are used again), where it is, and since when."""
 
     pid: int
     start: str

@@ -276,7 +276,7 @@ class _Planned:
             options["command"] = "installimage"
             if boolean(self._get("kubenode_remote_unlock") or False, strict=False):
                 options.update(_known(unlock_password=self._get("kubenode_crypt_password")))
-        # A weaker proof asks for a system that answers, whatever its name.
+        # A weaker proof accepts a system of any name that answers.
         own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
         options.update(_known(hostname=self._get("kubenode_hostname") or own))
         if found and self._get("kubenode_adopt") is not None:

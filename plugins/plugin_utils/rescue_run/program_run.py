@@ -76,7 +76,7 @@ class RescueRun:
         """What must be there before the program starts; raises :class:`StartFailed` or :class:`Unreachable`."""
 
     def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
-        """Results beyond those of every program; ``stdout``: the end of what it printed, None when not fetched."""
+        """Results of this program only; ``stdout``: the end of what it printed, None when not fetched."""
         return {}
 
     def _touched(self) -> bool:
@@ -223,7 +223,7 @@ class RescueRun:
         return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
     def _written(self) -> list[dict[str, Any]] | None:
-        """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""
+        """The disks of the job: what they hold now, and what they held ``before`` it; None when it is unknown."""
         before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
         script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
         try:

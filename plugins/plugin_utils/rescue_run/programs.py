@@ -53,7 +53,7 @@ def installimage() -> bytes:
 
 @functools.cache
 def steps() -> bytes:
-    """What answers the controller's requests: :mod:`_rescue.steps`. It goes with every request, so it is compressed."""
+    """What answers the controller's requests: :mod:`_rescue.steps`. Each request contains it, so it is compressed."""
     files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
     return zip_program(b"#!/usr/bin/python3\n", files, compressed=True)
 

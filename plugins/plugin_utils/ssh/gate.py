@@ -30,7 +30,7 @@ class Verdict(Enum):
     WAIT = "wait"
     #: Wrong, and staying so: no need to wait for the whole limit when it goes on answering.
     WRONG = "wrong"
-    #: Wrong for good, now.
+    #: Wrong, and waiting cannot help.
     NEVER = "never"
 
 
@@ -213,9 +213,9 @@ def wait_for_port(
     sleep: Callable[[float], None] = time.sleep,
     any_boot: bool = False,
 ) -> None:
-    """Wait until the SSH port of another boot is open, whatever listens there; raises :class:`GateClosed`.
+    """Wait until the SSH port of another boot is open, with any server on it; raises :class:`GateClosed`.
 
-    ``any_boot``: of this boot or another one, since none was asked for.
+    ``any_boot``: of this boot or another one, since no reboot was requested.
     """
     began = clock()
     while True:

@@ -32,7 +32,7 @@ _LARGEST_RECORD = 64 * 1024
 
 @dataclass(frozen=True)
 class Owned:
-    """Who may read what is written; ``owner`` sets user and group of a path and tells whether that changes anything."""
+    """Who may read what is written; ``owner`` sets user and group of a path, and returns whether it changed them."""
 
     permissions: int = 0o600
     owner: Callable[[str, bool], bool] = lambda path, check: False
@@ -55,7 +55,7 @@ def record_path(path: str) -> str:
 
 
 def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = False) -> Found:
-    """Compare a file with the image it should be; ``full`` reads it whatever its record says."""
+    """Compare a file with the image it should be; ``full`` reads it also when its record says that it is unchanged."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

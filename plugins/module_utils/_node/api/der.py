@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Very little of DER: what the public-key pin, the life and the owner of a certificate need (pure).
 
-Only what the stdlib of Python 3.8 cannot tell is read; signatures are left to ssl and to the API server.
+Only what the stdlib of Python 3.8 does not give is read; signatures are left to ssl and to the API server.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Impossible(Exception):
 def message(text: str, output: Iterable[str] = (), most: int = LONGEST_MESSAGE) -> str:
     """``text``, and behind it as many of the last lines of ``output`` as fit, in at most ``most`` bytes.
 
-    They stand on one line, since ``kubectl get events`` ends at the first line break.
+    They are one line, since ``kubectl get events`` ends at the first line break.
     """
     head = _line(text)
     if len(head.encode("utf-8")) > most:

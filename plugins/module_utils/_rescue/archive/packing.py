@@ -149,7 +149,7 @@ def attributes(path: bytes) -> dict[bytes, bytes]:
     return records
 
 
-# --- A tree as an archive: the same tree gives the same bytes, wherever and whenever it is packed.
+# --- A tree as an archive: the same tree gives the same bytes, on any machine at any time.
 
 
 _PIECE = 1 << 20

@@ -46,7 +46,7 @@ class Root:
         self.base = self._base()
 
     def check_name(self, file_name: str) -> None:
-        """Refuse a file name that tells installimage another distribution, version or architecture."""
+        """Refuse a file name in which installimage reads another distribution, version or architecture."""
         try:
             named = image_names.parse_image_name(file_name)
         except image_names.InvalidImageName as error:

@@ -45,7 +45,7 @@ class Speed(TypedDict):
 
 
 class Content(TypedDict):
-    """One kind of content of a device, as blkid or wipefs tell it; empty where they do not."""
+    """One kind of content of a device, as blkid or wipefs report it; empty where they do not."""
 
     type: str
     uuid: str

@@ -20,7 +20,7 @@ from .root_device import Disk
 # --- The SSH keys that opened the rescue, for the new system to accept as well.
 
 
-KEY_FIELDS = {  # kinds of public keys, and what they are made of: a name stands for itself, a number for a length
+KEY_FIELDS = {  # kinds of public keys, and what they are made of: a text means itself, a number means a length
     b"ssh-ed25519": (32,),
     b"ssh-rsa": (None, None),
     b"ecdsa-sha2-nistp256": (b"nistp256", 65),
@@ -88,7 +88,7 @@ class Bootstrap:
 
 
 def kind_of_bootstrap(data: bytes) -> str:
-    """Tell bootstrap data by content: cloud-init, ignition or none."""
+    """The kind of bootstrap data, by its content: cloud-init, ignition or none."""
     text = data
     if data.startswith(MAGIC["gz"]):  # cloud-init takes compressed user data as well
         with contextlib.suppress(zlib.error):

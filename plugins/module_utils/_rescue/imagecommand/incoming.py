@@ -267,7 +267,7 @@ def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list[BaseException])
             pipe.write(chunk)
         pipe.flush()
     except BrokenPipeError:
-        pass  # the exit code of the reader tells why
+        pass  # the exit code of the reader says why
     except BaseException as error:  # noqa: BLE001 - handed over to the main thread, which raises it
         failure.append(error)
     finally:

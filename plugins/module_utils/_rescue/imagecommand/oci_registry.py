@@ -268,7 +268,7 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 
 
 class OciImage:
-    """What a reference stands for on this machine: layers, in order, and whether they are layers of a file system."""
+    """The image of a reference for this machine: layers, in order, and whether they are layers of a file system."""
 
     def __init__(self, registry: Registry) -> None:
         url, machine = registry.url, platform.machine()

@@ -247,7 +247,7 @@ class Unpacker:
         """Unpack the archive into a mounted root; return what it held, see Survey.as_dict()."""
         with os.fdopen(self.feed, "wb", buffering=0) as pipe:
             self.feed = -1
-            with contextlib.suppress(BrokenPipeError):  # its answer tells why
+            with contextlib.suppress(BrokenPipeError):  # its answer says why
                 pipe.write(os.fsencode(str(top)) + b"\n")
                 for piece in pieces:
                     view = memoryview(piece)

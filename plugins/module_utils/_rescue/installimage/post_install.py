@@ -137,7 +137,7 @@ if command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ]; then
 fi
 """
 
-#: installimage ends well whatever became of the boot loader. What the machine will start from is looked at here: GRUB's
+#: installimage succeeds also without a working boot loader. What the machine will start from is checked here: GRUB's
 #: configuration, its first entry's kernel and initramfs, fstab, and the boot loader itself.
 _PROOF = r"""top=''
 dead() { fail "0 the new system would not start: $*"; }

@@ -169,7 +169,7 @@ class Program:
             return []
 
     def _empty(self, targets: Sequence[Disk]) -> None:
-        """Only now: whatever can be found wrong before was not."""
+        """Empty the disks last: every other check has passed."""
         # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
         for line in preflight.empty(targets, self._tools):
@@ -370,7 +370,7 @@ def say(text: str) -> None:
 
 
 def publish(base: str) -> Callable[[str], None]:
-    """Tells people where the work is: CAPH's output.json."""
+    """Reports the progress of the work: CAPH's output.json."""
 
     def tell(text: str) -> None:
         with contextlib.suppress(OSError):

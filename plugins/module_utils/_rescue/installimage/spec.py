@@ -19,7 +19,7 @@ COMMAND = "/root/.oldroot/nfs/install/installimage"
 IMAGES = "/root/.oldroot/nfs/images"
 #: Where ours keeps what it fetches and writes, below the runner's base.
 WORK = ".kubenode/installimage"
-#: A list of the disks to empty before, as machine_disks tells them; no part of the specification, since a program that
+#: A list of the disks to empty before, as machine_disks names them; no part of the specification, since a program that
 #: has begun to empty them is the same one.
 EMPTY = ".kubenode/empty.json"
 
