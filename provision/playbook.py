@@ -109,7 +109,7 @@ def _environment(payload: Path, folder: Path, plain: bool) -> dict[str, str]:
 def _handed_on(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """Ctrl-C reaches the child by the terminal; what ends us otherwise is handed to it, so that it can clean up.
 
-    Ansible loses an interrupt that arrives while it forks a worker, so a child that goes on is ended a while later.
+    Ansible loses an interrupt that arrives while it forks a worker, so a child that goes on is ended some time later.
     Yields the signals that came.
     """
     interrupts: list[int] = []

@@ -74,7 +74,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _token(chosen: argparse.Namespace) -> str | None:
-    """The bootstrap token, from wherever it was handed over; --token was put into the environment by now."""
+    """The bootstrap token, from the first place that has it; --token was put into the environment by now."""
     if chosen.token_file is not None:
         return _checked(f"--token-file {chosen.token_file}", values.token, _read("--token-file", chosen.token_file))
     if os.environ.get(TOKEN_VARIABLE):

@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         machines = given["machines"]
         names = [machine.get("name") for machine in machines]
         if None in names or len(set(names)) < len(names):
-            raise AnsibleActionFail("machines: every machine needs a name, and each name may stand there once")
+            raise AnsibleActionFail("machines: every machine needs a name, and each name may be given once")
         unknown = sorted(set(given["clear"]) - set(names))
         if unknown:
             raise AnsibleActionFail(f"clear: {', '.join(unknown)} not in machines; name machines of this call only")

@@ -58,7 +58,7 @@ options:
     default: true
   run_tags:
     description:
-      - The tags of the run, for O(purpose=steps). Tags that are none of the role choose every step.
+      - The tags of the run, for O(purpose=steps). Tags that the role does not have choose every step.
     type: list
     elements: string
     default: [all]

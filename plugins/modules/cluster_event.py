@@ -94,7 +94,7 @@ options:
         default: []
       subject:
         description:
-          - What tells Events of one object apart, such as the name of a machine when many report to one ConfigMap.
+          - What distinguishes Events of one object, such as the name of a machine when many report to one ConfigMap.
         type: str
         default: ''
   on_error:

@@ -302,7 +302,7 @@ machines:
     price_hourly:
       description:
         - Net price of the server for an hour, without its addresses and its traffic. V(null) if the API does not
-          tell it, and with O(state=absent).
+          report it, and with O(state=absent).
       type: float
       sample: 0.0064
     price_monthly:

@@ -15,7 +15,7 @@ version_added: 0.1.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Makes snapshots of servers that are off. A snapshot has no name of its own, so the label C(caph-image-name) carries
-    it, as Cluster API Provider Hetzner expects; further labels tell what the image was made from.
+    it, as Cluster API Provider Hetzner expects; further labels say what the image was made from.
   - A snapshot of that name and architecture that was made from the same is left alone, and no server is needed then.
   - One error lists everything that cannot work, of all images together, before the first change.
   - Only snapshots that this module made are ever deleted.

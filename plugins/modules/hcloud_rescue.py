@@ -95,7 +95,7 @@ options:
   intents_dir:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and tells later runs what they have to finish.
+        before a rescue is armed, and says what later runs have to finish.
       - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
         O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
     type: path

@@ -53,7 +53,7 @@ options:
     default: prefixed
   require_digest:
     description:
-      - Refuse an O(image_url) that does not say which content it stands for, before the machine is contacted. An
+      - Refuse an O(image_url) that does not fix its content by a digest, before the machine is contacted. An
         C(oci://) URL says it with C(@sha256:) and 64 hexadecimal digits, any other one with C(#sha256=) or C(#sha512=).
       - The image command verifies it. The shipped ones do.
     type: bool
@@ -70,7 +70,7 @@ options:
     default: true
   empty:
     description:
-      - Disks to empty before the command starts, as RV(kubenode.provision.machine_disks#module:to_empty) tells them.
+      - Disks to empty before the command starts, as RV(kubenode.provision.machine_disks#module:to_empty) lists them.
         They are emptied when the image was found, and only if they still hold what was found before.
     type: list
     elements: dict
@@ -179,7 +179,7 @@ options:
       - Directory on the controller for the SSH host keys that the machine showed. The user's own C(known_hosts) is
         left alone.
       - The first key that a rescue shows is pinned for the rest of that boot within this run of Ansible, because a
-        rescue has new keys at every boot and cloud APIs do not tell them. Another key is refused afterwards.
+        rescue has new keys at every boot and cloud APIs do not list them. Another key is refused afterwards.
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
@@ -263,7 +263,7 @@ installation:
   returned: when the command ended
 written:
   description:
-    - The disks of the command with what tells them apart, what they C(holds) afterwards (UUIDs) and held C(before).
+    - The disks of the command with what identifies them, what they C(holds) afterwards (UUIDs) and held C(before).
       V(null) when that could not be read.
   type: list
   elements: dict

@@ -171,7 +171,7 @@ options:
   known_hosts_dir:
     description:
       - Directory on the controller for the SSH host keys that the machine showed, the same as for
-        M(kubenode.provision.image_url_command). The user's own C(known_hosts) is left alone.
+        M(kubenode.provision.image_url_command). The user's own C(known_hosts) is not changed.
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path

@@ -83,7 +83,7 @@ options:
         choices: [nvme, sata, scsi, virtio]
   wipe:
     description:
-      - Disks that may be emptied, whatever they hold. Each entry names exactly one disk by its WWN, its serial number
+      - Disks that may be emptied with any content. Each entry names exactly one disk by its WWN, its serial number
         or its name below C(/dev/disk/by-id).
       - A disk that is named and not chosen by O(root_device_hints) is emptied too.
       - An entry counts once. It does nothing for an installation of this collection that it allowed; a dictionary of
@@ -413,7 +413,7 @@ consent:
   type: str
   returned: when O(state=ready) and the disks are ready
 permanent:
-  description: Whether it is an error that trying again will not mend, such as a disk that is not there or is failing.
+  description: Whether it is an error that no further run can repair, such as a disk that is not there or is failing.
   type: bool
   returned: always
 boot_state:

@@ -10,9 +10,9 @@ module: machine_quarantine
 short_description: Keeps machines with a permanent error out of later runs
 version_added: 0.1.0
 description:
-  - Some errors are not mended by trying again, such as a broken disk, a rescue that no reset brings up, or a host key
+  - Some errors stay when a run is repeated, such as a broken disk, a rescue that no reset brings up, or a host key
     that is not the one the API reports. A machine with such an error gets a small file on the controller, and is left
-    alone until a user says that it is mended.
+    alone until a user says that it is repaired.
   - Runs on the controller and contacts no machine.
 options:
   machines:
@@ -36,7 +36,7 @@ options:
     default: checked
   clear:
     description:
-      - Names of machines that are mended.
+      - Names of machines that are repaired.
     type: list
     elements: str
     default: []
@@ -77,7 +77,7 @@ EXAMPLES = r"""
     quarantine_dir: /var/lib/kubenode/quarantine
     clear: [node-2]
 
-- name: Remember those that failed for good
+- name: Remember those that failed permanently
   kubenode.provision.machine_quarantine:
     machines: "{{ armed.machines }}"
     quarantine_dir: /var/lib/kubenode/quarantine

@@ -82,7 +82,7 @@ options:
   progress:
     description:
       - V(none) shows nothing of the file while it is made. By default, or with any other word, a line each 15
-        seconds tells the step and the bytes that were written, when O(arrives_at) is given.
+        seconds has the step and the bytes that were written, when O(arrives_at) is given.
     type: str
     choices: [fleet, lines, none]
 extends_documentation_fragment:

@@ -4,7 +4,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: what a machine can tell of a cluster before it joins."""
+"""Ansible module: what a machine can find out about a cluster before it joins."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ ca_hashes:
   elements: str
   sample: ['sha256:5e1d…']
 server_version:
-  description: Version of the API server, empty when it does not tell.
+  description: Version of the API server, empty when it does not report it.
   returned: success
   type: str
   sample: v1.36.4
 clock_skew:
-  description: Seconds that the API server's clock is ahead, V(null) when it does not tell.
+  description: Seconds that the API server's clock is ahead, V(null) when it does not report the time.
   returned: success
   type: float
   sample: 0.0

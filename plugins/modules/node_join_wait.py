@@ -139,7 +139,7 @@ def argument_spec():
 
 
 def summary(node):
-    """What the result tells of a Node."""
+    """What the result says of a Node."""
     status = node.get("status") or {}
     return {
         "name": node["metadata"]["name"],

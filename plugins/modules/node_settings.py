@@ -15,7 +15,7 @@ description:
   - Nothing is changed when a setting is wrong or cannot be reached; the error names all of these.
   - Files appear as a whole or not at all. When a setting fails, the error says what was applied before it, and a
     second run goes on from there. A service whose file was written by a run that was cut off is restarted by the next
-    one; what is owed is kept in C(/run/kubenode/pending.json).
+    one; what remains to do is kept in C(/run/kubenode/pending.json).
   - The roles of this collection render their settings on the controller and apply them with this module.
 options:
   settings:

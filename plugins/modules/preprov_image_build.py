@@ -22,7 +22,7 @@ options:
   mode:
     description:
       - V(file) writes images, V(overlay) writes descriptors for the image server.
-      - V(show) tells what O(images) have embedded, without secrets. V(reset) gives ISOs back as they were published.
+      - V(show) returns what O(images) have embedded, without secrets. V(reset) makes ISOs as they were published.
     type: str
     choices: [file, overlay, show, reset]
     default: file
@@ -255,7 +255,7 @@ options:
     default: false
   verify:
     description:
-      - How an image file that is there already is recognised. V(record) believes the record beside it
+      - How an image file that is there already is recognised. V(record) trusts the record beside it
         (C(.NAME.kubenode.json)) while inode, size and times are those of the record, and reads the whole file in all
         other cases. V(full) reads the whole file each time.
     type: str

@@ -23,7 +23,7 @@ description:
     group that it is not to keep by name, so it gets their names (C(PRESERVE_VG)); the module refuses where that cannot
     work, as for a physical volume of no volume group, a group that lies on chosen disks, too, or a new group with such
     a name.
-  - installimage ends well whatever became of the boot loader. So the post-install step looks at GRUB's configuration,
+  - installimage succeeds also without a boot loader. So the post-install step looks at GRUB's configuration,
     its kernel and initramfs, C(/etc/fstab), and the boot loader that the firmware starts, and fails without them.
   - A task that is run again attaches. An installation that runs is watched, one that has succeeded is not run
     again, one that has failed is started again.
@@ -88,7 +88,7 @@ options:
     required: true
   empty:
     description:
-      - Disks to empty before, as RV(kubenode.provision.machine_disks#module:to_empty) tells them. They are emptied when
+      - Disks to empty before, as RV(kubenode.provision.machine_disks#module:to_empty) lists them. They are emptied when
         image, digest, layout and configuration were found right, and only if they hold what they held when that was
         allowed.
     type: list
@@ -435,7 +435,7 @@ installation:
   returned: when the installation ended
 written:
   description:
-    - The disks of the installation with what tells them apart, what they C(holds) afterwards (UUIDs) and held
+    - The disks of the installation with what identifies them, what they C(holds) afterwards (UUIDs) and held
       C(before). V(null) when that could not be read.
   type: list
   elements: dict
@@ -496,7 +496,7 @@ blanked:
   type: bool
   returned: when the installation ended
 permanent:
-  description: Whether the failure is one that trying again as it is cannot mend.
+  description: Whether the failure stays when the same task is run again.
   type: bool
   returned: when the installation was started
 debug_tail:

@@ -61,7 +61,7 @@ class Words:
         return name in self._ids
 
     def covers(self, name, record):
-        """Whether it allows what runs, or lies on the disk, with this record to go; ``None`` for no record."""
+        """Whether it allows to give up the system (running or on the disk) of this record; ``None`` for no record."""
         if name not in self._ids:
             return False
         wanted = self._ids[name]
@@ -70,11 +70,11 @@ class Words:
         return not self.used(record)
 
     def used(self, record):
-        """Whether an installation was allowed by this very word."""
+        """Whether an installation was allowed by this very entry."""
         return self.variable in str((record or {}).get("consent") or "").split("+")
 
     def used_by(self, name, intent):
-        """Why an intent that has an end used the word up, as far as this controller knows; empty when it did not."""
+        """How a closed intent has used up this permission, as far as this controller knows; empty when it has not."""
         if name not in self._ids or not intent or intent.get("machine") != name or intent.get("state") == "open":
             return ""
         if intent.get("state") != "done" and not intent.get("begun"):

@@ -179,7 +179,7 @@ size() { # FILE
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
-said() { # the line that stands where something was left out
+said() { # the line in place of output that was left out
     echo "[kubenode: something is left out here; what follows are the last $kept bytes]"
 }
 
