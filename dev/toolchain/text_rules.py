@@ -18,7 +18,7 @@ FORBIDDEN = {
     r"(?<![\w.])/(root|home/\w+)/\.(pyenv|cache)\b": "a path of one machine",
     # the file systems of other tests stay mounted there when they are unmounted, and their last bytes unwritten
     r"""unshare["',\s].*--mount\b(?!.*--propagation["',\s]+slave)""": "a namespace that holds the mounts of others",
-    # wherever this checkout lies, it lies elsewhere for everybody else
+    # the folder of this checkout is another one on other machines
     r"(?<![\w.])%s\b" % re.escape(str(CHECKOUT)): "a path of one machine",
 }
 _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()]
