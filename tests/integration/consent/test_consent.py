@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written on cloud machines, and what is left alone although a word for it lies around."""
+"""What is written on cloud machines, and what is not written although an old permission is still set."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_only_an_own_cordon_is_taken_back(api, drain):
     done = drain(state="uncordon", own_cordon=True, field_manager="ours")
     assert (done["changed"], done["unschedulable"]) == (True, False)
     assert drain(state="uncordon")["changed"] is False
-    # a person takes it back and cordons it later: it is the person's, whatever the annotation says
+    # a person takes it back and cordons it later: it is the person's cordon, also with our annotation
     assert drain(state="cordon", field_manager="ours")["own_cordon"] is True
     api.cordon("node-1", "kubectl", on=False)
     api.cordon("node-1", "kubectl")

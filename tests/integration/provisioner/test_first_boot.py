@@ -52,7 +52,7 @@ def user_data(folder: Path, **variables: object) -> str:
 
 
 def with_packages(text: str, mirror_url: str) -> str:
-    """The user data of ours together with that of the lab, which tells apt where packages are."""
+    """The user data of ours together with that of the lab, which sets apt's package sources."""
     ours, labs = yaml.safe_load(text), mirror.cloud_config(mirror_url, "trixie")
     files = [*labs.pop("write_files"), *ours.pop("write_files")]
     labs["bootcmd"] = [["sh", "-c", SHARED_KERNEL]]

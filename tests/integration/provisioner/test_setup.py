@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 from tests.unit.node_userdata.examples import rendered, written
 
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
-#: tells how it was called, and ends with the codes of a list, one a run
+#: notes how it was called, and ends with the codes of a list, one a run
 PROGRAM = b"""\
 import os, pathlib, sys
 folder = pathlib.Path(%r)

@@ -62,7 +62,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sum_of(folder: Path, given: Recipe) -> str:
-    """The sum of the recipe's module, as the refusal of another one tells it."""
+    """The sum of the recipe's module, as the refusal of another one names it."""
     with pytest.raises(ClusterError, match="has the sum h1:") as refused:
         build_recipe(given, folder, print)
     return str(refused.value).split("has the sum ")[1].split(",")[0]

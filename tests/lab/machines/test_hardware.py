@@ -112,7 +112,7 @@ async def test_rescue_has_what_the_hosters_rescue_has(nspawn_backend: Backend, k
 
 
 async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
-    """It unmounts whatever has a path as its source, and gives an address to each interface that is not virtual."""
+    """It unmounts what has a path as its source, and gives an address to each interface that is not virtual."""
     nspawn_backend.share = tmp_path
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     await one.machine.create(None)

@@ -109,7 +109,7 @@ def test_an_emptying_that_changed_nothing_has_not_begun(rescue, monkeypatch, ear
         rescue("empty")
 
 
-def test_an_image_that_cannot_be_had_is_no_beginning(rescue, monkeypatch):
+def test_an_image_that_cannot_be_fetched_is_no_beginning(rescue, monkeypatch):
     def refuse(_url, _token):
         raise targets.fetchable.NotFetchable("it cannot be fetched")
 

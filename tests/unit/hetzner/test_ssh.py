@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The SSH client's command line, and what is believed of the answers."""
+"""The SSH client's command line, and which parts of an answer are trusted."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, origin=IN_RAM)
 
 
 class Machine:
-    """Stands where SSH and Robot stand: shows keys, answers, and takes note of who was logged in to."""
+    """In place of SSH and Robot: shows keys, answers, and notes each login."""
 
     def __init__(self, strict=True):
         self.shown, self.answer, self.published, self.active = [], NO_ANSWER, [], True

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts behind URLs: same wishes same URL, other wishes another image, nothing old where something is wrong now."""
+"""Hosts behind URLs: same inputs same URL, other inputs another image, nothing old where something is wrong now."""
 
 from __future__ import annotations
 

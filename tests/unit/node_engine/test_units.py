@@ -161,7 +161,7 @@ def test_the_error_says_what_was_applied_before(machine):
 
 
 def machine_results(machine: Machine, wanted: list[dict]) -> list[dict]:
-    """Results that a failed run tells."""
+    """Results that a failed run returns."""
     with pytest.raises(engine.ApplyError) as caught:
         machine.apply(wanted)
     return caught.value.results

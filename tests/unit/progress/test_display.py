@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All machines at once: each has a thread, and only the first thread speaks and hears signals."""
+"""All machines at once: each has a thread, and only the first thread prints and gets signals."""
 
 from __future__ import annotations
 

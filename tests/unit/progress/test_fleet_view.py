@@ -20,7 +20,7 @@ NAMES = [f"n{number}" for number in range(1, 6)]
 
 
 class Screen:
-    """Stands where a terminal does: its size is the test's."""
+    """In place of a terminal: its size is the test's."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.width, self.height, self.closed = width, height, False

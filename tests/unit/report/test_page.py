@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of a report: whole, in one file, and safe whatever machines said."""
+"""The page of a report: whole, in one file, and safe with any text of a machine."""
 
 from __future__ import annotations
 

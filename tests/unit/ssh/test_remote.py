@@ -83,7 +83,7 @@ def test_one_ssh_carries_all_scripts(machine):
     assert not remote.is_open
 
 
-#: What an initramfs does for our key, whatever it is asked for; then an ssh that gets no further than the handshake.
+#: What an initramfs does for our key, with any command; then an ssh that gets no further than the handshake.
 FORCED = r"""#!/bin/sh
 echo "$*" >>{folder}/calls
 [ -e {folder}/slow ] && echo "Connection timed out during banner exchange" >&2 && exit 255

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Locks: every hash stands once, and no pin of this checkout is without one."""
+"""Locks: every hash is there once, and no pin of this checkout is without one."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_an_image_is_served_as_long_as_another_controller_needs_the_object():
     plan = decide(seen(body, secret=secret()))
     assert plan == Plan(build=BuildRequest("iso", "x86_64", secret()))
     assert decide(seen(body, secret=secret(), outcome=Built("http://a/old.iso"))) == Plan()
-    # nothing but what the status tells of is served
+    # only what the status names is served
     assert decide(seen(body, secret=secret(version="8"))) == Plan()
     assert decide(seen(body, secret=Missing())) == Plan()
     assert decide(seen(with_status(body, NOT_READY))) == Plan()
