@@ -21,7 +21,7 @@ def host(number, **variables):
     return {"kubenode_server_number": number, "kubenode_root_device_hints": {"smallest": True}, **variables}
 
 
-def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
+def test_a_permission_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
     """C4: kubenode_wipe is set in the inventory, and a colleague runs the playbook while the node is repaired."""
     node = host(301, kubenode_wipe=[DISK["serial"]])
     dedicated.servers({"wiped-1": node})

@@ -198,7 +198,7 @@ def test_only_an_own_cordon_is_taken_back(api, drain):
     assert drain(state="uncordon", own_cordon=True, field_manager="ours")["changed"] is False
 
 
-def test_ready_is_believed_only_of_this_boot(api, drain):
+def test_ready_counts_only_of_this_boot(api, drain):
     api.add(node("node-1", boot_id="before"))
     assert drain(state="cordon")["changed"]
     failed = drain(state="uncordon", ready=True, boot_id="after", timeout=1)

@@ -99,7 +99,7 @@ def test_it_is_a_node(booted, lab_nspawn):
     assert booted.run("hostname") == NAME
 
 
-def test_its_log_tells_the_steps_and_no_secret(booted):
+def test_its_log_has_the_steps_and_no_secret(booted):
     log = said(booted)
     assert re.search(r"^changed:   kernel \(\d+ of \d+ changed, ", log, re.MULTILINE), log
     assert re.search(rf"^changed:   kubelet {re.escape(KUBERNETES)} \(", log, re.MULTILINE), log

@@ -180,7 +180,7 @@ def test_it_gives_up(boot):
 
 
 @pytest.mark.parametrize("missing", [("curl",), ("curl", "wget")])
-def test_whatever_can_fetch_does(boot, tmp_path, missing):
+def test_each_program_that_can_fetch_is_used(boot, tmp_path, missing):
     (tmp_path / "bin").mkdir()
     boot.leave(tmp_path / "bin", *missing)
     boot.write()

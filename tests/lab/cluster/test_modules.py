@@ -103,7 +103,7 @@ def test_a_missing_module_is_reported_in_one_line(tmp_path: Path, monkeypatch: p
     assert "\n" not in str(refused.value)
 
 
-def test_that_it_cannot_be_had_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_it_cannot_be_built_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def once(folder: Path, *_more: object) -> None:

@@ -47,7 +47,7 @@ async def _until(one: Bench, words: str) -> None:
     await until_async(holds, words, pause=0.1)
 
 
-async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_backend: Backend, key: Key) -> None:
+async def test_tools_in_the_rescue_distinguish_the_disks(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING, DiskSpec(32 * _MIB)), uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()

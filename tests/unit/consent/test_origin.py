@@ -95,7 +95,7 @@ def test_a_root_on_a_disk_is_never_hidden_by_other_lines(before, after):
     assert place_of("\n".join([*lines, "5 1 8:2 / / rw - ext4 /dev/sda2 rw"]), "") == DISK
 
 
-def test_the_script_tells_of_this_very_system():
+def test_the_script_describes_this_very_system():
     """The machine of the tests is no rescue of Hetzner's."""
     done = subprocess.run(
         ["sh"], input="exec 2>/dev/null\n" + origin.SCRIPT, text=True, capture_output=True, check=True

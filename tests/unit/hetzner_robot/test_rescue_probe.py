@@ -90,7 +90,7 @@ class Machine:
         return found
 
 
-def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
+def test_the_rescue_gets_commands_only_after_its_key_is_proven():
     machine = Machine()
     assert machine.see_for(100) == NOT_THERE
     assert (machine.logins, machine.asked) == ([], 0)

@@ -54,7 +54,7 @@ def test_what_threads_say_comes_from_the_first_one_and_before_the_end(spoken):
     assert spoken[-1] == ("c: alone", True)
 
 
-def test_only_the_first_thread_hears_signals():
+def test_only_the_first_thread_gets_signals():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     (blocked,) = display.each([1], lambda _number: signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     assert {signal.SIGINT, signal.SIGTERM} <= set(blocked)

@@ -36,7 +36,7 @@ def test_what_was_split_is_whole_again(tmp_path):
     assert {name: requirements.whole(name, tmp_path) for name in LOCKED} == LOCKED
 
 
-def test_every_hash_stands_once(tmp_path):
+def test_every_hash_is_there_once(tmp_path):
     short = requirements.split(LOCKED)
     text = "".join(requirements.written(lock) for lock in short.values())
     assert text.count(NEW) == 3, "of core 2.18.9, docutils 0.23, yaml 6"

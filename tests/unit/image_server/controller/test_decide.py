@@ -171,7 +171,7 @@ def test_two_writes_before_the_first_build():
         pytest.param({"networkDataName": "other"}, id="other-secret"),
     ],
 )
-def test_a_changed_wish_takes_ready_back_first_and_then_the_image(changed):
+def test_a_changed_spec_withdraws_ready_first_and_then_the_image(changed):
     body = with_metadata(with_status(image(**changed), READY), generation=2)
     name = body["spec"].get("networkDataName")
     found = secret(name=name, version="9") if name else None
