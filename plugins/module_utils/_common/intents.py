@@ -33,7 +33,7 @@ def file_of(folder, machine):
 
 
 def make(machine, installation, consent, now=None, **more):
-    """A new intent. ``more``: server, image_url, command, armed (the id of this arming) …"""
+    """A new intent. ``more``: server, image_url, command, armed (what identifies this arming) …"""
     return dict(
         {key: value for key, value in more.items() if value},
         machine=machine,

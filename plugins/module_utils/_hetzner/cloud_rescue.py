@@ -106,7 +106,7 @@ class CloudRescue(BootFleet):
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         run.result.update(installation="", proven=False, drift=[], used="")
-        # A machine that missed its rescue has booted its old system: the intent of its arming stays open.
+        # A machine that missed its rescue has booted what it was made of: its consent and its arming still count.
         run.result["consent"] = (machine.get("consent") or "") if again else ""
         run.result["armed_here"] = bool(machine.get("armed_here")) and again
         run.result["fresh"] = bool(machine.get("fresh")) and again
