@@ -29,7 +29,7 @@ Duration = TypedDict(
 
 
 class Drift(TypedDict):
-    """Something that an installed system runs, and something else is asked for."""
+    """A difference between what an installed system runs and what is asked for."""
 
     what: str
     runs: str
