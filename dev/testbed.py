@@ -227,7 +227,7 @@ class Testbed:
 
 
 class DedicatedTestbed(Testbed):
-    """A testbed whose machines stand there from the start, as servers do that were bought."""
+    """A testbed whose machines exist from the start, as dedicated servers do."""
 
     playbook = "kubenode.provision.robot_image_url"
 

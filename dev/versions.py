@@ -22,7 +22,7 @@ ARCHITECTURES = ("amd64", "arm64")
 #: the line of the data file below which everything is written by this program
 _BELOW = "  checksums:\n"
 _SECONDS = 60
-#: requests at once; the projects' servers are shared by everybody
+#: requests at once; the projects' servers have many users
 _PARALLEL = 6
 
 Sums = dict[str, dict[str, dict[str, str]]]
@@ -155,7 +155,7 @@ def collect(
 ) -> Sums:
     """Sums of all pairs. A sum that changed for a version the file already has is an error: releases do not change.
 
-    Without ``again``, only what the file does not have yet is asked for. ``changelog`` tells the sums of archives.
+    Without ``again``, only what the file does not have yet is asked for. ``changelog`` has the sums of archives.
     """
 
     def asked(job: tuple[str, str, str]) -> str:

@@ -129,7 +129,7 @@ def _home(core: str) -> Path:
 
 
 def _keep_pip_settings(folder: Path) -> None:
-    """ansible-test passes HOME to pip but no PIP_ variables; the user's mirror settings must reach it all the same."""
+    """ansible-test passes HOME to pip but no PIP_ variables; the user's mirror settings must still reach it."""
     settings = {
         name[len("PIP_") :].lower().replace("_", "-"): value
         for name, value in sorted(os.environ.items())

@@ -18,12 +18,12 @@ FORBIDDEN = {
     r"(?<![\w.])/(root|home/\w+)/\.(pyenv|cache)\b": "a path of one machine",
     # the file systems of other tests stay mounted there when they are unmounted, and their last bytes unwritten
     r"""unshare["',\s].*--mount\b(?!.*--propagation["',\s]+slave)""": "a namespace that holds the mounts of others",
-    # wherever this checkout lies, it lies elsewhere for everybody else
+    # the folder of this checkout is another one on other machines
     r"(?<![\w.])%s\b" % re.escape(str(CHECKOUT)): "a path of one machine",
 }
 _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()]
 
-#: words that a second-language reader reads twice, also as parts of names, and plain ones in their place
+#: words that a reader with English as a second language reads twice, also in names, and plain ones in their place
 PLAIN_WORDS = {
     "anew": "again",
     "arrivals?": "boot, observed state",

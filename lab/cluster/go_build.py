@@ -124,7 +124,7 @@ class Recipe:
 
 
 def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
-    """Fill ``folder`` with the programs; `Unavailable` where Go or the modules are not to be had."""
+    """Fill ``folder`` with the programs; `Unavailable` without Go or the modules."""
     what = f"{recipe.module} {recipe.version}"
     work = folder / "work"
     module = work / "module"

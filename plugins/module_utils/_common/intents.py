@@ -33,7 +33,7 @@ def file_of(folder: str, machine: str) -> str:
 
 
 def make(machine: str, installation: str, consent: str, now: float | None = None, **more: Any) -> dict[str, Any]:
-    """A new intent. ``more``: server, image_url, command, armed (the id of this arming) …"""
+    """A new intent. ``more``: server, image_url, command, armed (what identifies this arming) …"""
     return dict(
         {key: value for key, value in more.items() if value},
         machine=machine,

@@ -33,7 +33,7 @@ _TOWARDS = {
     "os": decision.towards_os,
     "disarmed": decision.towards_disarmed,
 }
-#: What nothing is changed by.
+#: Steps that change nothing.
 _HARMLESS = (decision.ATTACH, decision.LEAVE)
 
 _RESCUE_OF_OTHERS = (
@@ -49,7 +49,7 @@ class BootOptions:
     #: Each machine: its ``name``, and what an earlier step returned of it.
     machines: Sequence[Machine]
     state: str = "rescue"
-    #: The variable whose words let a present system go, and what the user gave with it.
+    #: The variable whose entries permit to give up a present system, and its value.
     word: tuple[str, Any] = ("reinstall", ())
     rearm: bool = False
     prove: bool = True
@@ -119,7 +119,7 @@ class BootFleet(ABC):
 
     def check_input(self) -> None:
         """Raise FleetError for input that cannot work."""
-        # A word may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
+        # An entry may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
         refuse_findings(self.words.findings + name_findings(self.options.machines) + self.more_findings())
 
     def more_findings(self) -> list[str]:
@@ -132,7 +132,7 @@ class BootFleet(ABC):
 
     @abstractmethod
     def work(self, active: list[MachineRun]) -> None:
-        """Bring all machines about that did not fail before; raises FleetError."""
+        """Carry out the steps of all machines that did not fail before; raises FleetError."""
 
     def is_booting(self, machine: Machine) -> bool:
         """Whether this is a second try, and an earlier call of this run sent the machine into its rescue."""
@@ -281,7 +281,7 @@ class BootFlow(ABC):
         return consents.extra_var("reinstall", [self.run.name])
 
     def look(self) -> None:
-        """Find out by SSH who answers; a connection that is lost once is no silence."""
+        """Find out by SSH who answers; one lost connection does not count as silence."""
         deadline = Deadline(self.look_seconds(), "an answer by SSH")
         while True:
             answer = self.probe()
@@ -331,7 +331,7 @@ class BootFlow(ABC):
         return ". The rescue is disarmed: the next boot leads to the disk"
 
     def compare(self, record: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> None:
-        """Say of a system that is left alone whether it was verified, and how it differs from what is asked for.
+        """Report of a system that is not changed whether it was verified, and how it differs from what is asked for.
 
         ``record``: what it shows, which may claim what it likes of an image command that failed here; ``facts``: what
         the provider says. Raises Refused when a difference is to fail.

@@ -135,7 +135,7 @@ class Api:
     def read(
         self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
             try:

@@ -107,7 +107,7 @@ class CloudRescue(BootFleet):
         run.result.update({key: said[key] for key in _HANDED_ON if key in said})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         run.result.update(installation="", proven=False, drift=[], used="")
-        # A machine that missed its rescue has booted its old system: the intent of its arming stays open.
+        # A machine that missed its rescue has booted what it was made of: its consent and its arming still count.
         run.result["consent"] = (machine.get("consent") or "") if again else ""
         run.result["armed_here"] = bool(machine.get("armed_here")) and again
         run.result["fresh"] = bool(machine.get("fresh")) and again
@@ -262,7 +262,7 @@ class CloudFlow(BootFlow):
     def ask_rescue(self) -> None:
         """Find out whether the rescue that answers was started for an open intent."""
         if not self.fleet.intents.kept:
-            # Nothing is written here; who writes has only disks that hold nothing.
+            # Nothing is written here; a later step that writes may use only disks that hold nothing.
             self.seen.intended = consents.EMPTY
             return
         intent = self.fleet.intents.of(self.run.name)
@@ -300,7 +300,7 @@ class CloudFlow(BootFlow):
         if self.seen.rearm:
             return
         if self.seen.intended:
-            # Nothing of what the user permitted is left but what had begun, and the rescue itself shows that.
+            # Of the user's permission only what had begun is left, and the rescue itself shows that.
             fresh = consents.FRESH in self.seen.intended.split("+")
             self.result["consent"] = consents.FRESH if fresh else consents.EMPTY
         else:
@@ -409,7 +409,7 @@ class CloudFlow(BootFlow):
         self._arrive()
 
     def _new_installation(self) -> None:
-        """What is armed for begins another installation, but for a new server and a second try."""
+        """The arming begins another installation, except for a new server and a second try."""
         result = self.result
         if self.seen.rearm and result["installation"]:
             return
@@ -454,7 +454,7 @@ class CloudFlow(BootFlow):
         self._arrive()
 
     def _hard_reset(self) -> None:
-        """Waited for, so that what answers afterwards has booted since."""
+        """Reset and wait, so that the system that answers afterwards has booted since."""
         action = self.fleet.servers.reset(self.server, self.deadline)
         self.fleet.board.wait(action, self.deadline)
         self._booting()

@@ -97,7 +97,7 @@ class MachineRun:
 
 
 class News:
-    """Appends to a file. A file that cannot be written any more ends nothing."""
+    """Appends to a file. An error of writing it stops no machine."""
 
     def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""

@@ -182,7 +182,7 @@ class ResetEscalation:
                     return
             outcome, power = self._send(kind)
             if outcome == FAILED and kind in (SW, HW) and self._tried.count(kind) == 1:
-                # A harder reset is no answer to a passing trouble of Robot's.
+                # A passing error of Robot does not justify a harder reset.
                 self.wait_for_turn()
                 continue
             if outcome in (SENT, UNSURE):

@@ -36,7 +36,7 @@ except ImportError:
     REQUESTS_IMPORT_ERROR = traceback.format_exc()
 
 DEFAULT_ENDPOINT = "https://robot-ws.your-server.de"
-#: Requests on their way at the same time: fewer than the failed logins that lock this address out, whatever happens.
+#: Requests on their way at the same time: always fewer than the failed logins that lock this address out.
 CONCURRENCY = 2
 #: Seconds for the connection, and for each read.
 TIMEOUT = (10, 60)
@@ -216,7 +216,7 @@ class Robot:
             self._sleep(min(delay, 5.0))
 
     def read(self, path: str, deadline: Deadline, machine: str | None = None) -> Any:
-        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
             try:
@@ -304,7 +304,7 @@ class Robot:
 
 
 def part(body: Any, key: str) -> dict[str, Any] | None:
-    """The dictionary that an answer has under a key; None when it has none there, whatever it is."""
+    """The dictionary that an answer has under a key; None when the answer has another form."""
     found = body.get(key) if isinstance(body, dict) else None
     return found if isinstance(found, dict) else None
 

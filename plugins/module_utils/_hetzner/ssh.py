@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ask a machine by SSH which system it runs, and ask it to reboot; all that it says is taken for hostile."""
+"""Ask a machine by SSH which system it runs, and ask it to reboot; all of its output is untrusted."""
 
 from __future__ import annotations
 

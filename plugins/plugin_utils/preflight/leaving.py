@@ -124,7 +124,7 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
 
 
 def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
-    """What is wrong with the disks that a machine is to lose; a data disk has no record that uses an old word up."""
+    """What is wrong with the disks that a machine is to lose; on a data disk no record uses up an old permission."""
     name, wipe = str(host["inventory_hostname"]), host.get("kubenode_wipe")
     if not wipe:
         return []

@@ -145,7 +145,7 @@ def begun(path: str) -> Any:
 
 
 def note_begun(path: str, surely: bool = True) -> Any:
-    """Write into an open intent that a disk is, or may be, changed from now on; returns what stood there before."""
+    """Write into an open intent that a disk is, or may be, changed from now on; returns the entry before."""
     content, before = _others(path), begun(path)
     if content and before is not True:
         _note(path, content, True if surely else MAYBE)
@@ -153,7 +153,7 @@ def note_begun(path: str, surely: bool = True) -> Any:
 
 
 def take_back(path: str, before: Any) -> None:
-    """No disk was changed since `note_begun`, which returned ``before``."""
+    """Undo `note_begun`, which returned ``before``: no disk was changed since."""
     content = _others(path)
     if content and begun(path) == MAYBE:
         _note(path, content, before)

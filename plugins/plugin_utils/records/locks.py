@@ -105,7 +105,7 @@ class Locks:
             ) from exc
 
     def release(self, machines: Sequence[str], run: Holder) -> None:
-        """Take the files of these machines away that are not another living run's."""
+        """Remove the files of these machines, but not those of another living run."""
         for name in machines:
             holder = self._read(name)
             if holder is None or not holder.lives or (holder.pid, holder.start) == (run.pid, run.start):

@@ -58,7 +58,7 @@ class Quarantine:
         return True
 
     def clear(self, name: str) -> None:
-        """Let a machine out."""
+        """End the quarantine of a machine."""
         path = self._path(name)
         try:
             with contextlib.suppress(FileNotFoundError):

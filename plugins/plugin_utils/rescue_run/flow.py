@@ -86,7 +86,7 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
 
 
 class Flow:
-    """One machine's way through one task."""
+    """One machine in one task."""
 
     def __init__(self, options: Mapping[str, Any], host: str) -> None:
         """``host``: its name in the inventory, which is the machine's where no other one is given."""

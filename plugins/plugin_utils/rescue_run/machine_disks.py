@@ -230,7 +230,7 @@ class _Disks:
         return {"msg": msg, **about, **self._facts()}
 
     def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
-        """Why the chosen disks are too slow, and what could not be measured."""
+        """What the speed test says against the chosen disks, and what it could not measure."""
         targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
         measured = self._call(steps.MEASURE, targets=targets)["disks"]
         if len(measured) != len(chosen):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written on cloud machines, and what is left alone although a word for it lies around."""
+"""What is written on cloud machines, and what is not written although an old permission is still set."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     assert cloud.run() == 0, cloud.output
 
 
-def test_a_word_counts_once(cloud):
+def test_a_permission_counts_once(cloud):
     """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""
     words = {"kubenode_reinstall": ["once-1", "elsewhere-9"]}
     cloud.inventory({"once-1": {}}, **words)

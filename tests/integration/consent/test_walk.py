@@ -40,7 +40,7 @@ class Walk:
         self.more, self.misses = random.Random(f"more {seed}"), random.Random(f"misses {seed}")
         self.world = self._world(monkeypatch)
         self.controllers = [folder / "mine", folder / "colleague"]
-        self.inventory = Words()  # what stands there and was never taken out
+        self.inventory = Words()  # entries that were never removed
         self.steps: list[str] = []
         self.runs = self.verified = 0
 
@@ -277,7 +277,7 @@ def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_pa
     assert not run(world, tmp_path / "mine", words, Plan())
     assert "cloud-init ended with status error" in world.messages[-1]
     assert disk is not None
-    disk.good = True  # a person mends it
+    disk.good = True  # a person repairs it
     assert run(world, tmp_path / "mine", words, Plan())
     assert (world.boot.number, world.disks["sda"]) == (boots, disk)
     run(world, tmp_path / "mine", words, Plan(hiccup=True))

@@ -206,7 +206,7 @@ class Server:
         return installed.installation_of(json.loads(text.strip() or "{}")) if text else None
 
     def _inside(self, script: str) -> str:
-        """What a script prints on whatever runs; nothing when nothing does."""
+        """What a script prints on the running system; nothing when none runs."""
         try:
             return self.person.enter(script)
         except LabError:
@@ -226,7 +226,7 @@ class Server:
         return self.said
 
     def named(self) -> str | None:
-        """How it stands in kubenode_reinstall: not at all (None), by its name alone (empty), or with an id."""
+        """How kubenode_reinstall names it: not at all (None), by its name alone (empty), or with an id."""
         if self.chance.random() < 0.6:
             return None
         known = [found for one in self.systems.values() if (found := installed.installation_of(one.record))]
@@ -269,7 +269,7 @@ class Server:
         assert system.record.get("machine") == self.name, self._described(f"verified, and {system} runs")
         assert system.record.get("verified_at"), self._described(f"verified, and {system} runs")
         kept = intents.read(str(folder / f"intents/{self.name}.json")) or {}
-        # A controller that knows nothing of a later installation believes the record of a system that was proven.
+        # A controller that knows nothing of a later installation trusts the record of a system that was proven.
         knows = self.cloud or kept.get("installation") == self.last
         assert shown == self.last or (not knows and shown in self.verified), self._described(
             f"verified, and {system} runs, but {self.last} was written last"

@@ -229,7 +229,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     assert after[0] != before[0]
 
 
-def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
+def test_another_rescue_than_the_known_one_gets_no_commands(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
     run = machine.disks(host_keys=[key], rescue_timeout=30)
     assert run.failed

@@ -127,7 +127,7 @@ def test_other_content_and_force_make_another_and_keep_prunes(builder):
     assert list(snapshots(builder)) == [first(run)["id"]]
 
 
-def test_check_mode_tells_and_changes_nothing(builder):
+def test_check_mode_reports_and_changes_nothing(builder):
     make(builder, wanted())
     before = snapshots(builder)
     run = make(builder, wanted(digest="f" * 64, keep=1), wanted("later", "none yet"), check_mode=True)

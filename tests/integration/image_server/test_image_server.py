@@ -147,7 +147,7 @@ def test_the_service_is_locked_in(runs: Runs, which: str):
     assert node.run(f"{inside} cat {DATA}/nmstate/web-1.yaml")
 
 
-def test_it_tells_how_it_is(runs: Runs):
+def test_it_reports_its_state(runs: Runs):
     run = runs.node.run
     ask = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())'"
     for path in ("healthz", "readyz"):

@@ -96,7 +96,7 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
         assert controller.marks("inst-held") == marks
 
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
-    # and what this run was allowed ended with it: the next one asks for the word again
+    # and the permission of this run ended with it: the next one asks for it again
     without = {key: value for key, value in hints.items() if key != "wipe"}
     later = controller.run("inst-held", "machine_disks", empty="later", **without)
     assert "is not empty. It holds:" in error_of(later)

@@ -31,7 +31,7 @@ class Scene(Controller):
         self.api.meanwhile = self.report
 
     def report(self, method, path):
-        """What kubelets do: tell the API server of their boot."""
+        """What kubelets do: report their boot to the API server."""
         name = path.split("/")[-1]
         if method == "GET" and name in self.nodes:
             self.api.nodes[name]["status"]["nodeInfo"]["bootID"] = self.nodes[name].boot_id()

@@ -120,7 +120,7 @@ def test_late_secret(world, replica):
             "Ready": ("False", "MissingNetworkData", "", 1),
             "Error": ("True", "MissingNetworkData", "NetworkData secret not found", 1),
         }
-    world.secret("late", nmstate="", labelled=True)  # an event tells of it
+    world.secret("late", nmstate="", labelled=True)  # an event reports it
     assert world.ready("host-1")["status"]["networkData"]["name"] == "late"
     world.secret("later", nmstate="")  # found by looking again
     assert world.ready("host-2")["status"]["networkData"]["name"] == "later"

@@ -267,7 +267,7 @@ MISSPELT = {
 
 
 @pytest.mark.parametrize("playbook", MISSPELT)
-def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
+def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
     """They fail for other reasons; before that, the nearest name is suggested."""
     variables, words = MISSPELT[playbook]
     inventory(dry, ansible_host="127.0.0.1", ansible_port=1, **variables)

@@ -169,7 +169,7 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
 
 
 @pytest.mark.long
-def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
+def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
     lab.control("POST", "/faults", fault)
     before = disks(lab, "imposter-1")

@@ -209,7 +209,7 @@ def test_no_secret_is_printed_or_kept(shared):
     )
     assert not run.failed, run.output
     assert run["image_url"] == "https://images.example/a.raw"
-    # The options stand in the command line that the test itself gave to Ansible; Ansible 2.19 does not print them.
+    # The options are in the command line that the test itself gave to Ansible; Ansible 2.19 does not print them.
     for secret in ("s3cr3t-token", "s3cr3t-password", "s3cr3t-signature", "s3cr3t-bootstrap"):
         assert secret not in run.output
         for file in (shared.logs / "shared").iterdir():

@@ -102,7 +102,7 @@ def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller)
 @pytest.mark.long
 def test_a_disk_that_does_not_boot_is_recognised(controller):
     before = rescued(controller, "boot-b")
-    # Stands for a firmware that falls back to the network: the rescue is armed once more.
+    # In place of a firmware that falls back to the network: the rescue is armed once more.
     controller.act("boot-b", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
     run = controller.run("boot-b", "machine_boot", previous_boot_id=before["boot_id"])
     assert run.failed

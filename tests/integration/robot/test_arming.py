@@ -25,7 +25,7 @@ def test_a_first_provisioning_costs_two_requests_a_machine_before_its_proof(acco
         assert [change["to"] for change in result["transitions"]] == ["EnablingRescue", "BootingToRescue"]
         assert (result["changed"], result["in_rescue"], result["armed"], result["api_calls"]) == (True, None, True, 2)
         assert result["server_number"] == account.numbers[name]
-    # Known by its material, whatever its name is there.
+    # Known by its material, with any name there.
     assert [entry["key"]["name"] for entry in account.robot("GET", "/key")] == ["mine"]
 
 
@@ -136,7 +136,7 @@ def test_a_limit_that_others_used_up_fails_no_machine_for_good(account):
 def test_a_403_mid_fleet_is_waited_out(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
-    # A window of seconds stands for the hour.
+    # A window of seconds is used in place of the hour.
     body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 20}
     account.lab.control("POST", "/robot/limits", body)
     run = account.rescue(prove=False)

@@ -62,7 +62,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sum_of(folder: Path, given: Recipe) -> str:
-    """The sum of the recipe's module, as the refusal of another one tells it."""
+    """The sum of the recipe's module, as the refusal of another one names it."""
     with pytest.raises(ClusterError, match="has the sum h1:") as refused:
         build_recipe(given, folder, print)
     return str(refused.value).split("has the sum ")[1].split(",")[0]
@@ -103,7 +103,7 @@ def test_a_missing_module_is_reported_in_one_line(tmp_path: Path, monkeypatch: p
     assert "\n" not in str(refused.value)
 
 
-def test_that_it_cannot_be_had_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_it_cannot_be_built_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def once(folder: Path, *_more: object) -> None:

@@ -39,7 +39,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
 
 
-def test_crictl_tells_the_version_it_was_asked_to_have(crictl: Path, programs: Programs) -> None:
+def test_crictl_prints_the_version_it_was_asked_to_have(crictl: Path, programs: Programs) -> None:
     assert run(crictl, "--version").stdout == "crictl version v1.36.0\n"
     with pytest.raises(ValueError, match="is longer than"):
         programs.crictl("1.36.0-with-a-very-long-name-behind-it")

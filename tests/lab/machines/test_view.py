@@ -56,7 +56,7 @@ class Watched(TreeWriter):
 
 
 @pytest.mark.root
-def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
+def test_a_guest_can_reach_every_device_that_it_is_shown(tmp_path: Path) -> None:
     """A device that was shown a moment before it could be made failed an image command: operation not permitted."""
     file = tmp_path / "disk.raw"
     file.touch()

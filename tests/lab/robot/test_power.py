@@ -94,7 +94,7 @@ def test_rescue_is_for_one_boot(robot, server):
     assert key == robot.good("GET", f"/key/{fingerprint}")["key"]["data"]
 
 
-def test_last_tells_the_host_keys_once_it_booted(robot, server):
+def test_last_returns_the_host_keys_once_it_booted(robot, server):
     armed = robot.arm(server)
     assert robot.last(server) == armed
     robot.clock.pass_by(80)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever an archive holds, its members stay within the new root, or it is refused in words."""
+"""The members of any archive stay within the new root, or a message refuses it."""
 
 from __future__ import annotations
 

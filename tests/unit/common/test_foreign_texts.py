@@ -53,7 +53,7 @@ def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
 
 
 @pytest.mark.parametrize("encoded", ["é", "A", "=", "\ud800"])
-def test_a_probe_with_other_letters_tells_no_keys(encoded):
+def test_a_probe_with_other_letters_gives_no_keys(encoded):
     assert probe.unpacked(encoded) == ""
     assert probe.unpacked_json(encoded) is None
 
@@ -104,7 +104,7 @@ def test_a_cluster_with_a_ca_in_other_letters_is_not_proven(authority):
 
 
 @pytest.mark.parametrize("error", [IndexError, TypeError, ValueError, OverflowError])
-def test_a_date_that_is_none_tells_no_time(error, monkeypatch):
+def test_an_invalid_date_gives_no_time(error, monkeypatch):
     def parse(date: str) -> None:
         raise error(date)  # which one depends on the version of Python
 

@@ -35,7 +35,7 @@ def test_no_form_of_a_secret_survives(secrets, noise, data):
     form = data.draw(st.sampled_from(FORMS))(data.draw(st.sampled_from(secrets))).encode()
     masker = Masker(secrets)
     masked = masker.data(form.join(noise))
-    # what stands beside it may complete another secret, but never this one
+    # the text beside it may complete another secret, but never this one
     assert len(form) < masking.SHORTEST or form not in masked
     assert masker.data(masked) == masked or MASK.encode() in masked
 

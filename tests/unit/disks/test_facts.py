@@ -211,7 +211,7 @@ def test_a_blank_or_small_disk_has_nothing_lost_and_for_one_that_is_gone_it_is_u
     assert gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
 
 
-def test_partitions_come_in_order_whatever_lsblk_does():
+def test_partitions_come_in_order_from_any_lsblk():
     parts = [recorded.block(f"sda{number}", recorded.GIB, "part") for number in (10, 2, 1)]
     blkid = {f"sda{number}": recorded.content("ext4", "filesystem", str(number)) for number in (10, 2, 1)}
     raw = facts.Raw(recorded.lsblk(recorded.sata("a", tuple(parts))), blkid={"sda": recorded.gpt(), **blkid})
@@ -349,7 +349,7 @@ JSON = st.recursive(
 
 @recorded.CALM
 @given(JSON, JSON, st.text(max_size=200))
-def test_whatever_a_tool_prints_nothing_crashes(one, two, text):
+def test_no_output_of_a_tool_crashes_anything(one, two, text):
     try:
         raw = facts.Raw(
             json.dumps({"blockdevices": one}),

@@ -133,7 +133,7 @@ def test_raid_with_our_system_on_two_disks():
     assert "Debian GNU/Linux 12 (bookworm) (installed as node-1)" in refused
 
 
-def test_the_diff_tells_each_disk_and_no_other():
+def test_the_diff_names_each_disk_and_no_other():
     found = guard.diff(DISKS, ["sdb", "sdf"])
     assert [one["before_header"].split()[1] for one in found] == ["sdb", "sdf"]
     assert all(one["after"] == "nothing\n" and one["before"].strip() for one in found)

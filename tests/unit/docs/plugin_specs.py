@@ -86,7 +86,7 @@ def example_tasks(examples: list, name: str) -> Iterator[dict]:
 
 
 def concrete(value, option: dict):
-    """A value of the option's type in place of a template; None stands for an item that cannot be made up."""
+    """A value of the option's type in place of a template; None for an item that cannot be made up."""
     if isinstance(value, str) and value.lstrip().startswith("{{"):
         if option.get("choices"):
             return option["choices"][0]

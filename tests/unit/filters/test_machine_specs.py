@@ -77,7 +77,7 @@ def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, 
 
 
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
-def test_a_word_about_the_first_contact_in_an_inventory_is_one_that_may_be_left_over(monkeypatch, given, counts):
+def test_a_permission_of_the_first_contact_in_an_inventory_may_be_left_over(monkeypatch, given, counts):
     monkeypatch.setattr(specs, "_of_the_command_line", lambda: given)
     hosts = [{"inventory_hostname": "n1", "kubenode_first_contact": "reset"}]
     assert machine_specs(hosts, "robot_rescue") == [{"name": "n1", "first_contact": counts}]

@@ -67,7 +67,7 @@ def test_a_request_carries_token_agent_and_body_and_is_counted():
         (Reply(drop=True), NoAnswer),
     ],
 )
-def test_one_request_is_sent_once_whatever_happens(reply, error):
+def test_one_request_is_sent_once_after_any_fault(reply, error):
     with ScriptedServer(reply) as server:
         with pytest.raises(error):
             api(server, timeout=600).request("POST", "/servers", json={})
@@ -88,7 +88,7 @@ def test_one_request_is_sent_once_when_no_answer_comes():
     assert [method for method, *_rest in server.requests] == ["POST", "GET"]
 
 
-def test_errors_tell_code_fields_and_correlation():
+def test_errors_have_code_fields_and_correlation():
     details = {"fields": [{"name": "image", "messages": ["is gone"]}]}
     body = {"error": {"code": "invalid_input", "message": "bad\x1b[2J input", "details": details}}
     with ScriptedServer(Reply(422, body, {"X-Correlation-Id": "abc"})) as server, pytest.raises(ApiError) as caught:

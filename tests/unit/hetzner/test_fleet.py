@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet 
 
 
 class Stoppable:
-    """Stands where the API stands: takes note of a stop."""
+    """In place of the API: notes a stop."""
 
     def __init__(self):
         self.stopped_by = None

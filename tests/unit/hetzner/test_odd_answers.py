@@ -47,7 +47,7 @@ def test_a_limit_is_a_number_or_unknown(text):
 
 
 @pytest.mark.parametrize("date", DATES)
-def test_a_date_that_is_none_tells_no_time(date):
+def test_an_invalid_date_gives_no_time(date):
     api = Api.__new__(Api)
     api._server_clock, api._clock = None, time.monotonic
     api._read_clock(date)
@@ -124,7 +124,7 @@ def test_every_python_reads_every_fraction(fraction):
 
 @odd.examples(float("inf"), float("nan"), 10**400, True, 0, -5, "3600", None, 10**6)
 @given(st.none() | st.booleans() | st.integers() | st.floats() | odd.texts)
-def test_the_window_that_a_403_tells_is_a_day_at_most(interval):
+def test_the_window_that_a_403_names_is_a_day_at_most(interval):
     found = robot._interval_of({"error": {"interval": interval}})
     good = isinstance(interval, int) and not isinstance(interval, bool) and 1 <= interval <= 24 * 3600
     assert found == (interval if good else robot.WINDOW)

@@ -222,7 +222,7 @@ def test_other_routes_are_not_waited_for_longer_than_the_step():
         (Reply(200, {"reset": {"type": "hw", "operating_status": "shut off"}}), SENT),
     ],
 )
-def test_a_reset_is_sent_once_whatever_is_answered(reply, outcome):
+def test_a_reset_is_sent_once_with_any_answer(reply, outcome):
     with Scripted(reply) as robot:
         robot.api.reserve(RESET, robot.deadline())
         found, status = BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
@@ -253,7 +253,7 @@ def test_arming_that_was_not_carried_out_is_repeated():
         assert robot.sent[2] == "POST /v1/boot/1/rescue"
 
 
-def test_whatever_else_is_armed_is_disarmed_first():
+def test_all_else_that_is_armed_is_disarmed_first():
     active = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
     with Scripted(failure(409, "BOOT_BLOCKED"), active, Reply(200, {"linux": {"active": False}}), ARMED) as robot:
         BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())

@@ -169,7 +169,7 @@ def test_the_resets_of_earlier_runs_count_for_an_hour(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.stat().st_mode & 0o077]
 
 
-def test_a_refusal_tells_the_next_run_that_the_hour_is_used_up_by_whomever(tmp_path):
+def test_a_refusal_shows_the_next_run_that_the_hour_is_used_up(tmp_path):
     wall = Wall()
     first = limits_with(log_of(tmp_path, wall))
     first.leaves(RESET)

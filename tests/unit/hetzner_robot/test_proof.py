@@ -70,7 +70,7 @@ def test_a_prefix_or_padding_is_the_same_fingerprint():
 @pytest.mark.parametrize(
     "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, reported("", None, 7)]
 )
-def test_what_tells_nothing_proves_nothing(rescue):
+def test_an_answer_without_keys_proves_nothing(rescue):
     assert rescue_probe.announced(rescue) == []
     assert rescue_probe.proven([made_up("ssh-ed25519", b"x")], []) == []
 

@@ -40,7 +40,7 @@ RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, origin=IN_RAM)
 
 
 class Machine:
-    """Stands where SSH and Robot stand: shows keys, answers, and takes note of who was logged in to."""
+    """In place of SSH and Robot: shows keys, answers, and notes each login."""
 
     def __init__(self, strict=True):
         self.shown, self.answer, self.published, self.active = [], NO_ANSWER, [], True
@@ -90,7 +90,7 @@ class Machine:
         return found
 
 
-def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
+def test_the_rescue_gets_commands_only_after_its_key_is_proven():
     machine = Machine()
     assert machine.see_for(100) == NOT_THERE
     assert (machine.logins, machine.asked) == ([], 0)

@@ -202,7 +202,7 @@ ARMED = {"machine": "n1", "installation": "0" * 32, "state": "open", "armed_at":
         (None, {**ARMED, "state": "given up"}, ""),
     ],
 )
-def test_a_word_about_the_first_contact_counts_until_a_run_has_ended(word, kept, used):
+def test_a_permission_of_the_first_contact_counts_until_a_run_has_ended(word, kept, used):
     why = contact_used("n1", word, kept)
     assert used in why
     assert bool(why) is bool(used)

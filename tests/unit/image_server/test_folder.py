@@ -35,7 +35,7 @@ def states(written: float = 0.0, **digests: bytes) -> dict[str, State]:
 
 @pytest.fixture
 def now(monkeypatch):
-    """A clock that stands still."""
+    """A clock that does not move."""
     moment = 1_790_000_000.0
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
     return moment

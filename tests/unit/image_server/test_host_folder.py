@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever lies in a folder: the server goes on, good hosts are served, and no two share a name."""
+"""With any files in a folder: the server goes on, good hosts are served, and no two share a name."""
 
 from __future__ import annotations
 

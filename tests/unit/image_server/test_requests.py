@@ -105,7 +105,7 @@ def test_the_next_request_has_its_own_host():
     assert fed(LINE + b"\r\n" + b"GET / HTTP/1.1\r\n\r\n", 1000) == [0, 400]
 
 
-def test_what_stands_in_a_trailer_is_no_header():
+def test_a_field_of_a_trailer_is_no_header():
     trailer = b"0\r\nHost: y\r\nRange: bytes=0-1\r\n\r\n"
     (found,) = RequestReader().feed(LINE + b"Transfer-Encoding: chunked\r\n\r\n" + trailer)
     assert (found.problem, found.headers) == (0, {})

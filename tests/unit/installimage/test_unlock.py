@@ -69,7 +69,7 @@ CRYPTTAB = (
 
 
 def run(top, breaks="", hooks=HOOKS):
-    """Run the part in a folder that stands for the new system; returns what it said, the folder's name left out."""
+    """Run the part in a folder in place of the new system; returns what it said, the folder's name left out."""
     for path, content in {
         **{f"usr/share/initramfs-tools/hooks/{name}": "x" for name in hooks},
         "etc/dropbear/initramfs/dropbear_rsa_host_key": "of the image",

@@ -145,7 +145,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 
 @settings(deadline=None)
 @given(TEXT, TEXT, TEXT, st.lists(TEXT.filter(bool), max_size=2))
-def test_icc_15_9_whatever_is_given_systemd_reads_back(options, proxy, extra, podman):
+def test_icc_15_9_systemd_reads_every_value_back(options, proxy, extra, podman):
     inputs = replace(
         INPUTS, ip_options=options, http_proxy=proxy, environment={"EXTRA": extra}, podman_options=tuple(podman)
     )

@@ -48,7 +48,7 @@ def test_another_architecture_is_refused():
 
 @pytest.mark.parametrize(("version", "refused"), [("1.34.11", False), ("1.35.8", True), ("1.36.4", True)])
 @pytest.mark.parametrize("check", ["refuse", "warn"])
-def test_cgroup_1_is_refused_from_1_35_on_whatever_is_allowed(version, refused, check):
+def test_cgroup_1_is_refused_from_1_35_on_with_any_option(version, refused, check):
     facts = node("debian-13", cgroup=1)
     inputs = given(kubernetes_version=version, version_check=check)
     assert bool(node_check.refusals(facts, inputs, READ_AT, READ_AT)) is refused
@@ -102,7 +102,7 @@ def test_the_archive_of_all_programs_is_of_an_architecture_too():
     assert refusal.startswith("no sha256 of kubelet 1.37.99 for amd64 is pinned")
 
 
-def test_a_dynamic_build_does_not_stand_in_for_the_static_one():
+def test_a_dynamic_build_does_not_replace_the_static_one():
     sums = {"containerd": {"2.9.0": {"amd64": "a" * 64, "arm64": "b" * 64}}}
     assert against(node("rocky-10"), containerd_version="2.9.0", checksums=sums) == []
     (refusal,) = against(node("rocky-9"), containerd_version="2.9.0", checksums=sums)

@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_read_leaves_no_archive(tmp_path, monkeypatch):
 
 
 class Disk:
-    """A disk whose tools tell nothing."""
+    """A disk whose tools report nothing."""
 
     path = "/dev/sdx"
 

@@ -103,7 +103,7 @@ def test_a_file_is_known_by_its_record(tmp_path):
     assert entry["missing"] == [path.name]
 
 
-def test_outcomes_tell_what_was_found_made_and_missed():
+def test_outcomes_name_what_was_found_made_and_missed():
     found = files.tarballs([build(), build("debian-12"), build("debian-11")], {"formats": ["tarball"]})
     found[0]["files"][0] |= {"there": True, "size": 5, "sha256": "aa"}
     made = {"item": found[1]["files"][0], "sha256": "bb", "size": 6, "seconds": 1.5, "system": "Debian", "epoch": 1}

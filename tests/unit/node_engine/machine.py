@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.
 
 
 class PowerCut(BaseException):
-    """The run ends here, whatever it was doing."""
+    """The run ends here, in the middle of its work."""
 
 
 class Machine:
@@ -105,7 +105,7 @@ class Machine:
 
     @property
     def pending(self) -> str:
-        """What is still owed."""
+        """What remains to do."""
         return self.file(PATH).read_text() if self.file(PATH).exists() else "{}"
 
 

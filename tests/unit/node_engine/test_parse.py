@@ -143,7 +143,7 @@ def test_sysctl_paths(key, path):
     assert parse.sysctl_path(key) == "/proc/sys/" + path
 
 
-def test_dpkg_tells_installed_from_known_and_held():
+def test_installed_known_and_held_packages_of_dpkg_are_distinguished():
     text = (
         "bash\t5.2.15-2+b8\tii \ncurl\t7.88.1\thi \nold\t1\trc \nnew\t\tun \ntriggers\t2\tiW \n"
         "dpkg-query: no packages found matching nope\n"

@@ -161,7 +161,7 @@ def test_the_error_says_what_was_applied_before(machine):
 
 
 def machine_results(machine: Machine, wanted: list[dict]) -> list[dict]:
-    """Results that a failed run tells."""
+    """Results that a failed run returns."""
     with pytest.raises(engine.ApplyError) as caught:
         machine.apply(wanted)
     return caught.value.results
@@ -178,7 +178,7 @@ def test_a_handler_runs_once_for_several_changes(machine):
     assert not machine.apply(wanted)["handler"]
 
 
-def test_only_some_steps_leave_the_debt_to_the_others(running):
+def test_only_some_steps_leave_the_restart_to_the_others(running):
     running.put("/etc/containerd/config.toml", "old")
     steps = [{**CONFIG, "step": "runtime"}, {**UNIT, "step": "health"}]
     assert running.apply(steps, only=["runtime"]) == {"config": True}

@@ -184,7 +184,7 @@ def test_a_machine_s_name_is_always_a_host_name_and_follows_owner_and_image(owne
     assert made != images.machine_name(owner + "x", name, architecture)
 
 
-def test_outcomes_tell_of_failures_too():
+def test_outcomes_have_failures_too():
     found = builds(matrix(kubernetes=["1.35.9", "1.36.4"]))
     made = [
         {"name": found[0]["name"], "architecture": "x86", "id": 7, "image_size": 1.5, "failed": False, "msg": "made"}

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A root file system of packages: what is asked of mmdebstrap, what is refused, what makes another one."""
+"""A root file system of packages: the options of mmdebstrap, what is refused, what makes another one."""
 
 from __future__ import annotations
 

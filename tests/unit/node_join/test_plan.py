@@ -286,7 +286,7 @@ def test_refused_without_an_error():
     wrong = {**GIVEN, "kubelet_config": {"maxPod": 1}}
     assert "maxPod" in join_plan(wrong, "inputs", kubelet_version="1.36.4", fail=False)["refused"]
     assert "refused" not in join_plan({**wrong, "state": "absent"}, "inputs", kubelet_version="1.36.4", fail=False)
-    # base tells that this is no version
+    # base reports that this is no version
     assert "refused" not in join_plan(wrong, "inputs", kubelet_version="banana", fail=False)
 
 

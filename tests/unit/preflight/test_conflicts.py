@@ -108,7 +108,7 @@ def test_the_tables_name_variables_and_playbooks_that_exist():
 
 
 def test_what_is_read_once_for_the_run_is_in_the_table():
-    """A task with run_once reads a variable of the first host, whatever the others say."""
+    """A task with run_once reads a variable of the first host, not those of the others."""
     tasks = re.split(r"\n(?=- name: )", "\n".join(path.read_text() for path in sorted(PLAYBOOKS.glob("tasks/*.yml"))))
     once = [task for task in tasks if "\n  run_once: true" in task]
     read = {name for task in once for name in re.findall(r"\{\{ (kubenode_[a-z_]+) \| default", task)}

@@ -21,7 +21,7 @@ def path(tmp_path):
     return str(tmp_path / "claims" / "node-1.json")
 
 
-def test_what_was_claimed_is_covered_whatever_its_kernel_names(path):
+def test_what_was_claimed_is_covered_under_any_kernel_name(path):
     assert claims.claim(path, "node-1", DISKS)
     assert claims.covers(path, "node-1", [dict(disk, name="sdx") for disk in reversed(DISKS)])
 
@@ -130,7 +130,7 @@ def test_a_claim_counts_from_the_start_of_what_may_write(path):
 
 
 @pytest.mark.parametrize(("says_no", "kept"), [(True, False), (False, True)])
-def test_what_may_have_begun_ends_by_its_own_word_alone(path, says_no, kept):
+def test_what_may_have_begun_ends_by_its_own_report_alone(path, says_no, kept):
     _intent(path)
     claims.claim(path, "node-1", DISKS, begun=False)
     claims.note_begun(path, surely=False)

@@ -22,7 +22,7 @@ REPORT = {"version": 1, "machines": [{"name": "n1", "verified": True, "changed":
 
 
 class Receiver:
-    """A webhook on loopback: ``answers`` in turn, the last one for good; keeps what it got."""
+    """A webhook on loopback: ``answers`` in turn, then the last one for ever; keeps what it got."""
 
     def __init__(self):
         self.answers, self.got = [200], []

@@ -353,7 +353,7 @@ def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
     ],
 )
 def test_both_streams_are_recorded_in_the_order_in_which_they_were_written(rescue, each, words):
-    """Two pipes alone do not tell it: before, every second pair of `echo o; echo e >&2` was exchanged."""
+    """Two pipes alone do not show it: before, every second pair of `echo o; echo e >&2` was exchanged."""
     count = 300 if "/" not in each else 60
     rescue.start(f"i=0; while [ $i -lt {count} ]; do {each}; i=$((i + 1)); done; echo IMAGE_URL_DONE")
     assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ssh that stays open: every request gets its own answer, whatever scripts read, print and leave."""
+"""The ssh that stays open: every request gets its own answer, whether a script reads, prints or leaves data."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def too_slow(disk: Disk, speed: float) -> bool:
 
 
 def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Speed]) -> tuple[list[str], list[str]]:
-    """Why the chosen disks (names) are too slow, and what could not be measured: two lists of texts.
+    """What the speed test says against the chosen disks (names), and what it could not measure: two lists of texts.
 
     ``measured``: what gather.read_speed() said of each, in their order.
     """

@@ -82,7 +82,7 @@ def test_an_image_is_served_as_long_as_another_controller_needs_the_object():
     plan = decide(seen(body, secret=secret()))
     assert plan == Plan(build=BuildRequest("iso", "x86_64", secret()))
     assert decide(seen(body, secret=secret(), outcome=Built("http://a/old.iso"))) == Plan()
-    # nothing but what the status tells of is served
+    # only what the status names is served
     assert decide(seen(body, secret=secret(version="8"))) == Plan()
     assert decide(seen(body, secret=Missing())) == Plan()
     assert decide(seen(with_status(body, NOT_READY))) == Plan()
@@ -171,7 +171,7 @@ def test_two_writes_before_the_first_build():
         pytest.param({"networkDataName": "other"}, id="other-secret"),
     ],
 )
-def test_a_changed_wish_takes_ready_back_first_and_then_the_image(changed):
+def test_a_changed_spec_withdraws_ready_first_and_then_the_image(changed):
     body = with_metadata(with_status(image(**changed), READY), generation=2)
     name = body["spec"].get("networkDataName")
     found = secret(name=name, version="9") if name else None

@@ -136,7 +136,7 @@ def mutated(target: str, chance: random.Random, known: list[bytes]) -> bytes:
 
 
 def _iso(chance: random.Random) -> bytes:
-    """Changes where an image says what it is: descriptors, folders, and the small files that tell of areas."""
+    """Changes where an image says what it is: descriptors, folders, and the small files that describe areas."""
     layout = chance.choice([*maker.LAYOUTS, "small", "small", "small-minimal", "small-minimal"])
     data = _made(layout)
     marks = [

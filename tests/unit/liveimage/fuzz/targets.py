@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every parser has to keep for whatever bytes it is given: a function for each, which raises when it does not.
+"""What every parser has to keep for any bytes it is given: a function for each, which raises when it does not.
 
 Only ImageError may come out, with a text that can be shown; what is accepted has the properties that users rely on.
 Used by the tests beside this file, and by `longer.py` for hours.

@@ -125,7 +125,7 @@ def test_what_is_written_is_its_owner_s_alone(workshop):
     assert (stat.S_IMODE(workshop.dest.stat().st_mode), modes) == (0o700, {0o600})
 
 
-def test_check_mode_writes_nothing_and_tells_the_same(workshop):
+def test_check_mode_writes_nothing_and_returns_the_same(workshop):
     planned = workshop.build(HOST, check=True)["web-1"]
     diff = workshop.diff
     assert workshop.written() == []
