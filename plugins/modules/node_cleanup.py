@@ -165,7 +165,7 @@ def arguments() -> dict[str, Any]:
     }
 
 
-def differences(actions: Iterable[actions_.Action]) -> list[dict[str, str]]:
+def differences(actions: Iterable[cleanup_actions.Action]) -> list[dict[str, str]]:
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
     for item in removable.ITEMS:

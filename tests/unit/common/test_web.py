@@ -50,7 +50,7 @@ def test_a_token_server_is_asked_by_tls_alone():
     assert web.token_server({"realm": "http://login.example"}, "http", "app")[1] == "login.example"
     with pytest.raises(web.BadRedirect):
         web.token_server({"realm": "http://login.example"}, "https", "app")
-    with pytest.raises(ValueError, match="port"):
+    with pytest.raises(ValueError, match="Port"):
         web.token_server({"realm": "https://login.example:x"}, "https", "app")
 
 
