@@ -255,20 +255,31 @@ from provision import playbook
 class Popen(subprocess.Popen):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        os.kill(os.getpid(), int(sys.argv[2]))
+        os.kill(os.getpid(), number)
+number = int(sys.argv[2])
+signal.signal(number, {"default": signal.SIG_DFL, "ignored": signal.SIG_IGN}[sys.argv[3]])
 playbook.subprocess.Popen = Popen
 folder = Path(sys.argv[1])
 print(playbook.run(folder, folder, "x.yml", {}, [], True))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_an_interrupt_while_ansible_is_started_reaches_it(tmp_path, number):
-    (tmp_path / "launch.py").write_text("import signal\nsignal.pause()\n")
-    command = [sys.executable, "-c", WHILE_IT_STARTS, str(tmp_path), str(int(number))]
+@pytest.mark.parametrize(
+    ("number", "before", "launched", "code"),
+    [
+        (signal.SIGTERM, "default", "import signal; signal.pause()", -signal.SIGINT),
+        (signal.SIGHUP, "default", "import signal; signal.pause()", -signal.SIGINT),
+        (signal.SIGINT, "default", "import signal; signal.pause()", -signal.SIGINT),
+        (signal.SIGHUP, "ignored", "raise SystemExit(3)", 3),
+    ],
+    ids=["term", "hangup", "interrupt", "nohup"],
+)
+def test_an_interrupt_while_ansible_is_started_reaches_it(tmp_path, number, before, launched, code):
+    (tmp_path / "launch.py").write_text(launched)
+    command = [sys.executable, "-c", WHILE_IT_STARTS, str(tmp_path), str(int(number)), before]
     paths = {"PYTHONPATH": os.pathsep.join([os.environ["ANSIBLE_COLLECTIONS_PATH"], *filter(None, sys.path)])}
     done = subprocess.run(command, env=os.environ | paths, stdout=subprocess.PIPE, text=True, timeout=180, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{-signal.SIGINT}\n")
+    assert (done.returncode, done.stdout) == (0, f"{code}\n")
 
 
 def test_what_a_killed_run_left_is_gone_after_the_next(used):
