@@ -65,7 +65,8 @@ class Testbed:
 
     def _up(self) -> dict[str, Any]:
         """Start the lab; returns what it says of itself."""
-        return json.loads(self._lab("up", *self._options(), "--json"))
+        about: dict[str, Any] = json.loads(self._lab("up", *self._options(), "--json"))
+        return about
 
     def _down(self) -> None:
         self._lab("down")
@@ -204,7 +205,8 @@ class Testbed:
 
     def machines(self) -> list[dict[str, Any]]:
         """The lab's word on its machines, with every boot they made."""
-        return self.control("GET", "/machines")["machines"]
+        machines: list[dict[str, Any]] = self.control("GET", "/machines")["machines"]
+        return machines
 
     def machine(self, name: str) -> dict[str, Any]:
         """The lab's word on one of them."""
@@ -225,7 +227,7 @@ class Testbed:
 
 
 class DedicatedTestbed(Testbed):
-    """A testbed whose machines stand there from the start, as servers do that were bought."""
+    """A testbed whose machines exist from the start, as dedicated servers do."""
 
     playbook = "kubenode.provision.robot_image_url"
 

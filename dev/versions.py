@@ -13,6 +13,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,7 +22,7 @@ ARCHITECTURES = ("amd64", "arm64")
 #: the line of the data file below which everything is written by this program
 _BELOW = "  checksums:\n"
 _SECONDS = 60
-#: requests at once; the projects' servers are shared by everybody
+#: requests at once; the projects' servers have many users
 _PARALLEL = 6
 
 Sums = dict[str, dict[str, dict[str, str]]]
@@ -85,7 +86,8 @@ def fetch(url: str, mirror: str = "") -> bytes:
     request = urllib.request.Request(place, headers={"User-Agent": "kubenode.provision dev/versions"})
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            return answer.read()
+            content: bytes = answer.read()
+            return content
     except (urllib.error.URLError, OSError) as error:
         raise VersionsError("%s: %s" % (place, error)) from error
 
@@ -128,7 +130,7 @@ def newest(minor: str, mirror: str = "") -> str:
     return text[1:]
 
 
-def wanted(data: dict, added: list[str], mirror: str = "") -> list[tuple[str, str]]:
+def wanted(data: dict[str, Any], added: list[str], mirror: str = "") -> list[tuple[str, str]]:
     """(component, version) of all the file is to hold: what it has, the newest Kubernetes patches, what was named."""
     found = [(component, version) for component, known in data["checksums"].items() for version in known]
     if added:
@@ -145,11 +147,15 @@ def wanted(data: dict, added: list[str], mirror: str = "") -> list[tuple[str, st
 
 
 def collect(
-    data: dict, pairs: list[tuple[str, str]], mirror: str = "", again: bool = True, changelog: Path | None = None
+    data: dict[str, Any],
+    pairs: list[tuple[str, str]],
+    mirror: str = "",
+    again: bool = True,
+    changelog: Path | None = None,
 ) -> Sums:
     """Sums of all pairs. A sum that changed for a version the file already has is an error: releases do not change.
 
-    Without ``again``, only what the file does not have yet is asked for. ``changelog`` tells the sums of archives.
+    Without ``again``, only what the file does not have yet is asked for. ``changelog`` has the sums of archives.
     """
 
     def asked(job: tuple[str, str, str]) -> str:

@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; errors a user can act on are one line, not a traceback."""
     options = _parser().parse_args(arguments)
     try:
-        return options.run(options)
+        command: Command = options.run
+        return command(options)
     except (StateError, LabClientError, LabError) as error:
         _note(f"lab: {error}")
         return 1

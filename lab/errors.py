@@ -10,7 +10,7 @@ class LabError(Exception):
 
 
 class ImageError(Exception):
-    """An image cannot be had; the message names the reason and the fix."""
+    """An image cannot be made or fetched; the message names the reason and the fix."""
 
 
 class ClusterError(LabError):
@@ -18,4 +18,4 @@ class ClusterError(LabError):
 
 
 class Unavailable(ClusterError):
-    """What a test needs can be had in no way on this machine; the message is one line."""
+    """This machine cannot provide what a test needs; the message is one line."""

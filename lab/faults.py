@@ -57,7 +57,7 @@ class RequestFault(_Fault):
 
     @property
     def happens(self) -> bool:
-        """Whether the request is carried out, whatever comes of its answer."""
+        """Whether the request is carried out, also when its answer is lost."""
         return self.after_effect or self.garble is not None
 
     @field_validator("path")
@@ -105,7 +105,7 @@ class BootFault(_Fault):
 
 
 class ClockFault(_Fault):
-    """Lets the Cloud API's clock, as its answers tell it, differ from the host's until the script is forgotten."""
+    """Lets the Cloud API's clock, as its answers show it, differ from the host's until the script is forgotten."""
 
     point: Literal["clock"] = "clock"
     ahead: float = Field(description="seconds by which it is fast, or slow when negative")

@@ -120,7 +120,8 @@ class Person:
 
     def row(self) -> dict[str, Any]:
         """What the lab says of the machine: power, boots, address, boot order."""
-        for row in self._control("GET", "/machines")["machines"]:
+        machines: list[dict[str, Any]] = self._control("GET", "/machines")["machines"]
+        for row in machines:
             if self.machine in (row["name"], str(row.get("number", ""))):
                 return row
         raise LabError(f"the lab has no machine {self.machine!r}")
@@ -144,7 +145,7 @@ class Person:
         done = self._control("POST", f"/machines/{self.machine}/enter", {"script": script}, timeout=_SSH_SECONDS)
         if done["status"]:
             raise LabError(f"{self.machine}: {script!r} ended with status {done['status']}: {done['out']}{done['err']}")
-        return done["out"]
+        return str(done["out"])
 
     def write(self, path: str, text: str, mode: str = "0644") -> None:
         """Write a file of the running system, at the machine itself."""
@@ -186,7 +187,8 @@ class Person:
 
     def disks(self) -> list[dict[str, Any]]:
         """The disks as guests see them."""
-        return self._control("GET", f"/machines/{self.machine}/disks")["disks"]
+        disks: list[dict[str, Any]] = self._control("GET", f"/machines/{self.machine}/disks")["disks"]
+        return disks
 
     def add_disk(self, size: str | int, content: Content = None, **identity: Any) -> int:
         """Put a further disk in, which the next boot finds; returns its number.
@@ -247,16 +249,16 @@ class Person:
     def _cloud_key(self) -> int:
         for key in self._cloud("GET", "/ssh_keys?per_page=50")["ssh_keys"]:
             if key["public_key"].split()[1] == self.public_key.split()[1]:
-                return key["id"]
+                return int(key["id"])
         body = {"name": f"person-{self.machine}-{time.monotonic_ns()}", "public_key": self.public_key}
-        return self._cloud("POST", "/ssh_keys", body)["ssh_key"]["id"]
+        return int(self._cloud("POST", "/ssh_keys", body)["ssh_key"]["id"])
 
     def _robot_key(self) -> str:
         for entry in self._robot("GET", "/key", missing=[]):
             if entry["key"]["data"].split()[1] == self.public_key.split()[1]:
-                return entry["key"]["fingerprint"]
+                return str(entry["key"]["fingerprint"])
         form = {"name": f"person-{self.machine}", "data": self.public_key}
-        return self._robot("POST", "/key", form)["key"]["fingerprint"]
+        return str(self._robot("POST", "/key", form)["key"]["fingerprint"])
 
     def _act(self, command: str, body: dict[str, Any] | None = None) -> None:
         action = self._cloud("POST", f"/servers/{self.row()['id']}/actions/{command}", body or {})["action"]

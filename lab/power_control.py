@@ -124,7 +124,7 @@ class PowerControl(abc.ABC):
             await self.machine.request_reboot()
 
     async def destroy(self) -> None:
-        """Remove the machine for good."""
+        """Remove the machine permanently."""
         self.powered = False
         self.on_switched()
         await self._stop_starting()

@@ -146,7 +146,8 @@ class RunningLab(Nodes):
         Returns what ``GET /_lab/machines`` says of them, in the order of the specs.
         """
         wanted = [{**fields, **spec} for spec in specs or ({},)]
-        return self.control("POST", "/dedicated", wanted, timeout=_BUILD_SECONDS)["machines"]
+        added: list[dict[str, Any]] = self.control("POST", "/dedicated", wanted, timeout=_BUILD_SECONDS)["machines"]
+        return added
 
     def control(self, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""

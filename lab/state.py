@@ -69,7 +69,8 @@ class State:
     def read(self) -> dict[str, Any] | None:
         """What was written last, or None."""
         try:
-            return json.loads(self._file.read_text())
+            values: dict[str, Any] = json.loads(self._file.read_text())
+            return values
         except FileNotFoundError:
             return None
 

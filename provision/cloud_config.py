@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from pathlib import Path
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 from provision.errors import RunError
 
 KEPT = Path("/etc/kubernetes/cloud-config")
@@ -22,18 +21,10 @@ def keep(source: Path, *, check: bool, target: Path = KEPT) -> bool:
         if same or check:
             return not same
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        # mkstemp makes it 0600 from its first moment
-        number, draft = tempfile.mkstemp(prefix=".cloud-config.", dir=target.parent)
-        try:
-            with os.fdopen(number, "wb") as handle:
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.rename(draft, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
+        with replacing(str(target)) as (file, _draft):
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise RunError(f"--cloud-config {source}: {target}: {error.strerror}") from None
     return True

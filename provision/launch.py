@@ -8,7 +8,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent / "site"))
-    # whoever starts us in the background ignores Ctrl-C, yet our parent ends us by this signal
+    # a shell that starts us in the background ignores Ctrl-C, yet our parent ends us by this signal
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from ansible.cli.playbook import main
 

@@ -20,7 +20,7 @@ _OURS = re.compile(rb"([0-9]{1,10}\n)?")
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder of mode 0700; RunError when somebody else could have put something into it."""
+    """Make a folder of mode 0700; RunError when another user could have written into it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = path.lstat()

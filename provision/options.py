@@ -62,7 +62,7 @@ def parser(version: str) -> argparse.ArgumentParser:
         dest="files",
         help="variables of base and join, YAML or JSON",
     )
-    made.add_argument("--check", action="store_true", help="change nothing, tell what would change")
+    made.add_argument("--check", action="store_true", help="change nothing, show what would change")
     made.add_argument("--diff", action="store_true", help="show what changes in files")
     made.add_argument("--verbose", action="store_true", help="Ansible's own output instead of one line a step")
     made.add_argument("--state-dir", type=Path, default=STATE, metavar="DIR", help="default: %(default)s")

@@ -38,12 +38,12 @@ def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any]
     _write(folder / "ansible.cfg", _SETTINGS)
     command = [sys.executable, "-I", str(payload / "launch.py"), "-i", str(folder / "inventory.yml")]
     command += ["-e", f"@{folder / 'vars.yml'}", *flags, playbook]
-    with subprocess.Popen(
-        command, cwd=folder, env=_environment(payload, folder, plain), stdin=subprocess.DEVNULL
-    ) as child:
-        with _handed_on(child) as interrupts:
+    environment = _environment(payload, folder, plain)
+    with _Interrupts() as interrupts:
+        with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL) as child:
+            interrupts.go_to(child)
             code = child.wait()
-    return -signal.SIGINT if interrupts and code else code
+    return -signal.SIGINT if interrupts.came and code else code
 
 
 @contextmanager
@@ -105,29 +105,46 @@ def _environment(payload: Path, folder: Path, plain: bool) -> dict[str, str]:
     return result
 
 
-@contextmanager
-def _handed_on(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Ctrl-C reaches the child by the terminal; what ends us otherwise is handed to it, so that it can clean up.
+class _Interrupts:
+    """Hands what would end this program to its child, so that the child can clean up, from before it is started.
 
-    Ansible loses an interrupt that arrives while it forks a worker, so a child that goes on is ended a while later.
-    Yields the signals that came.
+    Ctrl-C reaches the child by the terminal. Ansible loses an interrupt that arrives while it forks a worker, so a
+    child that goes on is ended a while later.
     """
-    interrupts: list[int] = []
 
-    def end(number: int, _frame: object) -> None:
-        interrupts.append(number)
-        if number != signal.SIGINT:
+    def __init__(self) -> None:
+        self.came = False
+        self._waits = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interrupts:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            # nohup has SIGHUP ignored
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._end)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._insist)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def go_to(self, child: subprocess.Popen[bytes]) -> None:
+        """Send interrupts to this child; first the one that came while it was started."""
+        self._child = child
+        if self._waits:
             child.send_signal(signal.SIGINT)
+
+    def _end(self, number: int, _frame: object) -> None:
+        self.came = True
+        if self._child is None:
+            self._waits = True
+        elif number != signal.SIGINT:
+            self._child.send_signal(signal.SIGINT)
         signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
 
-    def insist(_number: int, _frame: object) -> None:
-        child.terminate()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, insist)
-    try:
-        yield interrupts
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _insist(self, _number: int, _frame: object) -> None:
+        if self._child is not None:
+            self._child.terminate()

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from provision import unpack
 from provision.errors import FAILED, INTERRUPTED, OK, USAGE, RunError, UsageError
@@ -23,6 +25,10 @@ _ANSIBLE_INTERRUPTED = 99
 def main() -> int:
     """Run the program; errors are a line each on stderr."""
     try:
+        # like Ctrl-C, so that the files of a run are removed
+        signal.signal(signal.SIGTERM, _interrupted)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, _interrupted)
         version = unpack.resource(unpack.VERSION).decode("utf-8").strip()
         chosen = parse(None, version)
         if os.geteuid() != 0:
@@ -38,8 +44,12 @@ def main() -> int:
         return INTERRUPTED
 
 
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def _hide_token(token: str) -> None:
-    """Start anew with the token in the environment, which unlike the arguments only root can read."""
+    """Restart with the token in the environment, which only root can read; every user can read the arguments."""
     command = [sys.executable, "-I", sys.argv[0], *without_token(sys.argv[1:])]
     sys.stdout.flush()
     os.execve(sys.executable, command, {**os.environ, "PROVISION_TOKEN": token})

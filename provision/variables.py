@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, role_variables, values
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables, values
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
@@ -74,7 +75,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _token(chosen: argparse.Namespace) -> str | None:
-    """The bootstrap token, from wherever it was handed over; --token was put into the environment by now."""
+    """The bootstrap token, from the first place that has it; --token was put into the environment by now."""
     if chosen.token_file is not None:
         return _checked(f"--token-file {chosen.token_file}", values.token, _read("--token-file", chosen.token_file))
     if os.environ.get(TOKEN_VARIABLE):
@@ -104,7 +105,7 @@ def _read(option: str, name: str) -> str:
         raise UsageError(f"{option} {name} is no text (UTF-8): name the right file") from None
 
 
-def _from_file(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _from_file(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     option = f"--vars {name}"
     try:
         # PyYAML reads JSON's surrogate pairs as two characters
@@ -112,7 +113,7 @@ def _from_file(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        # the text around the error may be a secret, so only its place is told
+        # the text around the error may be a secret, so the message has only its place
         raise UsageError(f"{option}{where}: this is no YAML or JSON") from None
     if loaded is None:
         return {}
@@ -144,7 +145,7 @@ def _assignment(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str,
     return name, parsed
 
 
-def _known(option: str, name: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
+def _known(option: str, name: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1)

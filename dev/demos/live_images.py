@@ -75,7 +75,7 @@ BOOTS = (
     ("web-2-minimal.iso", ("--firmware", "uefi", "--cd"), "web-2", "network"),
     ("web-2.ipxe", ("--script",), "web-2", "network"),
 )
-READER = ("127.0.0.2", 0)  # who compares: not the address of machines, so that the server's log tells them apart
+READER = ("127.0.0.2", 0)  # who compares: not the address of machines, so that the server's log distinguishes them
 RANGES = 300  # of each image
 LARGEST = 256 * 1024  # bytes of a range
 GATEWAY = "10.0.2.2"  # where machines of the lab's live image find this host
@@ -85,7 +85,7 @@ STATIC = {"bond0.nmconnection", "bond0.7.nmconnection", "eth1.nmconnection", "et
 
 @dataclass(frozen=True)
 class Booted:
-    """One boot as `python -m lab.coreos boot` tells it."""
+    """One boot as `python -m lab.coreos boot` reports it."""
 
     facts: Mapping[str, Any]
 

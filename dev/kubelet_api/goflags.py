@@ -22,7 +22,7 @@ _REGISTER = re.compile(r"\b(register|pflagRegister|registerDeprecated|pflagRegis
 _MARKED = re.compile(r"\.MarkDeprecated\(\s*\"([^\"]+)\"")
 _CALL = re.compile(r"\b(\w+)\.(\w*[fF]lags)\(")
 _LOCAL_CALL = re.compile(r"(?<![\w.])(\w*[fF]lags)\(")
-#: a function that deprecates whatever it registered, and what it spares
+#: a function that deprecates every flag it registered, and its exceptions
 _ALL_DEPRECATED = re.compile(r"f\.Deprecated\s*=\s*deprecated")
 _SPARED = re.compile(r"\"([\w-]+)\":\s*true")
 

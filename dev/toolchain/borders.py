@@ -27,7 +27,7 @@ ALLOWED = {
     "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "playbooks": (),
-    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan"),
+    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan", "plugins/plugin_utils/role_specs"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),
@@ -36,9 +36,8 @@ ALLOWED = {
     COMMON: (COMMON,),
     UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON),
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON),
-    UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
-    UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
-    IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
+    UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON),
+    IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON),  # the program
     IMAGE_SERVER + "/pack_program": (COMMON + "/zip_program",),  # runs without ansible-core, too
     UTILS + "/_node": (UTILS + "/_node", COMMON),
     "tests/unit": ("plugins", "provision", "tests", "dev", "playbooks"),

@@ -109,10 +109,10 @@ def variables(name: str = "main", trees: list[Path] | None = None, every_python:
     result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
     result["VIRTUAL_ENV"] = str(folder)
     result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)
-    # whatever the user's shell says of compiled files: without them each of the many processes compiles all it imports
+    # not as the user's shell sets compiled files: without them each of the many processes compiles all it imports
     result.pop("PYTHONDONTWRITEBYTECODE", None)
     result["PYTHONPYCACHEPREFIX"] = str(cache() / "pyc")
-    # the lab is run as `python -m lab`, from wherever the user is
+    # the lab is run as `python -m lab`, from any folder
     result["PYTHONPATH"] = str(CHECKOUT)
     if not result.get("LC_ALL", result.get("LANG", "")).upper().replace("-", "").endswith("UTF8"):
         # Ansible refuses to run in a locale without UTF-8

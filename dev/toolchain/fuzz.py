@@ -50,7 +50,7 @@ class Round:
     counts: Path
 
     def failed(self) -> int:
-        """How many tests found something; an interrupted round tells it, too."""
+        """How many tests found something; an interrupted round reports it, too."""
         if not self.counts.exists():
             return int(self.process.returncode not in (0, 2, 5))  # passed, interrupted, no test chosen
         failed: int = json.loads(self.counts.read_text(encoding="ascii"))["failed"]

@@ -158,7 +158,7 @@ def _texts(pattern: ast.expr) -> Iterator[str]:
 
 
 def _escapes(text: str) -> set[str]:
-    """The characters that stand behind a backslash which is no escaped one itself."""
+    """The characters behind a backslash which is no escaped one itself."""
     found, characters = set(), iter(text)
     for one in characters:
         if one == "\\":
@@ -167,7 +167,7 @@ def _escapes(text: str) -> set[str]:
 
 
 def _has_dollar(text: str) -> bool:
-    """Whether a dollar stands in a pattern as the end: neither escaped nor in a class."""
+    """Whether a pattern has a dollar that means the end: neither escaped nor in a class."""
     if "(?m" in text:
         return False
     inside, characters = False, iter(text)

@@ -23,5 +23,5 @@ def cache() -> Path:
 
 
 def checkout_id() -> str:
-    """Tells apart several checkouts that share one cache."""
+    """Distinguishes several checkouts that share one cache."""
     return hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:12]

@@ -27,7 +27,7 @@ from .trees import tracked_files
 
 SOURCES = CHECKOUT / "provision"
 OUTPUT = CHECKOUT / "build" / "provision"
-#: the packages of one platform, wherever this runs: their Python part is everybody's
+#: the packages of one platform, on any machine: their Python part fits all platforms
 PLATFORM = ["--python-platform", "x86_64-manylinux2014", "--python-version", "3.11"]
 #: compiled parts, which PyYAML and MarkupSafe do without; programs; tests; lists of files that are then wrong
 _LEFT_OUT = (".so", ".pyc", ".pyx", ".pxd", ".c", "/RECORD", "/INSTALLER", "/REQUESTED")

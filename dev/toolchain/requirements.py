@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How locks are written: requirements/NAME.txt pins the packages of an environment, hashes.txt has the hashes of all.
 
-Locks that others read (pip, the build of a container) are complete: their hashes stand beside the pins, and only there.
+Locks that others read (pip, the build of a container) are complete: their hashes are beside the pins, and only there.
 """
 
 from __future__ import annotations

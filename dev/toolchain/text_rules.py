@@ -18,10 +18,32 @@ FORBIDDEN = {
     r"(?<![\w.])/(root|home/\w+)/\.(pyenv|cache)\b": "a path of one machine",
     # the file systems of other tests stay mounted there when they are unmounted, and their last bytes unwritten
     r"""unshare["',\s].*--mount\b(?!.*--propagation["',\s]+slave)""": "a namespace that holds the mounts of others",
-    # wherever this checkout lies, it lies elsewhere for everybody else
+    # the folder of this checkout is another one on other machines
     r"(?<![\w.])%s\b" % re.escape(str(CHECKOUT)): "a path of one machine",
 }
 _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()]
+
+#: words that a reader with English as a second language reads twice, also in names, and plain ones in their place
+PLAIN_WORDS = {
+    "anew": "again",
+    "arrivals?": "boot, observed state",
+    "books?": "store, records",
+    # a fact of the firmware has this name
+    "chassis(?!_(?:type|vendor))": "power control, server",
+    "door": "gate, endpoint, proxy",
+    "journeys?": "boot flow, run",
+    "ladder": "reset escalation",
+    "nobody": "no user, no process, no one",
+    "sights?": "observed state, look",
+    "somebody": "a user, a process, another system",
+    "told": "said, reported, given",
+    "whoever": "every user who, a process that",
+}
+_PLAIN_WORDS = [
+    (re.compile(f"(?<![a-z])(?:{word})(?![a-z])", re.IGNORECASE), plain) for word, plain in PLAIN_WORDS.items()
+]
+#: the table above, and data that may hold any letters
+_ANY_WORDS = ("dev/toolchain/text_rules.py", ".b64")
 
 #: lines a file may have, by folder
 LENGTHS = {
@@ -43,6 +65,18 @@ def forbidden_words(root: Path, names: list[str]) -> list[str]:
                 match = pattern.search(line)
                 if match:
                     result.append("%s:%d: names %s, %s" % (name, number, what, match[0]))
+    return result
+
+
+def plain_words(root: Path, names: list[str]) -> list[str]:
+    """One line for each word of ``PLAIN_WORDS``, with the plain ones to choose from."""
+    result = []
+    for name in names:
+        if name.endswith(_ANY_WORDS):
+            continue
+        for number, line in enumerate(_text(root / name).splitlines(), 1):
+            for pattern, plain in _PLAIN_WORDS:
+                result += ["%s:%d: '%s', say: %s" % (name, number, found, plain) for found in pattern.findall(line)]
     return result
 
 

@@ -63,7 +63,7 @@ def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
 
 
 def _remove_strangers(target: Path, wanted: set[str]) -> None:
-    """Empty the copy of whatever the checkout no longer has."""
+    """Remove from the copy what the checkout no longer has."""
     for folder, names, files in os.walk(target, topdown=False):
         here = Path(folder)
         for name in files:

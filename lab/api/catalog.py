@@ -21,7 +21,7 @@ SYSTEM_DISK_GB = 5
 
 @dataclass(frozen=True)
 class Location:
-    """Where a server can stand."""
+    """A place where servers are, as the API lists it."""
 
     id: int
     name: str

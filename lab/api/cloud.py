@@ -8,10 +8,10 @@ import asyncio
 import ipaddress
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lab import power_control as hardware
 from lab.delays import Delays
@@ -27,7 +27,17 @@ from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, Ssh
 from .schemas import NamedUpdate, ServerUpdate
 from .server_power import ServerPower
 
+
+class Named(Protocol):
+    """A resource with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
 T = TypeVar("T")
+N = TypeVar("N", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -183,13 +193,12 @@ def as_id(wanted: int | str) -> int | None:
     return whole_number(wanted)
 
 
-def by_id_or_name(items: Mapping[int, T], wanted: int | str, field_name: str, kind: str) -> T:
+def by_id_or_name(items: Mapping[int, N], wanted: int | str, field_name: str, kind: str) -> N:
     """The item with this id or name, or a refusal naming the field."""
     identifier = as_id(wanted)
     if identifier is not None and identifier in items:
         return items[identifier]
-    named: Iterable[Any] = items.values()
-    for item in named:
+    for item in items.values():
         if item.name == wanted:
             return item
     raise invalid_input({field_name: [f"{kind} '{wanted}' not found"]})

@@ -480,7 +480,7 @@ def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
 
     @routes.delete(_ONE)
     async def delete(request: web.Request) -> web.Response:
-        """Delete for good; an action since October 2026."""
+        """Delete permanently; an action since October 2026."""
         return answer({"action": views.action(balancers.delete(_one(request)))}, status=201)
 
     @routes.get(_ONE + "/metrics")

@@ -59,7 +59,7 @@ def server_routes(servers: Servers) -> web.RouteTableDef:
 
     @routes.delete(_ONE)
     async def delete_server(request: web.Request) -> web.Response:
-        """Delete for good."""
+        """Delete permanently."""
         return answer({"action": views.action(servers.delete(one(request)))})
 
     return routes

@@ -109,7 +109,7 @@ class Servers:
         update_named(self.cloud.servers, server, body, _NAME_TAKEN)
 
     def delete(self, server: Server) -> Action:
-        """Delete for good."""
+        """Delete permanently."""
         refuse_if(server.protected, protected("server deletion"))
         check_unlocked(server)
         cloud, power_control = self.cloud, self.cloud.power_control[server.id]

@@ -124,7 +124,7 @@ class Recipe:
 
 
 def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
-    """Fill ``folder`` with the programs; `Unavailable` where Go or the modules are not to be had."""
+    """Fill ``folder`` with the programs; `Unavailable` without Go or the modules."""
     what = f"{recipe.module} {recipe.version}"
     work = folder / "work"
     module = work / "module"
@@ -168,7 +168,8 @@ def _read_go_mod(module: Path, file: Path) -> dict[str, Any]:
     done = with_modules(module, "mod", "edit", "-json", str(file))
     if done.returncode:
         raise ClusterError(f"go cannot read {file.name} of {file.parent.name}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def _go_mod(recipe: Recipe, theirs: Mapping[str, Any]) -> str:

@@ -86,4 +86,4 @@ def access_review(group: str, resource: str, verb: str, subresource: str = "") -
     attributes = {
         "group": "certificates.k8s.io", "resource": resource, "verb": verb, "subresource": subresource
     }  # fmt: skip
-    return {"spec": {"user": "lab:somebody", "groups": [group], "resourceAttributes": attributes}}
+    return {"spec": {"user": "lab:user", "groups": [group], "resourceAttributes": attributes}}

@@ -94,7 +94,7 @@ def ensure_tools(progress: Progress = quiet) -> Tools:
 
 
 def _built(recipe: Recipe, progress: Progress) -> Path:
-    """The folder of the recipe's result. Where it cannot be had, that is found out once in a run."""
+    """The folder of the recipe's result. A run finds out only once that it cannot be built."""
     folder = cache.root() / recipe.folder
     if reason := _missing.get(folder.name):
         raise Unavailable(reason)

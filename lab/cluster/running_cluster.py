@@ -162,7 +162,8 @@ class RunningCluster:
 
 def status(control: Control) -> dict[str, Any] | None:
     """What the lab says about its control plane; None when it has none."""
-    return control("GET", _ROUTE, None, _START_SECONDS)["cluster"]
+    found: dict[str, Any] | None = control("GET", _ROUTE, None, _START_SECONDS)["cluster"]
+    return found
 
 
 def _letters(count: int) -> str:

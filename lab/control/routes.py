@@ -20,6 +20,7 @@ from lab.api.cloud import Cloud
 from lab.api.http import answer, identifier, read_json
 from lab.errors import LabError
 from lab.machines.base import WHOLE, DiskSpec, Machine, Range
+from lab.middleware import Handler
 from lab.power_control import PowerControl
 from lab.robot.specs import size
 
@@ -202,7 +203,7 @@ class MachineRoutes:
         return disk, image or None
 
 
-def _refusing(handler: Any) -> Any:
+def _refusing(handler: Handler) -> Handler:
     """Answer a `LabError` of the machines as an error of the API."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
@@ -261,7 +262,7 @@ class ControlRoutes:
         """Token and error envelope for these routes."""
 
         @web.middleware
-        async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
                 if self.auth.access(request) != "write":
                     raise ApiError(401, "unauthorized", "the lab's own routes need its read-write token")

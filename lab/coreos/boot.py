@@ -117,7 +117,7 @@ class Reader:
             seen.ended = True
 
     def _take_ignition(self) -> None:
-        """What came in lines is believed when it is whole."""
+        """The Ignition that came in lines is used when it is whole."""
         try:
             config = base64.b64decode("".join(self._data), validate=True)
         except ValueError:
@@ -126,7 +126,7 @@ class Reader:
         if hashlib.sha256(config).hexdigest() == self._digest:
             self.seen.ignition = config
         else:
-            self.seen.failed = "the Ignition on the console is not the one whose digest was told"
+            self.seen.failed = "the Ignition on the console is not the one whose digest was printed"
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _run(line: list[str], limit: float) -> Boot:
             if name:
                 at.setdefault(name, time.monotonic() - started)
             if reader.seen.failed or CRASH.search(printed):
-                break  # a kernel that crashed stands still
+                break  # a kernel that crashed prints nothing more
     finally:
         watch.cancel()
         process.kill()

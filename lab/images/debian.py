@@ -51,7 +51,7 @@ def pack(raw: Path, form: str) -> Path:
 
 
 def read_firmware_in_containers(tree: Path) -> None:
-    """Let cloud-init believe the firmware tables that the lab shows to a container.
+    """Make cloud-init use the firmware tables that the lab shows to a container.
 
     cloud-init ignores them in containers because they are the host's; here they are the machine's own, and the
     Hetzner datasource recognises its platform by nothing else.
@@ -112,5 +112,5 @@ def _make_initramfs(tree: Path) -> None:
     settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
     subprocess.run(["chroot", tree, "/usr/sbin/update-initramfs", "-u", "-k", "all"], capture_output=True, check=True)
     for initramfs in (tree / "boot").glob("initrd.img-*"):
-        # installimage takes whatever is called like an initramfs for one
+        # installimage takes each file with such a name for an initramfs
         initramfs.with_name(initramfs.name.replace("initrd.img-", "lab-initrd-")).hardlink_to(initramfs)

@@ -69,7 +69,7 @@ def _install_bios_loader(disk: Path, work: Path) -> None:
     image = bytearray(_core("i386-pc", work, "biosdisk").read_bytes())
     if len(image) > _CORE_SECTORS * SECTOR:
         raise ImageError(f"GRUB's core image has {len(image)} bytes, the BIOS boot partition only 1 MiB")
-    # The core image's first sector loads the rest: tell it where the rest begins.
+    # The core image's first sector loads the rest: write into it where the rest begins.
     struct.pack_into("<Q", image, 0x1F4, _CORE_START + 1)
     first = bytearray((_GRUB / "i386-pc/boot.img").read_bytes()[:440])
     struct.pack_into("<Q", first, 0x5C, _CORE_START)
@@ -119,7 +119,7 @@ def grow(source: Path, target: Path, disk_bytes: int, swap_bytes: int = 0) -> No
     with target.open("rb") as disk:
         partitions = partition_table.parse(disk.read(partition_table.HEAD))
     root = max(partitions, key=lambda part: part.start)
-    # resize2fs works on a part of a file, but cannot tell how big that part is, and cuts the file behind it.
+    # resize2fs works on a part of a file, but cannot see how big that part is, and cuts the file behind it.
     _run(["resize2fs", "-f", f"{target}?offset={root.start}", f"{(end - root.start) // 1024}K"])
     os.truncate(target, disk_bytes)
     _run([*_SFDISK, "--relocate", "gpt-bak-std", str(target)])
@@ -149,7 +149,7 @@ def put_files(raw: Path, files: Mapping[str, tuple[str, int]]) -> None:
         device = f"{raw}?offset={root.start}"
         _run(["debugfs", "-w", "-f", str(script), device])
         for path, (content, _mode) in files.items():
-            # debugfs succeeds whatever its commands did: folders that were there already are no error, this is.
+            # debugfs succeeds also when its commands fail: folders that were there already are no error, this is.
             shown = subprocess.run(["debugfs", "-R", f"cat {path}", device], capture_output=True, text=True, check=True)
             if shown.stdout != content:
                 raise ImageError(f"{path} could not be written into {raw.name}: {shown.stderr.strip()}")

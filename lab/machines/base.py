@@ -68,7 +68,7 @@ class Rescue:
 
 @dataclass(frozen=True)
 class FromDisk:
-    """Boot whatever the disk holds; nothing bootable means that nothing comes up."""
+    """Boot the system on the disk; nothing bootable means that nothing comes up."""
 
 
 BootSource = Rescue | FromDisk

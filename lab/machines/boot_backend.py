@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TextIO
 
 from lab import images
+from lab.cache import Progress
 from lab.errors import LabError
 
 from . import host_commands, nspawn, qemu
-from .backend import Backend, Progress
+from .backend import Backend
 from .base import BootSource, Hardware, Machine
 from .cgroup import CGroup, Watchdog
 from .cleanup import claim, clean_up, clean_up_dead_labs, label_of, store_folder

@@ -81,7 +81,7 @@ class CGroup:
             (self.path / "cgroup.kill").write_text("1")
 
     def freeze(self, limit: float = 120) -> None:
-        """Stop all processes inside at once; returns when they stand still, or after ``limit`` seconds."""
+        """Stop all processes inside at once; returns when they are stopped, or after ``limit`` seconds."""
         (self.path / "cgroup.freeze").write_text("1")
         deadline = time.monotonic() + limit
         while "frozen 1" not in (self.path / "cgroup.events").read_text() and time.monotonic() < deadline:

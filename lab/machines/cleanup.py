@@ -51,7 +51,7 @@ def store_folder(label: str) -> Path:
 
 
 def register_folder() -> Path:
-    """Where every lab of this host is known, wherever its disks and its state are."""
+    """The folder that lists every lab of this host; its disks and its state may be elsewhere."""
     return host_folder() / "labs"
 
 
@@ -140,7 +140,7 @@ def unused(path: Path) -> Iterator[str | None]:
 
 
 async def _purge_kernel() -> tuple[list[str], list[str]]:
-    """What was removed, and what was left alone and why; a line each."""
+    """What was removed, and what was kept and why; a line each."""
     removed: list[str] = []
     kept: list[str] = []
     await _dead_labs(removed)
@@ -255,7 +255,7 @@ async def clean_up_dead_processes() -> None:
 
 
 async def purge() -> tuple[list[str], list[str]]:
-    """Remove what all labs of this host left that are gone: what was removed, what was left alone; a line each."""
+    """Remove what all labs of this host left that are gone: what was removed, what was kept; a line each."""
     removed: list[str] = []
     for folder in sorted(base().glob("*")):
         if not folder.is_dir() or folder.stat().st_uid != os.geteuid():

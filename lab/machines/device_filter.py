@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps a container to its own devices and its own settings, whatever nodes and mounts it makes for itself.
+"""Keeps a container to its own devices and its own settings, with any nodes and mounts that it makes.
 
 Two small programs in the kernel, on the machine's control group: one is asked before a device node is made or opened,
 the other before a sysctl is written.
@@ -88,7 +88,7 @@ class KeySet:
 
 
 def attach(group: Path, kind: int, place: int, program: bytes) -> None:
-    """Load a program of a kind and let it decide for a control group; it goes with the group."""
+    """Load a program of a kind and let it decide for a control group; it is removed with the group."""
     code = ctypes.create_string_buffer(program, len(program))
     words = ctypes.create_string_buffer(b"GPL")
     log = ctypes.create_string_buffer(1 << 16)
@@ -116,7 +116,7 @@ def _bpf(command: int, attributes: bytes) -> int:
     if number is None:
         raise LabError(f"machines of kind nspawn run on {' and '.join(_NUMBER)} only, this is {platform.machine()}")
     content = ctypes.create_string_buffer(attributes, len(attributes))
-    result = _libc.syscall(number, command, ctypes.byref(content), len(attributes))
+    result: int = _libc.syscall(number, command, ctypes.byref(content), len(attributes))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -203,7 +203,7 @@ class _Allow(NamedTuple):
 
 
 def _assembled(pieces: list[bytes | _Allow]) -> bytes:
-    """The pieces as a program that refuses whatever was not allowed."""
+    """The pieces as a program that refuses everything that was not allowed."""
     sizes = [1 if isinstance(piece, _Allow) else len(piece) // 8 for piece in pieces]
     program = b""
     for number, piece in enumerate(pieces):

@@ -87,7 +87,7 @@ class Loop:
     @property
     def read_only(self) -> bool:
         """Whether the kernel refuses writes to the device (a guest may have asked for that)."""
-        return struct.unpack("i", fcntl.ioctl(self.fd, _IS_READ_ONLY, bytes(4)))[0] != 0
+        return bool(struct.unpack("i", fcntl.ioctl(self.fd, _IS_READ_ONLY, bytes(4)))[0])
 
     def flush(self) -> None:
         """Write what was written to the device into the file."""

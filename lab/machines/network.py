@@ -250,7 +250,7 @@ class Network:
         self._isolated, self._silent, self._poor = isolated, silent, poor
 
     async def close(self) -> None:
-        """Take everything down; the namespace goes with the last process in it."""
+        """Take everything down; the namespace ends with the last process in it."""
         if self._dnsmasq and self._dnsmasq.returncode is None:
             self._dnsmasq.kill()
             await self._dnsmasq.wait()
@@ -280,7 +280,7 @@ class Network:
         self._ns.call(lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
 
     def _neighbours(self, link: str) -> list[str]:
-        """Every machine that there can be, known at ``link`` for good."""
+        """Every machine that there can be, known at ``link`` permanently."""
         indexes = range(1, MACHINES + 1)
         return [f"neigh replace {self.address(n)} lladdr {self.mac(n)} dev {link} nud permanent" for n in indexes]
 

@@ -167,7 +167,7 @@ class NspawnMachine(PoweredMachine):
         await self._switched_off()
 
     async def _halted(self, *, by_firmware: bool) -> None:
-        """Stand still: a crashed system for ever, a firmware until the three keys are pressed."""
+        """Do nothing: a crashed system for ever, a firmware until the three keys are pressed."""
         keys = asyncio.Event()
         self._nothing_boots = keys if by_firmware else None
         try:

@@ -95,7 +95,7 @@ class PoweredMachine(MachineWithDisks):
 
     @abc.abstractmethod
     async def _kill(self) -> None:
-        """End whatever is left of the guest and give back what it used."""
+        """End what is left of the guest and release what it used."""
 
     async def _prepare(self) -> None:
         """What is to be done before every power on."""

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands for udev in a container: its properties and links of disks (as 60-persistent-storage.rules of systemd 252
+"""In place of udev in a container: its properties and links of disks (as 60-persistent-storage.rules of systemd 252
 make them), and its control socket, where `udevadm settle` waits.
 """
 

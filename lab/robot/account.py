@@ -97,7 +97,7 @@ class Account:
         return added
 
     async def remove(self, server: Dedicated) -> None:
-        """Take a server away for good."""
+        """Remove a server permanently."""
         await self.power_control[server.number].destroy()
         del self.servers[server.number], self.power_control[server.number]
         self.cloud.occupied.pop(server.index, None)

@@ -68,7 +68,7 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @routes.post("/key")
 async def create_key(request: web.Request) -> web.Response:
-    """Register a key; one key material is registered once, whatever its name."""
+    """Register a key; one key material is registered once, under any name."""
     owner, fields = account(request), await form(request)
     fields.require("name", "data")
     key = parse_key(fields.text("name"), fields.text("data"), owner.now)

@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
 
 
 def _disks(hints: Mapping[str, Any] | None) -> int:
-    """How many disks the hints will choose; 0 when only the machine can tell."""
+    """How many disks the hints will choose; 0 when only the machine knows it."""
     if not hints or "query" in hints:
         return 0
     raid = hints.get("raid")

@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         names = [machine["name"] for machine in given["machines"]]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise AnsibleActionFail(f"machines: {', '.join(twice)} stand there more than once; name each machine once")
+            raise AnsibleActionFail(f"machines: {', '.join(twice)} are named more than once; name each machine once")
         hostvars = (task_vars or {}).get("hostvars", {})
         work = [
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, consent
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import (
@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         machines = given["machines"]
         names = [machine.get("name") for machine in machines]
         if None in names or len(set(names)) < len(names):
-            raise AnsibleActionFail("machines: every machine needs a name, and each name may stand there once")
+            raise AnsibleActionFail("machines: every machine needs a name, and each name may be given once")
         unknown = sorted(set(given["clear"]) - set(names))
         if unknown:
             raise AnsibleActionFail(f"clear: {', '.join(unknown)} not in machines; name machines of this call only")
@@ -76,5 +76,5 @@ class ActionModule(ActionBase):
             changed = quarantine.entry(name) is None
         elif wanted:
             reason = one_line(str(machine.get("msg") or "no reason given"), 1000).removeprefix(f"{name}: ")
-            changed = quarantine.add(Entry(name, reason, boot_states.to_rfc3339(time.time())))
+            changed = quarantine.add(Entry(name, reason, times.to_rfc3339(time.time())))
         return {**machine, "failed": bool(machine.get("failed")), "changed": changed, "quarantined": wanted}

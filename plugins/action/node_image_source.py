@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import image_file, run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import controller_image, run_server
 
 
 class ActionModule(ActionBase):
@@ -32,12 +32,12 @@ class ActionModule(ActionBase):
         for image in given["images"]:
             path = Path(image["path"])
             try:
-                digest = image_file.proven(path, image["sha256"])
-                qcow2 = image["kind"] == "disk" and image_file.is_qcow2(path)
+                digest = controller_image.proven(path, image["sha256"])
+                qcow2 = image["kind"] == "disk" and controller_image.is_qcow2(path)
                 if qcow2 and not self._task.check_mode:
-                    path = image_file.raw_of(path, folder)
-                    digest = image_file.digest(path)
-            except image_file.FileNotUsable as exc:
+                    path = controller_image.raw_of(path, folder)
+                    digest = controller_image.digest(path)
+            except controller_image.FileNotUsable as exc:
                 findings.append(f"{image['name']}: {exc}")
                 continue
             switches = "&adapt=no" if image["kind"] == "disk" else ""

@@ -99,7 +99,7 @@ options:
         key: notify_timeout
   currency:
     description:
-      - Currency of the project's prices. The lists of server types do not tell it, and nothing is asked for it.
+      - Currency of the project's prices. The lists of server types do not have it, and no request is sent for it.
     type: str
     default: EUR
     env:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the Ironic agent of a live image is told; every option falls back to the variable that the peer reads."""
+"""Options for the Ironic agent of a live image; each one falls back to the variable that the peer reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ options:
     type: path
   vlan_interfaces:
     description:
-      - Whether the agent makes VLAN interfaces of what its switch tells it - V(always), V(never), or anything else for
+      - Whether the agent makes VLAN interfaces of what its switch announces - V(always), V(never), or anything else for
         only without network data. Falls back to E(IRONIC_AGENT_VLAN_INTERFACES).
     type: str
   ssh_keys:

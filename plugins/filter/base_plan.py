@@ -58,7 +58,7 @@ options:
     default: true
   run_tags:
     description:
-      - The tags of the run, for O(purpose=steps). Tags that are none of the role choose every step.
+      - The tags of the run, for O(purpose=steps). Tags that the role does not have choose every step.
     type: list
     elements: string
     default: [all]
@@ -106,7 +106,7 @@ _value:
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -138,7 +138,7 @@ def base_plan(
     from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan as plan
 
     given_, node_, data = plain(given), plain(node), plain(versions)
-    answers = {
+    answers: dict[str, Callable[[], Any]] = {
         "variables": lambda: list(base_inputs.variables()),
         "inputs": lambda: plan.checked_inputs(given_, data, fail, inventory_dir, search),
         "steps": lambda: plan.steps(given_, run_tags, skip_tags),

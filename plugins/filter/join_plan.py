@@ -75,7 +75,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: What a machine is told
+- name: Show what is set on a machine
   ansible.builtin.debug:
     msg: "{{ inputs | kubenode.provision.join_plan('settings', node=looked.node, seen=checked) }}"
   vars:
@@ -92,7 +92,7 @@ _value:
   type: raw
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -130,7 +130,7 @@ def join_plan(
     if purpose == "variables":
         return [name for name in join_inputs.variables() if name != "ca_file"]
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
-    answers = {
+    answers: dict[str, Callable[[Any], Any]] = {
         "inputs": lambda inputs: inputs,
         "queries": lambda inputs: kubelet.queries(),
         "check": lambda inputs: plan.check(node_, inputs, secret),

@@ -58,13 +58,15 @@ from ansible.errors import AnsibleFilterError
 def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import paths
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 
     if not path:
         return ""
     try:
-        return paths.for_writing(path, inventory_dir) if new else paths.find(path, inventory_dir, search)
-    except paths.NotThere as error:
+        if new:
+            return controller_paths.for_writing(path, inventory_dir)
+        return controller_paths.find(path, inventory_dir, search)
+    except controller_paths.NotThere as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -14,8 +14,8 @@ description:
     C(cloud-config), fetches the program C(provision), proves its SHA-256, and runs it until it has succeeded.
   - Every input is checked first; one error names everything that is wrong. The variables of the roles that will run
     are checked by the roles' own rules, as far as these need no machine.
-  - The result holds the bootstrap token and every other secret of the inputs. Whoever may read the user data of the
-    machine, its pods included where the provider has a metadata service, can read them; use tokens of a short life.
+  - The result holds the bootstrap token and every other secret of the inputs. Every user who may read the user data
+    of the machine can read them; so can its pods where the provider has a metadata service. Use tokens of a short life.
 options:
   _input:
     description:

@@ -44,7 +44,7 @@ _value:
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -147,9 +147,9 @@ def _value(host: Mapping[str, Any], name: str, *, strict: bool = False) -> Any:
 def _place(host: Mapping[str, Any], path: str) -> str:
     """Where a path leads to, by the rule for all of them."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import paths
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 
-    return str(paths.for_writing(path, paths.inventory_dir_of(host)))
+    return str(controller_paths.for_writing(path, controller_paths.inventory_dir_of(host)))
 
 
 def _bytes(path: str) -> bytes | None:
@@ -190,5 +190,5 @@ def _table(results: list[Mapping[str, Any]]) -> list[str]:
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         return {"preprov_images": preprov_images}

@@ -124,13 +124,14 @@ failure:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes, tokens
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         cluster.options(),
@@ -150,7 +151,7 @@ def argument_spec():
     )
 
 
-def make(module):
+def make(module: AnsibleModule) -> dict[str, Any]:
     """Make a token; returns the module's result."""
     params, now = module.params, time.time()
     token_id, token_secret = tokens.new_token()
@@ -169,20 +170,21 @@ def make(module):
     return result
 
 
-def look_for_name(module, reached):
+def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
     """Whether the name of the node is free; fails the module when another machine has it."""
     wanted = module.params["node_name"]
     node = reached.node(wanted)
     if node is None:
         return "free"
     machine_id = module.params["machine_id"]
-    if machine_id and cluster.is_own(node, machine_id):
-        return "own"
-    detail = "there is a Node %s, which another machine registered" % wanted
-    module.fail_json(msg=codes.message("name_taken", detail), failure=codes.JoinFailure("name_taken", detail).result)
+    if not (machine_id and cluster.is_own(node, machine_id)):
+        detail = "there is a Node %s, which another machine registered" % wanted
+        failure = codes.JoinFailure("name_taken", detail).result
+        module.fail_json(msg=codes.message("name_taken", detail), failure=failure)
+    return "own"
 
 
-def remove(module):
+def remove(module: AnsibleModule) -> dict[str, Any]:
     """Remove a token; returns the module's result."""
     try:
         name = tokens.secret_name(module.params["token_id"])
@@ -196,7 +198,7 @@ def remove(module):
     return {"changed": changed, "token_id": module.params["token_id"]}
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec=argument_spec(), supports_check_mode=True, required_if=[("state", "absent", ["token_id"])]

@@ -94,7 +94,7 @@ options:
         default: []
       subject:
         description:
-          - What tells Events of one object apart, such as the name of a machine when many report to one ConfigMap.
+          - What distinguishes Events of one object, such as the name of a machine when many report to one ConfigMap.
         type: str
         default: ''
   on_error:
@@ -169,12 +169,13 @@ events:
       sample: ''
 """
 
-import datetime
 import socket
+import time
 from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.times import to_whole_seconds
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, events
 
 
@@ -218,7 +219,7 @@ class _Raising:
 
 def post_all(module: AnsibleModule) -> list[dict[str, Any]]:
     """The result of each Event; after the first request without an answer no other is made."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = to_whole_seconds(time.time())
     lost, poster, results = "", None, []
     try:
         poster = events.Events(cluster.Cluster(_Raising(module)), module.check_mode)

@@ -302,7 +302,7 @@ machines:
     price_hourly:
       description:
         - Net price of the server for an hour, without its addresses and its traffic. V(null) if the API does not
-          tell it, and with O(state=absent).
+          report it, and with O(state=absent).
       type: float
       sample: 0.0064
     price_monthly:
@@ -370,7 +370,7 @@ api_calls:
   sample: 8
 api_budget:
   description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
-  returned: when the API tells it
+  returned: when the API reports it
   type: dict
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """

@@ -15,9 +15,9 @@ version_added: 0.1.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Makes snapshots of servers that are off. A snapshot has no name of its own, so the label C(caph-image-name) carries
-    it, as Cluster API Provider Hetzner expects; further labels tell what the image was made from.
+    it, as Cluster API Provider Hetzner expects; further labels say what the image was made from.
   - A snapshot of that name and architecture that was made from the same is left alone, and no server is needed then.
-  - Everything that cannot work is told before the first change, of all images together.
+  - One error lists everything that cannot work, of all images together, before the first change.
   - Only snapshots that this module made are ever deleted.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
@@ -98,7 +98,7 @@ options:
       keep:
         description:
           - How many snapshots of this name and architecture to keep. Older ones are deleted, unless a server was made
-            from them, they are named in O(in_use), they are protected, or somebody else made them.
+            from them, they are named in O(in_use), they are protected, or they were not made here.
           - Without it, nothing is deleted. Cluster API Provider Hetzner takes a name for ambiguous that two snapshots
             have, so give V(1) where it uses the image.
         type: int
@@ -241,7 +241,7 @@ api_calls:
   sample: 9
 api_budget:
   description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
-  returned: when the API tells it
+  returned: when the API reports it
   type: dict
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """

@@ -16,7 +16,7 @@ author: kubenode.provision authors (@kubenode)
 description:
   - Finds images the way Cluster API Provider Hetzner does - the name of an image and the value of the label
     C(caph-image-name) count alike, both within one architecture. No match is an error, and so are several.
-  - Without names, all snapshots are told that carry the label C(caph-image-name).
+  - Without names, the result holds all snapshots that carry the label C(caph-image-name).
 extends_documentation_fragment:
   - kubenode.provision.hcloud
   - kubenode.provision.attributes
@@ -140,7 +140,7 @@ api_calls:
   sample: 4
 api_budget:
   description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
-  returned: when the API tells it
+  returned: when the API reports it
   type: dict
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """

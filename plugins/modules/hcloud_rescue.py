@@ -53,7 +53,7 @@ options:
     description:
       - V(rescue) boots the machines into their rescue.
       - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. Nobody asks the machine.
+      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
     type: str
     choices:
       - rescue
@@ -71,7 +71,7 @@ options:
     description:
       - Whether to wait until a system with a new boot ID answers by SSH as root that runs from memory and has the marks
         of Hetzner's rescue.
-      - With V(false) the module is done when the machines were told to boot.
+      - With V(false) the module ends when the boot of every machine was requested.
     type: bool
     default: true
   reinstall:
@@ -95,8 +95,8 @@ options:
   intents_dir:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and tells later runs what they have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since somebody may be at work there;
+        before a rescue is armed, and says what later runs have to finish.
+      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
         O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
     type: path
   rearm:
@@ -212,7 +212,7 @@ machines:
       type: str
       sample: running
     in_rescue:
-      description: Whether the rescue answered by SSH, V(null) if nobody looked.
+      description: Whether the rescue answered by SSH, V(null) if it was not asked.
       type: bool
       sample: true
     hostname:
@@ -241,8 +241,8 @@ machines:
         image_url: https://images.example.com/node.raw.zst
     installation:
       description:
-        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if nobody
-          knows.
+        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if it
+          is not known.
       type: str
       sample: 5f0c6f1d2f9f4f0f8d3d1f2c3b4a5968
     fresh:
@@ -319,7 +319,7 @@ api_calls:
   sample: 12
 api_budget:
   description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
-  returned: when the API tells it
+  returned: when the API reports it
   type: dict
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """

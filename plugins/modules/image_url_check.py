@@ -13,7 +13,7 @@ description:
   - Examines on the controller what M(kubenode.provision.image_url_command) and
     M(kubenode.provision.pre_provision_command) will be given for each machine, before anything is created. One message
     lists everything that is wrong, each with machine, field, value and what to do.
-  - Changes nothing and contacts nobody.
+  - Changes nothing and contacts no machine.
 options:
   machines:
     description:
@@ -193,7 +193,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.image_url_check_spec(), supports_check_mode=True)
     module.fail_json(msg="image_url_check works through its action plugin; call it as a task, not as a bare module")

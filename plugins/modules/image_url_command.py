@@ -17,7 +17,7 @@ description:
     "DEVICE [DEVICE…]"), finds the registry token in the environment variable E(OCI_REGISTRY_AUTH_TOKEN), may write
     C(/root/output.json) with a C(message) about its progress, and prints a line that contains C(IMAGE_URL_DONE) as
     the last line of its stdout.
-  - Whoever runs the task again attaches. A command that runs is watched, one that has succeeded is not run again,
+  - A task that is run again attaches. A command that runs is watched, one that has succeeded is not run again,
     one that has failed is started again. The same command means the same program, image URL, bootstrap data,
     machine name and devices.
   - A command of more than 1 MiB is uploaded before it is started, in pieces and once per rescue. An upload that was
@@ -53,7 +53,7 @@ options:
     default: prefixed
   require_digest:
     description:
-      - Refuse an O(image_url) that does not say which content it stands for, before the machine is contacted. An
+      - Refuse an O(image_url) that does not fix its content by a digest, before the machine is contacted. An
         C(oci://) URL says it with C(@sha256:) and 64 hexadecimal digits, any other one with C(#sha256=) or C(#sha512=).
       - The image command verifies it. The shipped ones do.
     type: bool
@@ -70,7 +70,7 @@ options:
     default: true
   empty:
     description:
-      - Disks to empty before the command starts, as RV(kubenode.provision.machine_disks#module:to_empty) tells them.
+      - Disks to empty before the command starts, as RV(kubenode.provision.machine_disks#module:to_empty) lists them.
         They are emptied when the image was found, and only if they still hold what was found before.
     type: list
     elements: dict
@@ -157,8 +157,8 @@ options:
     type: str
   host_keys:
     description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
-      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API tells.
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
+      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
       - Without them, the first key that the rescue shows is pinned for that boot.
     type: list
     elements: str
@@ -179,7 +179,7 @@ options:
       - Directory on the controller for the SSH host keys that the machine showed. The user's own C(known_hosts) is
         left alone.
       - The first key that a rescue shows is pinned for the rest of that boot within this run of Ansible, because a
-        rescue has new keys at every boot and cloud APIs do not tell them. Another key is refused afterwards.
+        rescue has new keys at every boot and cloud APIs do not list them. Another key is refused afterwards.
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
@@ -263,7 +263,7 @@ installation:
   returned: when the command ended
 written:
   description:
-    - The disks of the command with what tells them apart, what they C(holds) afterwards (UUIDs) and held C(before).
+    - The disks of the command with what identifies them, what they C(holds) afterwards (UUIDs) and held C(before).
       V(null) when that could not be read.
   type: list
   elements: dict
@@ -344,7 +344,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.image_url_command_spec(), supports_check_mode=True)
     module.fail_json(msg="image_url_command works through its action plugin; call it as a task, not as a bare module")

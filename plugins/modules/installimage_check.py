@@ -14,7 +14,7 @@ description:
     M(kubenode.provision.pre_provision_command) will be given for each machine, before a server is touched. One message
     lists everything that is wrong, each with machine, field, value and what to do.
   - What only the rescue knows, such as firmware and disks, is looked at there.
-  - Changes nothing and contacts nobody.
+  - Changes nothing and contacts no machine.
 options:
   machines:
     description:
@@ -286,7 +286,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.installimage_check_spec(), supports_check_mode=True)
     module.fail_json(msg="installimage_check works through its action plugin; call it as a task, not as a bare module")

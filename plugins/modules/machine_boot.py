@@ -50,7 +50,7 @@ options:
     default: true
   host_keys:
     description:
-      - Public SSH host keys of the new system, as lines of its C(.pub) files. Nobody with another key is spoken to.
+      - Public SSH host keys of the new system, as lines of its C(.pub) files. No system with another key is used.
       - Without them, the first key that the new system shows is pinned.
     type: list
     elements: str
@@ -156,7 +156,7 @@ options:
       disk: Or its root file system is on a disk that was written.
       ssh: Or any system but the rescue answers by SSH and lets us in. Nothing is called verified then.
       port: A port of another boot is open, for systems without SSH or without our key. Nothing is called verified.
-      none: Nobody is asked. Nothing is called verified.
+      none: No system is asked. Nothing is called verified.
   adopt:
     description:
       - Whether to take a system as it is, although it does not show which installation it is of. It is not called
@@ -171,7 +171,7 @@ options:
   known_hosts_dir:
     description:
       - Directory on the controller for the SSH host keys that the machine showed, the same as for
-        M(kubenode.provision.image_url_command). The user's own C(known_hosts) is left alone.
+        M(kubenode.provision.image_url_command). The user's own C(known_hosts) is not changed.
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
@@ -314,7 +314,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_boot_spec(), supports_check_mode=True)
     module.fail_json(msg="machine_boot works through its action plugin; call it as a task, not as a bare module")

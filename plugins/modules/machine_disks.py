@@ -83,7 +83,7 @@ options:
         choices: [nvme, sata, scsi, virtio]
   wipe:
     description:
-      - Disks that may be emptied, whatever they hold. Each entry names exactly one disk by its WWN, its serial number
+      - Disks that may be emptied with any content. Each entry names exactly one disk by its WWN, its serial number
         or its name below C(/dev/disk/by-id).
       - A disk that is named and not chosen by O(root_device_hints) is emptied too.
       - An entry counts once. It does nothing for an installation of this collection that it allowed; a dictionary of
@@ -125,7 +125,7 @@ options:
     default: check
   reinstall:
     description:
-      - Whether the machine is to be installed anew. The installed record of this machine on a disk
+      - Whether the machine is to be installed again. The installed record of this machine on a disk
         (C(/etc/kubenode/installed.json)) then counts like an entry of O(wipe) for this disk.
       - V(true), or a list of names or a dictionary of names and installations as for
         M(kubenode.provision.robot_rescue).
@@ -134,7 +134,7 @@ options:
   claim_file:
     description:
       - File on the controller that remembers, for a day, which disks this machine's installation has begun to write.
-        Whoever runs the installation again after an interruption need not name them in O(wipe).
+        So O(wipe) need not name them when the installation is run again after an interruption.
       - In the file of an open intent, as the playbooks have it, the program that is started notes that it has begun.
       - M(kubenode.provision.machine_boot) removes it when the new system has proven itself.
       - The default is C(kubenode-provision/claims/NAME.json) below E(XDG_STATE_HOME) or C(~/.local/state).
@@ -155,8 +155,8 @@ options:
     type: str
   host_keys:
     description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
-      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API tells.
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
+      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
       - Without them, the first key that the rescue shows is pinned for that boot.
     type: list
     elements: str
@@ -413,7 +413,7 @@ consent:
   type: str
   returned: when O(state=ready) and the disks are ready
 permanent:
-  description: Whether it is an error that trying again will not mend, such as a disk that is not there or is failing.
+  description: Whether it is an error that no further run can repair, such as a disk that is not there or is failing.
   type: bool
   returned: always
 boot_state:
@@ -438,7 +438,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_disks_spec(), supports_check_mode=True)
     module.fail_json(msg="machine_disks works through its action plugin; call it as a task, not as a bare module")

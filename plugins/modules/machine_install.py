@@ -210,7 +210,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_install_spec(), supports_check_mode=True)
     module.fail_json(msg="machine_install works through its action plugin; call it as a task, not as a bare module")

@@ -15,9 +15,9 @@ description:
     and fails for all machines when one of them has such a file of another run that is still going on.
   - Nothing needs to be unlocked. A file counts only while its process lives, so the run after one that was killed
     goes on at once.
-  - A file that a run of another controller wrote into the same directory is told as a warning, as long as it is younger
+  - A file that a run of another controller wrote into the same directory is only a warning, as long as it is younger
     than a day; whether that run is still going on cannot be seen from here.
-  - Runs on the controller and contacts nobody.
+  - Runs on the controller and contacts no machine.
 options:
   names:
     description:
@@ -45,7 +45,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Takes no lock; another run is told as a warning.
+      - Takes no lock; another run gives a warning.
   diff_mode:
     support: none
   idempotent:
@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_lock_spec(), supports_check_mode=True)
     module.fail_json(msg="machine_lock works through its action plugin; call it as a task, not as a bare module")

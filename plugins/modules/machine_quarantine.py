@@ -10,10 +10,10 @@ module: machine_quarantine
 short_description: Keeps machines with a permanent error out of later runs
 version_added: 0.1.0
 description:
-  - Some errors are not mended by trying again, such as a broken disk, a rescue that no reset brings up, or a host key
-    that is not the one the API tells. A machine with such an error gets a small file on the controller, and is left
-    alone until somebody says that it is mended.
-  - Runs on the controller and contacts nobody.
+  - Some errors stay when a run is repeated, such as a broken disk, a rescue that no reset brings up, or a host key
+    that is not the one the API reports. A machine with such an error gets a small file on the controller, and is left
+    alone until a user says that it is repaired.
+  - Runs on the controller and contacts no machine.
 options:
   machines:
     description:
@@ -36,7 +36,7 @@ options:
     default: checked
   clear:
     description:
-      - Names of machines that are mended.
+      - Names of machines that are repaired.
     type: list
     elements: str
     default: []
@@ -77,7 +77,7 @@ EXAMPLES = r"""
     quarantine_dir: /var/lib/kubenode/quarantine
     clear: [node-2]
 
-- name: Remember those that failed for good
+- name: Remember those that failed permanently
   kubenode.provision.machine_quarantine:
     machines: "{{ armed.machines }}"
     quarantine_dir: /var/lib/kubenode/quarantine
@@ -118,7 +118,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_quarantine_spec(), supports_check_mode=True)
     module.fail_json(msg="machine_quarantine works through its action plugin; call it as a task, not as a bare module")

@@ -224,6 +224,8 @@ diff:
 """
 
 import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import (
     artifact_spec,
@@ -237,7 +239,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.n
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
 
 
-def main():
+def main() -> None:
     """Look, fetch, install."""
     install = {
         "member": {"type": "str"},
@@ -271,7 +273,7 @@ def main():
     run(module)
 
 
-def run(module):
+def run(module: NoLogModule) -> None:
     """The module's work."""
     params = module.params
     for artifact in params["artifacts"]:
@@ -296,7 +298,7 @@ def run(module):
         diff = {"diff": differences(host, params["artifacts"], reasons)} if module._diff else {}
         if any(reasons) and not module.check_mode:
             with install.locked(host, wait):
-                # somebody else may have brought them meanwhile
+                # another process may have installed them meanwhile
                 reasons = install.plan(host, params["artifacts"], params["parallel"])
                 wanted = [artifact for artifact, reason in zip(params["artifacts"], reasons) if reason]
                 results = install.apply(host, wanted, fetcher, Pending(host), params["parallel"])
@@ -312,7 +314,9 @@ def run(module):
     module.exit_json(**result)
 
 
-def report(artifact, reason, done):
+def report(
+    artifact: artifact_spec.Artifact, reason: str | None, done: Mapping[str, tuple[int, float, str | None]]
+) -> dict[str, Any]:
     """One entry of the result."""
     came, seconds, error = done.get(artifact["name"], (0, 0.0, None))
     entry = {
@@ -326,7 +330,9 @@ def report(artifact, reason, done):
     return dict(entry, error=error) if error else entry
 
 
-def differences(host, artifacts, reasons):
+def differences(
+    host: Host, artifacts: Sequence[artifact_spec.Artifact], reasons: Sequence[str | None]
+) -> list[dict[str, str]]:
     """A diff for every artifact that changes."""
     found = []
     for artifact, reason in zip(artifacts, reasons):

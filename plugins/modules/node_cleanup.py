@@ -71,7 +71,7 @@ options:
       - tmp
   trim:
     description:
-      - Whether to tell the disks afterwards which blocks are free (C(fstrim)). Disks that cannot be told are left out.
+      - Whether to report the free blocks to the disks at the end (C(fstrim)), where they support it.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -130,15 +130,16 @@ diff:
 
 import os
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions as actions_
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import reach, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, reach, removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
-def arguments():
+def arguments() -> dict[str, Any]:
     """What the module takes."""
     return {
         "remove": {
@@ -164,7 +165,7 @@ def arguments():
     }
 
 
-def differences(actions):
+def differences(actions: Iterable[cleanup_actions.Action]) -> list[dict[str, str]]:
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
     for item in removable.ITEMS:
@@ -174,7 +175,7 @@ def differences(actions):
     return entries
 
 
-def main():
+def main() -> None:
     """Find what is to be removed, remove it, say so."""
     module = AnsibleModule(arguments(), supports_check_mode=True)
     host = Host()
@@ -182,15 +183,15 @@ def main():
     home = os.environ.get("HOME", "/root")
     own = [os.path.realpath(re.sub(r"\A~(?=/|\Z)", home, path)) for path in (module._remote_tmp, __file__)]
     try:
-        actions_.refuse_joined(host)
+        cleanup_actions.refuse_joined(host)
         found = reach.Reach(host)
-        actions = actions_.actions(host, module.params["remove"], own, found)
+        actions = cleanup_actions.actions(host, module.params["remove"], own, found)
         warnings = found.left
         if not module.check_mode:
-            warnings += actions_.apply(host, actions)
+            warnings += cleanup_actions.apply(host, actions)
             if module.params["trim"]:
-                warnings += actions_.trim(host)
-    except actions_.Refused as error:
+                warnings += cleanup_actions.trim(host)
+    except cleanup_actions.Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg="%s cannot be cleaned: %s" % (error.filename, error.strerror))

@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Packs the root file system of a prebaked machine as a tar archive that C(installimage) and
     C(image-url-command-rootfs-tar) install, or its disk as a raw image that C(image-url-command-raw-disk) writes.
-  - Run it in the rescue of the machine, where nobody uses its disk, or on a host that has the root file system in a
+  - Run it in the rescue of the machine, where its disk is not in use, or on a host that has the root file system in a
     folder.
   - The same root file system gives the same bytes - members are sorted, owners are numbers, no time is later than
     O(epoch). Extended attributes (ACLs and capabilities among them), hard links and holes are kept.
@@ -82,7 +82,7 @@ options:
   progress:
     description:
       - V(none) shows nothing of the file while it is made. By default, or with any other word, a line each 15
-        seconds tells the step and the bytes that were written, when O(arrives_at) is given.
+        seconds has the step and the bytes that were written, when O(arrives_at) is given.
     type: str
     choices: [fleet, lines, none]
 extends_documentation_fragment:

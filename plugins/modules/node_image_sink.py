@@ -10,7 +10,7 @@ module: node_image_sink
 short_description: Lets machines send image files to the controller while they make them
 version_added: 0.1.0
 description:
-  - Takes files on loopback until this run of Ansible ends, however it ends. A file appears in O(dest) when it has
+  - Takes files on loopback until this run of Ansible ends, also by an error. A file appears in O(dest) when it has
     arrived whole; what was cut off is removed.
   - A machine reaches it through its own SSH connection, with RV(ssh_args) among C(ansible_ssh_extra_args), which
     needs a shared connection (C(ControlPersist), the default). So an image may be larger than the memory of a rescue.

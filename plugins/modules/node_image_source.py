@@ -11,7 +11,7 @@ short_description: Makes image files of the controller readable for machines in 
 version_added: 0.1.0
 description:
   - Proves each file by its digest, converts qcow2 to a compressed raw image, and serves all of them on loopback until
-    this run of Ansible ends, however it ends.
+    this run of Ansible ends, also by an error.
   - A machine reaches them through its own SSH connection, with RV(ssh_args) among C(ansible_ssh_extra_args), which
     needs a shared connection (C(ControlPersist), the default). Nothing of an image has to fit into the rescue's memory.
 options:
@@ -24,7 +24,7 @@ options:
     suboptions:
       name:
         description:
-          - Name under which the results tell of it.
+          - Name of this file in the results.
         type: str
         required: true
       path:

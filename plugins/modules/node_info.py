@@ -22,7 +22,7 @@ options:
     default: []
   candidates:
     description:
-      - Whether to tell also the version of each of O(packages) that the package manager would install, as far as the
+      - Whether to return also the version of each of O(packages) that the package manager would install, as far as the
         index that is on the machine knows.
     type: bool
     default: false
@@ -58,7 +58,7 @@ options:
     default: []
   artifacts:
     description:
-      - Whether to tell what M(kubenode.provision.node_artifacts) installed, and whether its files are still the same.
+      - Whether to return what M(kubenode.provision.node_artifacts) installed, and whether its files are still the same.
         They are read whole for that.
     type: bool
     default: false
@@ -221,8 +221,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
-def main():
-    """Look, and tell."""
+def main() -> None:
+    """Read the facts and return them."""
     names = {"type": "list", "elements": "str", "default": []}
     spec = {option: dict(names) for option in ("packages", "binaries", "units", "files", "sysctls", "modules")}
     module = AnsibleModule(

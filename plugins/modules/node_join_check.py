@@ -4,7 +4,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: what a machine can tell of a cluster before it joins."""
+"""Ansible module: what a machine can find out about a cluster before it joins."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ ca_hashes:
   elements: str
   sample: ['sha256:5e1d…']
 server_version:
-  description: Version of the API server, empty when it does not tell.
+  description: Version of the API server, empty when it does not report it.
   returned: success
   type: str
   sample: v1.36.4
 clock_skew:
-  description: Seconds that the API server's clock is ahead, V(null) when it does not tell.
+  description: Seconds that the API server's clock is ahead, V(null) when it does not report the time.
   returned: success
   type: float
   sample: 0.0
@@ -225,6 +225,7 @@ time:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -234,7 +235,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.chec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
@@ -253,7 +254,7 @@ def argument_spec():
     }
 
 
-def check_options(module):
+def check_options(module: AnsibleModule) -> None:
     """Fail with the name of the option that cannot be."""
     params = module.params
     try:
@@ -273,7 +274,7 @@ def check_options(module):
         module.fail_json(msg="ca_cert: there is no CA to trust; give ca_cert, ca_hashes, or jws with a token")
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     check_options(module)

@@ -92,6 +92,8 @@ failure:
 
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -99,7 +101,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api.clien
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeadm
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 #: kubeadm waits for discovery, the kubelet and its certificate, one after the other.
 _WAITS = 3
@@ -107,7 +109,7 @@ _WAITS = 3
 _BESIDES = 600
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return {
         "kubeadm": {"type": "str", "default": "kubeadm"},
@@ -119,7 +121,7 @@ def argument_spec():
     }
 
 
-def failed(params, done, began):
+def failed(params: Mapping[str, Any], done: Done, began: float) -> JoinFailure:
     """The :class:`JoinFailure` of a kubeadm that ended with ``done``; it began at ``began``."""
     said = kubeadm.failure(done.code, done.err)
     if not said.of_kubelet:
@@ -129,7 +131,7 @@ def failed(params, done, began):
     return JoinFailure(why.code, "%s (kubeadm: %s)" % (why.detail, said.detail))
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params, host, began = module.params, Host(), time.time()

@@ -120,6 +120,9 @@ node:
       elements: dict
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
@@ -127,7 +130,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.code
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait, node_ready
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
@@ -138,8 +141,8 @@ def argument_spec():
     }
 
 
-def summary(node):
-    """What the result tells of a Node."""
+def summary(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the result says of a Node."""
     status = node.get("status") or {}
     return {
         "name": node["metadata"]["name"],
@@ -150,7 +153,7 @@ def summary(node):
     }
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
@@ -161,10 +164,10 @@ def main():
         module.exit_json(changed=False, seconds={}, node={})
     wait = Wait(module.params)
     try:
-        wait.run()
+        node = wait.run()
     except JoinFailure as error:
         module.fail_json(msg=str(error), failure=error.result, seconds=wait.seconds)
-    module.exit_json(changed=False, seconds=wait.seconds, node=summary(wait.node))
+    module.exit_json(changed=False, seconds=wait.seconds, node=summary(node))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ description:
   - Nothing is changed when a setting is wrong or cannot be reached; the error names all of these.
   - Files appear as a whole or not at all. When a setting fails, the error says what was applied before it, and a
     second run goes on from there. A service whose file was written by a run that was cut off is restarted by the next
-    one; what is owed is kept in C(/run/kubenode/pending.json).
+    one; what remains to do is kept in C(/run/kubenode/pending.json).
   - The roles of this collection render their settings on the controller and apply them with this module.
 options:
   settings:
@@ -166,6 +166,9 @@ diff:
   returned: in diff mode
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
@@ -173,7 +176,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.settings 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
 
-def main():
+def main() -> None:
     """Check, plan, apply."""
     module = NoLogModule(
         {
@@ -217,7 +220,7 @@ def main():
     module.exit_json(changed=bool(changed(results)), steps=results, changed_ids=changed(results), **diff, **hidden)
 
 
-def changed(results):
+def changed(results: Iterable[Mapping[str, Any]]) -> list[str]:
     """Ids of those that changed."""
     return [result["id"] for result in results if result["changed"]]
 

@@ -90,7 +90,7 @@ options:
     type: str
   host_keys:
     description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
       - Without them, the first key that the rescue shows is pinned for that boot.
     type: list
     elements: str
@@ -236,7 +236,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
-def main():
+def main() -> None:
     """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.pre_provision_command_spec(), supports_check_mode=True)
     module.fail_json(

@@ -22,7 +22,7 @@ options:
   mode:
     description:
       - V(file) writes images, V(overlay) writes descriptors for the image server.
-      - V(show) tells what O(images) have embedded, without secrets. V(reset) gives ISOs back as they were published.
+      - V(show) returns what O(images) have embedded, without secrets. V(reset) makes ISOs as they were published.
     type: str
     choices: [file, overlay, show, reset]
     default: file
@@ -46,7 +46,7 @@ options:
         default: present
       hostname:
         description:
-          - The name the host gets when nobody else gives it one, instead of O(hosts[].name). Empty for none.
+          - The name the host gets when nothing else gives it one, instead of O(hosts[].name). Empty for none.
         type: str
       architecture:
         description:
@@ -113,7 +113,7 @@ options:
             type: path
           mode:
             description:
-              - Its mode, as an octal number in quotes. What only its owner may read is shown to nobody.
+              - Its mode, as an octal number in quotes. What only its owner may read is never shown.
             type: str
             default: "0644"
       units:
@@ -255,7 +255,7 @@ options:
     default: false
   verify:
     description:
-      - How an image file that is there already is recognised. V(record) believes the record beside it
+      - How an image file that is there already is recognised. V(record) trusts the record beside it
         (C(.NAME.kubenode.json)) while inode, size and times are those of the record, and reads the whole file in all
         other cases. V(full) reads the whole file each time.
     type: str
@@ -487,7 +487,7 @@ images:
       type: dict
       returned: for O(mode=show)
     area:
-      description: Where the area for the Ignition is, and who told.
+      description: Where the area for the Ignition is, and which file says so.
       type: dict
       returned: for ISOs
       sample: {"offset": 1048576, "length": 262144, "source": "igninfo"}
@@ -513,7 +513,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.modu
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as work
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = options.SecretiveModule(options.argument_spec(), required_if=options.REQUIRED_IF, supports_check_mode=True)
     work.run(module)

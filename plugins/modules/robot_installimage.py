@@ -23,9 +23,9 @@ description:
     group that it is not to keep by name, so it gets their names (C(PRESERVE_VG)); the module refuses where that cannot
     work, as for a physical volume of no volume group, a group that lies on chosen disks, too, or a new group with such
     a name.
-  - installimage ends well whatever became of the boot loader. So the post-install step looks at GRUB's configuration,
+  - installimage succeeds also without a boot loader. So the post-install step looks at GRUB's configuration,
     its kernel and initramfs, C(/etc/fstab), and the boot loader that the firmware starts, and fails without them.
-  - Whoever runs the task again attaches. An installation that runs is watched, one that has succeeded is not run
+  - A task that is run again attaches. An installation that runs is watched, one that has succeeded is not run
     again, one that has failed is started again.
   - The new system gets an installed record in C(/etc/kubenode/installed.json), and keeps the SSH host keys made during
     the installation, which the module returns. The machine is not rebooted, see M(kubenode.provision.machine_boot).
@@ -88,7 +88,7 @@ options:
     required: true
   empty:
     description:
-      - Disks to empty before, as RV(kubenode.provision.machine_disks#module:to_empty) tells them. They are emptied when
+      - Disks to empty before, as RV(kubenode.provision.machine_disks#module:to_empty) lists them. They are emptied when
         image, digest, layout and configuration were found right, and only if they hold what they held when that was
         allowed.
     type: list
@@ -310,7 +310,7 @@ options:
   host_keys:
     description:
       - Public SSH host keys of the rescue, when they are known in advance, as M(kubenode.provision.robot_rescue)
-        returns them. Nobody who shows other keys is spoken to.
+        returns them. No system with another key is used.
     type: list
     elements: str
   poll:
@@ -435,7 +435,7 @@ installation:
   returned: when the installation ended
 written:
   description:
-    - The disks of the installation with what tells them apart, what they C(holds) afterwards (UUIDs) and held
+    - The disks of the installation with what identifies them, what they C(holds) afterwards (UUIDs) and held
       C(before). V(null) when that could not be read.
   type: list
   elements: dict
@@ -496,7 +496,7 @@ blanked:
   type: bool
   returned: when the installation ended
 permanent:
-  description: Whether the failure is one that trying again as it is cannot mend.
+  description: Whether the failure stays when the same task is run again.
   type: bool
   returned: when the installation was started
 debug_tail:

@@ -30,7 +30,7 @@ description:
   - When the module fails for a machine, it disables its rescue again, so that the next boot is from disk.
   - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
     not answer or refuses our key, because it may be a node whose network is down. O(reinstall) lets it be reset.
-  - Before anything is said to the rescue, its SSH host keys are checked against the fingerprints that Robot tells.
+  - Before anything is said to the rescue, its SSH host keys are checked against the fingerprints that Robot reports.
     Keys that fit are kept in O(known_hosts_dir) and returned; the known_hosts files of the user are neither read nor
     written. To find out which system runs on a machine in the first place, the system that answers is asked; nothing
     secret is sent.
@@ -59,7 +59,7 @@ options:
       - The machines of the fleet. Each one needs C(name), the name of the machine.
       - C(server_number) or C(server_ip) says which server it is. Without both, it is the server whose name in Robot is
         C(name).
-      - C(first_contact=reset) permits the reset of a machine although nobody can tell what it runs.
+      - C(first_contact=reset) permits the reset of a machine although it is not known what it runs.
         C(first_contact=once) does so until a run has ended for the machine, as its intent in O(intents_dir) says;
         this is for a word that may be left over.
       - Results of earlier steps are accepted. A machine that already C(failed) is handed on as it is.
@@ -70,7 +70,7 @@ options:
     description:
       - V(rescue) boots the machines into their rescue.
       - V(os) disarms the rescue, and reboots a machine that is in its rescue over SSH.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. Nobody asks the machine.
+      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
     type: str
     choices:
       - rescue
@@ -96,8 +96,8 @@ options:
     default: kubenode.provision
   host_key_checking:
     description:
-      - V(strict) lets nobody count as the rescue whose host key is none of those that Robot tells for it.
-      - V(accept-new) trusts the first contact, for locations where Robot does not tell host keys.
+      - V(strict) accepts a system as the rescue only with a host key that Robot reports for it.
+      - V(accept-new) trusts the first contact, for locations where Robot does not report host keys.
     type: str
     choices:
       - strict
@@ -131,7 +131,7 @@ options:
   intents_dir:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and tells later runs what they have to finish.
+        before a rescue is armed, and says what later runs have to finish.
       - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
         O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
       - A file C(.robot-resets-…) beside them keeps when resets were sent to the account in the last hour, and what the
@@ -159,9 +159,9 @@ options:
   give_back_after:
     description:
       - Seconds after its reset at which a machine that is not in its rescue yet is handed back, unfailed, with
-        C(in_rescue=false), C(armed=true) and C(boot_state=BootingToRescue), so that nobody waits for it. A later call
+        C(in_rescue=false), C(armed=true) and C(boot_state=BootingToRescue), so that no other waits for it. A later call
         with O(rearm=true) goes on with it.
-      - V(0) hands nobody back.
+      - With V(0), no machine is handed back.
     type: int
     default: 0
   look_timeout:
@@ -295,12 +295,12 @@ machines:
       type: str
       sample: AX41-NVMe
     reset_types:
-      description: Resets that Robot offers for the server; empty when nobody had to ask.
+      description: Resets that Robot offers for the server; empty when the module did not need them.
       type: list
       elements: str
       sample: [hw, power, power_long, man]
     in_rescue:
-      description: Whether the rescue answered by SSH, V(null) if nobody looked.
+      description: Whether the rescue answered by SSH, V(null) if it was not asked.
       type: bool
       sample: true
     hostname:
@@ -343,7 +343,7 @@ machines:
           at: '2026-11-21T00:00:02.000Z'
     host_keys:
       description:
-        - Public SSH host keys of the rescue, proven against the fingerprints that Robot tells. Empty when the
+        - Public SSH host keys of the rescue, proven against the fingerprints that Robot reports. Empty when the
           rescue was not reached, or trusted on first contact.
       type: list
       elements: str
@@ -353,13 +353,13 @@ machines:
       type: bool
       sample: false
     permanent:
-      description: Whether the machine failed in a way that trying again will not mend.
+      description: Whether the machine failed in a way that no further run can repair.
       type: bool
       sample: false
     installation:
       description:
-        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if nobody
-          knows.
+        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if it
+          is not known.
       type: str
       sample: 5f0c6f1d2f9f4f0f8d3d1f2c3b4a5968
     consent:

@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 
-_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 def plain(value: Any) -> Any:
     """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
@@ -34,8 +32,3 @@ def yaml_value(text: str) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(str(error)) from error
-
-
-def own_yaml(text: str) -> Any:
-    """What a file of this collection says, read fast."""
-    return yaml.load(text, _FAST_LOADER)

@@ -239,7 +239,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     figures = Figures()
-    with contextlib.suppress(PermissionError):  # both servers and their readers before whatever else runs here
+    with contextlib.suppress(PermissionError):  # both servers and their readers before all other processes here
         os.nice(-10)
     try:
         few, after = hosts(folder / "hosts", HOSTS), {}

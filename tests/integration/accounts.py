@@ -185,7 +185,7 @@ class RobotAccount(RobotCalls, _Account):
     def add_installed(self, *names: str, **fields: object) -> None:
         """Add dedicated servers with a system on their disks, and wait until its first boot is over, and on the disk.
 
-        A power cut before that leaves a system for good without host keys, so that its sshd never starts: cloud-init
+        A power cut before that leaves a system permanently without host keys, so that its sshd never starts: cloud-init
         marks the making of keys as done before it makes them, and a key that was just made is an empty file after
         a cut, since its bytes are written up to half a minute later than its name.
         """

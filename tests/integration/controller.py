@@ -24,7 +24,7 @@ from tests.integration.runs import LIMIT, Run, Running
 from tests.waiting import until
 
 RECORDER = Path(__file__).parent / "recorder"
-#: Options of an SSH that asks for nothing and trusts whatever host key it is shown.
+#: Options of an SSH that asks for nothing and trusts any host key.
 SSH = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR")
 ANY_HOST_KEY = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 _NO_CONNECTION = 255  # of ssh

@@ -31,7 +31,7 @@ from typing import Any
 
 _MODULES = "ansible_collections.kubenode.provision.plugins.modules."
 _CONSTANTS = "ansible.constants"
-#: What the programs of Ansible import, whatever their arguments.
+#: What the programs of Ansible import with any arguments.
 _PROGRAMS = {"ansible": "ansible.cli.adhoc", "ansible-playbook": "ansible.cli.playbook"}
 #: Settings that Ansible reads again when a program begins. It may read any other one only when it is imported.
 _TAKEN_LATE = {
@@ -236,7 +236,7 @@ def _received(wire: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _answer(kind: str, wire: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
-    """Run the program in one more process, and tell its number and its exit code; pass signals on to it."""
+    """Run the program in one more process, and report its number and its exit code; pass signals on to it."""
     begun, begin = os.pipe()
     child = os.fork()
     if child:
@@ -290,7 +290,7 @@ def _run_module(name: str) -> None:
 
 
 def _run_file(words: list[str]) -> None:
-    """As Python does: a file that is named, or what stands on standard input."""
+    """As Python does: a file that is named, or the text on standard input."""
     source = Path(words[0]).read_text(encoding="utf-8") if words else sys.stdin.read()
     main = types.ModuleType("__main__")
     main.__dict__.update({"__file__": words[0]} if words else {})

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers in what clients send, wherever the lab reads one."""
+"""Numbers in what clients send, at every place where the lab reads one."""
 
 from __future__ import annotations
 

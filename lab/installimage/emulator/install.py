@@ -257,7 +257,7 @@ class Installation:
         """Call the URL once, some time after the new system's first boot."""
         url = self.wishes.report_url
         if any(character in url for character in "'\"\\% \n"):
-            debug("-R: the URL has characters that no URL has; nobody will be told")
+            debug("-R: the URL has characters that no URL has; no report will be sent")
             return
         unit = "/etc/systemd/system/installimage-report.service"
         name = Path(unit).name

@@ -13,7 +13,7 @@ from .screen import Failed, debug, say
 
 
 def stop_everything() -> bool:
-    """Unmount all drives and stop LVM and arrays, whatever they belong to; False when something stays in use."""
+    """Unmount all drives and stop LVM and arrays of every system; False when something stays in use."""
     if not _unmount_all():
         return False
     host.run("swapoff", "--all", check=False)
@@ -27,7 +27,7 @@ def stop_everything() -> bool:
 
 
 def _unmount_all() -> bool:
-    """Whatever drive of this machine is mounted; a container also sees mounts of its host, under numbers it lacks."""
+    """The mounted drives of this machine; a container also sees mounts of its host, under numbers it lacks."""
     points = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split()

@@ -71,7 +71,7 @@ def _errors(config: Config, machine: Machine) -> Iterator[str]:
 
 
 def _beyond_the_lab(config: Config, machine: Machine) -> Iterator[str]:
-    """What the real one would do and this one cannot."""
+    """Errors for what only the real installimage can do."""
     if not machine.stackable and (config.raid or config.lvm or config.crypt):
         what = "software RAID" if config.raid else "LVM" if config.lvm else "encryption"
         yield f"ERROR: no {what} in a container of the lab (its kernel is the host's); use a machine of kind qemu"

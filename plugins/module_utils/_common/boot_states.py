@@ -31,9 +31,6 @@ ORDER = (
     PROVISIONING_FAILED,
 )
 
-#: Transitions are told with times of this form.
-to_rfc3339, from_rfc3339 = times.to_rfc3339, times.from_rfc3339
-
 
 class Timeline:
     """The boot state of one machine, and every change of it.
@@ -67,7 +64,7 @@ class Timeline:
                 "machine": self.machine,
                 "from": self.state,
                 "to": state,
-                "at": to_rfc3339(at),
+                "at": times.to_rfc3339(at),
                 "seconds": round(max(0.0, at - self.since), 3),
             }
         )
@@ -75,7 +72,7 @@ class Timeline:
         self._tell()
 
     def found(self, state: str) -> None:
-        """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
+        """The machine was found in ``state``: this run did not change it, so there is no transition to record."""
         if state not in ORDER:
             raise ValueError("unknown boot state %r" % state)
         if state != self.state:
@@ -86,7 +83,7 @@ class Timeline:
         """The keys every step's result carries: ``boot_state``, ``boot_state_since``, ``transitions``."""
         return {
             "boot_state": self.state,
-            "boot_state_since": to_rfc3339(self.since),
+            "boot_state_since": times.to_rfc3339(self.since),
             "transitions": list(self.transitions),
         }
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from . import installed
 
@@ -22,10 +24,10 @@ KINDS = (FRESH, EMPTY, REINSTALL, WIPE, RELEASE)
 class Words:
     """One of these variables: a list of names, or a dictionary of names and the ids of what may go."""
 
-    def __init__(self, variable, given):
+    def __init__(self, variable: str, given: object) -> None:
         self.variable = variable
-        self.findings = []
-        self._ids = {}
+        self.findings: list[str] = []
+        self._ids: dict[str, str] = {}
         if isinstance(given, dict):
             for name, value in given.items():
                 self._take(str(name), value)
@@ -44,7 +46,7 @@ class Words:
                 % (variable, given, ", ".join(_words(given)) or "name")
             )
 
-    def _take(self, name, value):
+    def _take(self, name: str, value: object) -> None:
         text = str(value or "").strip().lower()
         if len(text) < installed.SHORT or text.strip("0123456789abcdef"):
             self.findings.append(
@@ -53,15 +55,15 @@ class Words:
             )
         self._ids[name] = text
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
 
-    def names(self, name):
-        """Whether the name stands there at all."""
+    def names(self, name: str) -> bool:
+        """Whether the user named this machine at all."""
         return name in self._ids
 
-    def covers(self, name, record):
-        """Whether it allows what runs, or lies on the disk, with this record to go; ``None`` for no record."""
+    def covers(self, name: str, record: Mapping[str, Any] | None) -> bool:
+        """Whether it allows to give up the system (running or on the disk) of this record; ``None`` for no record."""
         if name not in self._ids:
             return False
         wanted = self._ids[name]
@@ -69,12 +71,12 @@ class Words:
             return installed.installation_of(record).startswith(wanted)
         return not self.used(record)
 
-    def used(self, record):
-        """Whether an installation was allowed by this very word."""
+    def used(self, record: Mapping[str, Any] | None) -> bool:
+        """Whether an installation was allowed by this very entry."""
         return self.variable in str((record or {}).get("consent") or "").split("+")
 
-    def used_by(self, name, intent):
-        """Why an intent that has an end used the word up, as far as this controller knows; empty when it did not."""
+    def used_by(self, name: str, intent: Mapping[str, Any] | None) -> str:
+        """How a closed intent has used up this permission, as far as this controller knows; empty when it has not."""
         if name not in self._ids or not intent or intent.get("machine") != name or intent.get("state") == "open":
             return ""
         if intent.get("state") != "done" and not intent.get("begun"):
@@ -83,9 +85,10 @@ class Words:
         known = dict(intent, installed_at=intent.get("armed_at"))
         return "" if self.covers(name, known) else self.why_not(name, known)
 
-    def why_not(self, name, record):
-        """For people: why a name that stands there covers nothing."""
+    def why_not(self, name: str, record: Mapping[str, Any] | None) -> str:
+        """A text for the user: why a given name allows nothing."""
         running = installed.short(installed.installation_of(record)) or "one without an id"
+        since = (record or {}).get("installed_at")
         if self._ids.get(name):
             return "kubenode_%s names installation %s of %s, but %s is there" % (
                 self.variable,
@@ -98,22 +101,22 @@ class Words:
             % (
                 self.variable,
                 name,
-                " at %s" % record["installed_at"] if (record or {}).get("installed_at") else "",
+                " at %s" % since if since else "",
                 running,
                 extra_var(self.variable, {name: running}),
             )
         )
 
 
-def _words(given):
+def _words(given: object) -> list[str]:
     return given.replace(",", " ").split() if isinstance(given, str) else []
 
 
-def extra_var(variable, value):
+def extra_var(variable: str, value: object) -> str:
     """The option of ansible-playbook that gives a variable ``kubenode_*`` for one run, as a shell takes it."""
     return "-e %s" % shlex.quote(json.dumps({"kubenode_" + variable: value}))
 
 
-def joined(*kinds):
+def joined(*kinds: str) -> str:
     """As a record keeps them."""
     return "+".join(sorted({kind for kind in kinds if kind in KINDS}, key=KINDS.index))

@@ -27,11 +27,12 @@ TRIES, CONNECTIONS = 6, 50
 LONGEST_PAUSE, LONGEST_WAIT = 15, 60
 #: How often a file may change on the server while it is read.
 CHANGES = 2
-_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+#: What OpenSSL says of a server that does not speak TLS.
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 
 
 class DownloadError(Exception):
-    """The file cannot be had. ``final``: the same request cannot help. ``status``: of the answer that says so, or 0."""
+    """The file cannot be downloaded. ``final``: the same request cannot help. ``status``: of that answer, or 0."""
 
     def __init__(self, text: str, final: bool = False, status: int = 0) -> None:
         super().__init__(text)
@@ -61,7 +62,7 @@ class Download:
     ``shown``: the URL as people may see it. ``headers`` go wherever a redirect leads, ``private`` ones (a login) only
     to the server that was asked. ``stall``: seconds that a connection may be silent; ``pause``: seconds after the first
     connection that brought nothing, doubled after each further one. ``deadline``: when all must have come, on the
-    monotonic clock. ``say`` is told why another connection is needed.
+    monotonic clock. ``say`` is called with the reason for each further connection.
     """
 
     #: Whether a digest judges the bytes in any case: a validator (ETag, Last-Modified) is not needed to go on.
@@ -197,7 +198,7 @@ class Download:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 text = f"the server shows a certificate that is not trusted: {error.reason.verify_message}"
                 raise self.refused(text, final=True) from None
-            if getattr(error.reason, "reason", "") in _NO_TLS:
+            if getattr(error.reason, "reason", "") in NO_TLS:
                 raise self.refused("the server does not speak TLS (https) there", final=True) from None
             raise Interrupted(str(error.reason)) from None
         except BadRedirect as error:
@@ -240,11 +241,12 @@ class Download:
         return _Changed() if self.can_restart else self.refused(text)
 
     def _read(self, stream: Any) -> bytes:
-        if self.deadline is None:
-            return stream.read(CHUNK)
-        if time.monotonic() > self.deadline:
-            raise self.refused(f"it did not come within its time; {self.received} bytes are there")
-        return stream.read1(CHUNK)  # what is there now, as a slow server must not hide that the time is over
+        read: Callable[[int], bytes] = stream.read
+        if self.deadline is not None:
+            if time.monotonic() > self.deadline:
+                raise self.refused(f"it did not come within its time; {self.received} bytes are there")
+            read = stream.read1  # what is there now, as a slow server must not hide that the time is over
+        return read(CHUNK)
 
     @staticmethod
     def _skip(response: Any, count: int) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 RECORD = "/etc/kubenode/installed.json"
 #: The keys of a record, all of them strings.
@@ -30,31 +32,41 @@ SHORT = 8
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
-def new_installation():
+class Drift(TypedDict):
+    """Something that an installed system runs, and something else is asked for."""
+
+    what: str
+    runs: str
+    #: When the system was installed, as its record says; empty when it does not.
+    since: str
+    wanted: str
+
+
+def new_installation() -> str:
     """The id of a new installation."""
     return secrets.token_hex(16)
 
 
-def is_installation(text):
+def is_installation(text: object) -> bool:
     """Whether it is the id of an installation."""
     return isinstance(text, str) and bool(_ID.match(text))
 
 
-def installation_of(record):
+def installation_of(record: Mapping[str, Any] | None) -> str:
     """The id in a record; empty when there is none."""
     found = (record or {}).get("installation")
-    return found if is_installation(found) else ""
+    return str(found) if is_installation(found) else ""
 
 
-def short(installation):
+def short(installation: str) -> str:
     """As people read and name it."""
     return installation[:SHORT]
 
 
-def is_proven(record, machine, installation=""):
+def is_proven(record: Mapping[str, Any] | None, machine: str, installation: str = "") -> bool:
     """Whether a record says that this installation of this machine was verified.
 
-    Without ``installation`` (nobody knows which one to expect), the record's own word counts.
+    Without ``installation`` (it is not known which one to expect), the record's own statement counts.
     """
     found = installation_of(record)
     return bool(
@@ -65,22 +77,20 @@ def is_proven(record, machine, installation=""):
     )
 
 
-def describe(record):
+def describe(record: Mapping[str, Any] | None) -> str:
     """One clause on what a record says."""
+    record = record or {}
     text = "installation %s" % (short(installation_of(record)) or "without an id")
-    text += " of machine '%s'" % (record or {}).get("machine", "?")
-    if (record or {}).get("image_url"):
+    text += " of machine '%s'" % record.get("machine", "?")
+    if record.get("image_url"):
         text += ", %s" % record["image_url"]
-    if (record or {}).get("installed_at"):
+    if record.get("installed_at"):
         text += ", installed at %s" % record["installed_at"]
     return text
 
 
-def drift(record, wanted):
-    """What runs differs from what is asked for: ``[{what, runs, since, wanted}]``; what is not known does not differ.
-
-    ``since``: when the system was installed, as its record says; empty when it does not.
-    """
+def drift(record: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) -> list[Drift]:
+    """What runs differs from what is asked for; what is not known does not differ."""
     since = str((record or {}).get("installed_at") or "")
     return [
         {"what": what, "runs": str(runs), "since": since, "wanted": str(asked)}
@@ -92,7 +102,7 @@ def drift(record, wanted):
 _WANTED = ("image_url", "image_digest", "command", "server_type", "location")
 
 
-def drift_in_words(differences, since=""):
+def drift_in_words(differences: Sequence[Drift], since: str | None = "") -> str:
     """One line for people; empty when nothing differs. ``since``: where the differences do not say it."""
     if not differences:
         return ""

@@ -8,18 +8,18 @@ for another controller. It is closed when the new system is proven, when a syste
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from . import installed, private_files, times
+from .text import json_value
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
-#: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
+#: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
 LASTS = 24 * 3600.0
-#: In the rescue.
-IN_RESCUE = "/root/.kubenode/intent.json"
 _MOST_BYTES = 1 << 16
 
 
@@ -27,13 +27,13 @@ class IntentError(Exception):
     """The intent cannot be read or written; the text names the file and the way out."""
 
 
-def file_of(folder, machine):
+def file_of(folder: str, machine: str) -> str:
     """Where the intent of a machine lies."""
     return os.path.join(folder, "%s.json" % machine)
 
 
-def make(machine, installation, consent, now=None, **more):
-    """A new intent. ``more``: server, image_url, command, armed (what tells this arming from others) …"""
+def make(machine: str, installation: str, consent: str, now: float | None = None, **more: Any) -> dict[str, Any]:
+    """A new intent. ``more``: server, image_url, command, armed (what identifies this arming) …"""
     return dict(
         {key: value for key, value in more.items() if value},
         machine=machine,
@@ -45,7 +45,7 @@ def make(machine, installation, consent, now=None, **more):
     )
 
 
-def read(path):
+def read(path: str) -> dict[str, Any] | None:
     """The intent in a file; None when there is none, or a damaged one."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -58,19 +58,19 @@ def read(path):
         raise IntentError("intent %r cannot be read (%s); make it readable" % (path, error.strerror)) from error
 
 
-def parse(text):
+def parse(text: str) -> dict[str, Any] | None:
     """An intent from text that anybody may have written; None when it is none."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = json_value(text)
+    except ValueError:
         return None
     if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
         return None
     return content
 
 
-def is_open(intent, machine, installation="", now=None):
-    """Whether it stands for this machine (and this installation, when one is expected) and has no end yet."""
+def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = "", now: float | None = None) -> bool:
+    """Whether it is of this machine (and of this installation, when one is expected) and has no end yet."""
     if not intent or intent.get("machine") != machine or intent.get("state") != OPEN:
         return False
     if installation and intent["installation"] != installation:
@@ -82,14 +82,17 @@ def is_open(intent, machine, installation="", now=None):
     return -60 <= age <= LASTS
 
 
-def record_or_kept(record, kept, machine, uuids):
+def record_or_kept(
+    record: dict[str, Any] | None, kept: Mapping[str, Any] | None, machine: str, uuids: Iterable[str]
+) -> dict[str, Any] | None:
     """What a system shows of its installation; where it shows nothing, the intent that ended without proof, if any.
 
     So a system whose image command wrote no record can be named by the id of its installation. ``uuids``: of its root
     file system; the intent counts only when the image command left one of them behind.
     """
-    unproven = kept is not None and kept.get("machine") == machine and kept.get("state") in (SEEN, GIVEN_UP)
-    if installed.installation_of(record) or not unproven:
+    if kept is None or kept.get("machine") != machine or kept.get("state") not in (SEEN, GIVEN_UP):
+        return record
+    if installed.installation_of(record):
         return record
     held = kept.get("holds")
     ours = {str(uuid).lower() for uuid in held} if isinstance(held, list) else set()
@@ -98,7 +101,7 @@ def record_or_kept(record, kept, machine, uuids):
     return dict(kept, installed_at=kept.get("armed_at"))
 
 
-def write(path, intent):
+def write(path: str, intent: Mapping[str, Any]) -> None:
     """Whole or not at all, readable for us alone."""
     try:
         private_files.write_json(path, intent, sort_keys=True)
@@ -108,8 +111,8 @@ def write(path, intent):
         ) from error
 
 
-def note_written(path, written, succeeded):
-    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them.
+def note_written(path: str, written: Sequence[Mapping[str, Any]] | None, succeeded: bool) -> None:
+    """Write into an open intent which disks the image command wrote, as `origin.parse_written` returns them.
 
     ``succeeded``: whether the command was seen to end well.
     """
@@ -119,14 +122,14 @@ def note_written(path, written, succeeded):
         write(path, dict(intent, holds=holds, written=list(written or ()), succeeded=bool(succeeded)))
 
 
-def forget_success(path):
+def forget_success(path: str) -> None:
     """A command is started: how an earlier one of the same installation ended says nothing of the disk any more."""
     intent = read(path)
     if intent is not None and intent.get("state") == OPEN and "succeeded" in intent:
         write(path, {key: value for key, value in intent.items() if key != "succeeded"})
 
 
-def seen_to_succeed(intent, installation):
+def seen_to_succeed(intent: Mapping[str, Any] | None, installation: str | None) -> bool | None:
     """Whether the image command of an installation was seen to end well; None for what this controller cannot know."""
     if not installation or not intent:
         return None
@@ -137,7 +140,7 @@ def seen_to_succeed(intent, installation):
     return False if intent.get("begun") else None
 
 
-def written_of(path, installation):
+def written_of(path: str, installation: str) -> list[dict[str, Any]] | None:
     """The disks that an installation wrote, as far as this controller noted them; None when it did not."""
     intent = read(path) or {}
     written = intent.get("written")
@@ -146,7 +149,7 @@ def written_of(path, installation):
     return written if all(isinstance(disk, dict) for disk in written) else None
 
 
-def close(path, state, now=None, **more):
+def close(path: str, state: str, now: float | None = None, **more: Any) -> bool:
     """Write down how it ended; returns whether an open one was there."""
     intent = read(path)
     if intent is None or intent.get("state") != OPEN:

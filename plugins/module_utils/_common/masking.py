@@ -8,6 +8,7 @@ import base64
 import json
 import re
 import urllib.parse
+from collections.abc import Iterable
 from typing import Any
 
 MASK = "********"
@@ -19,7 +20,7 @@ SHORTEST_VALUE, SHORTEST_LINE = 8, 12
 _BEGIN = SHORTEST
 
 
-def of_token(token):
+def of_token(token: str | None) -> list[str]:
     """The secrets in a registry token: itself, both halves of ``user:password``, and what a login makes of it."""
     token = token or ""
     user, colon, password = token.partition(":")
@@ -27,7 +28,7 @@ def of_token(token):
     return found + [form for text in found for form in _base64(text)]
 
 
-def of_url(url):
+def of_url(url: str | None) -> list[str]:
     """The secrets in a URL: user info and its halves, the query, and each longer value in it."""
     url = url or ""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url)
@@ -42,12 +43,12 @@ def of_url(url):
     return found + (_base64(urllib.parse.unquote(userinfo)) if userinfo else [])
 
 
-def of_texts(texts):
+def of_texts(texts: Iterable[str] | None) -> list[str]:
     """The secrets in texts that a user named: of a URL its login and query, of anything else all of it."""
     return [part for text in texts or () for part in (of_url(text) if "://" in text else of_token(text))]
 
 
-def of_lines(data):
+def of_lines(data: bytes | None) -> list[str]:
     """The lines of bootstrap data (bytes) that are too long to be ordinary text, without their indent.
 
     An item of a YAML list counts without its dashes, too: so it is run, and so it is repeated in an error.
@@ -57,7 +58,7 @@ def of_lines(data):
     return [line.decode("utf-8", "surrogateescape") for line in sorted(lines) if len(line) >= SHORTEST_LINE]
 
 
-def _encoded(text):
+def _encoded(text: str) -> bytes:
     """Text as bytes; what came from bytes becomes the same ones again."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -65,13 +66,13 @@ def _encoded(text):
         return text.encode("utf-8", "surrogatepass")
 
 
-def _base64(text):
+def _base64(text: str) -> list[str]:
     data = _encoded(text)
     plain, safe = base64.b64encode(data).decode("ascii"), base64.urlsafe_b64encode(data).decode("ascii")
     return [plain.rstrip("="), safe.rstrip("=")] if len(data) >= SHORTEST else []
 
 
-def _forms(secret):
+def _forms(secret: str) -> set[bytes]:
     """A secret as it is, percent-decoded and percent-encoded in the ways that programs do it, and in JSON."""
     decoded = {secret, urllib.parse.unquote(secret, errors="surrogateescape"), urllib.parse.unquote_plus(secret)}
     forms = set(decoded)
@@ -86,12 +87,12 @@ def _forms(secret):
 
 
 class Masker:
-    """Replaces secrets wherever they stand in text or bytes, overlapping ones as a whole.
+    """Replaces secrets everywhere in text or bytes, overlapping ones as a whole.
 
     ``plain`` are secrets of which only the form as it is counts: many, such as the lines of bootstrap data.
     """
 
-    def __init__(self, secrets, plain=()):
+    def __init__(self, secrets: Iterable[str], plain: Iterable[str] = ()) -> None:
         found = {form for secret in secrets if secret and len(secret) >= SHORTEST for form in _forms(secret)}
         found.update(_encoded(secret) for secret in plain if secret)
         self._by_begin: dict[bytes, list[bytes]] = {}
@@ -102,16 +103,16 @@ class Masker:
             forms.sort(key=len, reverse=True)
         self._begin = re.compile(b"(?=(%s))" % _alternatives(self._by_begin), re.DOTALL) if self._by_begin else None
 
-    def bytes(self, data):
+    def data(self, data: bytes) -> bytes:
         """``data`` with every secret replaced."""
         return self._replaced(data, self._found(data))
 
-    def text(self, text):
+    def text(self, text: str) -> str:
         """``text`` with every secret replaced."""
-        return self.bytes(_encoded(text)).decode("utf-8", "replace")
+        return self.data(_encoded(text)).decode("utf-8", "replace")
 
-    def torn(self, data):
-        """The same for data that was cut at both ends: a part of a secret that stands there goes, too."""
+    def torn(self, data: bytes) -> bytes:
+        """The same for data that was cut at both ends: a part of a secret at one of these ends is replaced, too."""
         found = self._found(data)
         for form in (form for forms in self._by_begin.values() for form in forms):
             for length in range(min(len(form) - 1, len(data)), SHORTEST - 1, -1):
@@ -123,7 +124,7 @@ class Masker:
             found.append((pending, len(data)))
         return self._replaced(data, sorted(found))
 
-    def _found(self, data):
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
         """(begin, end) of every secret in data, sorted; of those that begin at one place, the longest."""
         found: list[tuple[int, int]] = []
         if self._begin is None:
@@ -136,7 +137,7 @@ class Masker:
                     break
         return found
 
-    def _pending(self, data):
+    def _pending(self, data: bytes) -> int:
         """Where the first secret begins that data may hold a part of, at its end; its length when there is none."""
         if self._begin is None:
             return len(data)
@@ -151,7 +152,7 @@ class Masker:
         return len(data)
 
     @staticmethod
-    def _replaced(data, found):
+    def _replaced(data: bytes, found: Iterable[tuple[int, int]]) -> bytes:
         parts, done, until = [], 0, -1
         for begin, end in found:
             if begin >= until:  # else it overlaps the one before
@@ -160,7 +161,7 @@ class Masker:
         return b"".join([*parts, data[done:]])
 
 
-def _alternatives(begins):
+def _alternatives(begins: Iterable[bytes]) -> bytes:
     """A pattern for many words of one length that needs a few steps at each place."""
     tree: dict[int, Any] = {}
     for word in begins:
@@ -170,6 +171,6 @@ def _alternatives(begins):
     return _pattern(tree)
 
 
-def _pattern(tree):
+def _pattern(tree: dict[int, Any]) -> bytes:
     branches = [re.escape(bytes([byte])) + (_pattern(more) if more else b"") for byte, more in sorted(tree.items())]
     return b"(?:%s)" % b"|".join(branches)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Mounts as the kernel tells them: by their ids, since a bind mount has the device number of what it shows."""
+"""Mounts as the kernel lists them: by their ids, since a bind mount has the device number of what it shows."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import ctypes
 import errno
 import os
 import re
-from collections import namedtuple
+from typing import NamedTuple
 
 from .text import whole_number
 
-#: One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type.
-Mount = namedtuple("Mount", ("id", "point", "kind"))
+
+class Mount(NamedTuple):
+    """One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type."""
+
+    id: int
+    point: str
+    kind: str
 
 
-def unescape(text):
+def unescape(text: str) -> str:
     r"""A field of /proc/swaps, /proc/self/mountinfo or fstab, which write a space as \040."""
     return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def parse(text):
+def parse(text: str | None) -> list[Mount]:
     """The lines of a mountinfo as a list of :class:`Mount`. Pure."""
     found = []
     for line in (text or "").splitlines():
@@ -33,14 +38,14 @@ def parse(text):
     return found
 
 
-def read():
+def read() -> list[Mount]:
     """Every mount that this process sees. Raises OSError."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse(file.read())
 
 
-def id_of(fd):
-    """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not tell it."""
+def id_of(fd: int) -> int:
+    """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not report it."""
     with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
         for line in file:
             name, _colon, value = line.partition(":")
@@ -49,7 +54,7 @@ def id_of(fd):
     raise OSError(errno.ENOSYS, "the kernel does not tell the id of its mount")
 
 
-def id_at(path, dir_fd=None):
+def id_at(path: str, dir_fd: int | None = None) -> int:
     """The id of the mount that a path shows, the path itself no link that is followed. Raises OSError."""
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
     try:

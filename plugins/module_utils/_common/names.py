@@ -18,7 +18,10 @@ LONGEST = 63
 RESERVED = ("rescue", "localhost")
 
 _PART = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_NAME = re.compile(r"%s(?:\.%s)*" % (_PART, _PART), re.ASCII)
+#: A host name by RFC 1123 in lower case, of any length; for fullmatch.
+HOST_NAME = re.compile(r"%s(?:\.%s)*" % (_PART, _PART), re.ASCII)
+#: What a label's key is behind its prefix, and a value that is not empty: of Hetzner Cloud and of Kubernetes.
+LABEL_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _ADDRESS = re.compile(r"[0-9]+(?:\.[0-9]+){3}", re.ASCII)
 
 
@@ -30,8 +33,8 @@ def machine_error(name: object) -> str | None:
     """Why a machine cannot have this name, and what would do; None when it can."""
     if not isinstance(name, str) or not name:
         return "it is no name; give a host name such as node-1"
-    if _NAME.fullmatch(name) is None:
-        if _NAME.fullmatch(name.lower()) is not None:
+    if HOST_NAME.fullmatch(name) is None:
+        if HOST_NAME.fullmatch(name.lower()) is not None:
             return "it has capital letters, which some see as another name; use %s" % name.lower()[:LONGEST]
         return (
             "it is no host name (RFC 1123); use lower-case letters, digits and '-', with '.' between parts that begin "
@@ -51,7 +54,7 @@ def machine_error(name: object) -> str | None:
 
 def host_name_error(name: object) -> str | None:
     """Why no machine can have this host name (RFC 1123), short or qualified and in any case; None when one can."""
-    if isinstance(name, str) and name.isascii() and len(name) <= 253 and _NAME.fullmatch(name.lower()):
+    if isinstance(name, str) and name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()):
         _head, dot, last = name.rpartition(".")
         # What looks like an address has a number at its end.
         if not dot or last.strip("0123456789"):

@@ -12,15 +12,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
-from .text import whole_number
+from .mounts import unescape
+from .text import ascii_words, whole_number
 
 #: Where the root file system lies.
 RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
 
 _IN_RAM = frozenset(["rootfs", "ramfs", "tmpfs"])
 _ON_NETWORK = frozenset(["nfs", "nfs4"])
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _LAYER = re.compile(r"(?:^|,)(lowerdir|upperdir|lowerdir\+|datadir\+)=((?:\\.|[^,\\])*)")
 _DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
 _MOST = 64
@@ -130,26 +132,63 @@ echo "root_disks=$(seen_root | pack)"
 )
 
 
+class Disk(TypedDict):
+    """What tells a disk from others."""
+
+    name: str
+    #: In bytes, 0 where it is not known.
+    size: int
+    wwns: list[str]
+    serials: list[str]
+
+
+class WrittenDisk(Disk, total=False):
+    """A disk that an image command wrote, with the UUIDs and the kinds of what it holds."""
+
+    holds: list[str]
+    kinds: list[str]
+    #: Whether the machine has no other disk.
+    only: bool
+    #: What it held before the command; None where that is not known.
+    before: list[str] | None
+
+
+class _Mount(TypedDict):
+    device: str
+    place: str
+    type: str
+    source: str
+    options: str
+
+
 class Origin:
     """What a system runs from. ``root``: RAM, NETWORK, DISK or UNKNOWN; ``marks``: Hetzner's, of its rescue."""
 
-    def __init__(self, uid=-1, root=UNKNOWN, marks=(), uptime=None, disks=(), uuids=()):
+    def __init__(
+        self,
+        uid: int = -1,
+        root: str = UNKNOWN,
+        marks: Iterable[str] = (),
+        uptime: float | None = None,
+        disks: Iterable[Disk] = (),
+        uuids: Iterable[str] = (),
+    ) -> None:
         self.uid = uid
         self.root = root
         self.marks = tuple(marks)
         self.uptime = uptime
-        #: The whole disks below the root file system: ``name``, ``size`` in bytes, ``wwns``, ``serials``.
+        #: The whole disks below the root file system.
         self.disks = tuple(disks)
         #: UUIDs of the root file system and of its partition.
         self.uuids = tuple(uuids)
 
     @property
-    def is_rescue(self):
+    def is_rescue(self) -> bool:
         """Whether the provider's rescue answers, as root."""
         return not self.why_no_rescue
 
     @property
-    def why_no_rescue(self):
+    def why_no_rescue(self) -> str:
         """Why it is no rescue, as a clause; empty when it is one."""
         if self.root == DISK:
             return "it runs from a disk"
@@ -160,7 +199,7 @@ class Origin:
         return "" if self.uid == 0 else "the user is not root"
 
     @classmethod
-    def parse(cls, fields):
+    def parse(cls, fields: Mapping[str, str]) -> Origin:
         """From the lines of `SCRIPT` as a dictionary; nothing in it is trusted to be well-formed."""
         uid, uptime = whole_number(fields.get("uid")), fields.get("uptime", "")
         disks, uuids = parse_disks(unpack(fields.get("root_disks", "")))
@@ -174,7 +213,7 @@ class Origin:
         )
 
 
-def place_of(root_lines, block_mounts):
+def place_of(root_lines: str, block_mounts: str) -> str:
     """Where the root file system lies: from the lines of mountinfo for ``/``, and those of what is on block devices.
 
     A disk anywhere below is a disk: also in a lower layer of an overlay, and under what was mounted over it.
@@ -187,7 +226,7 @@ def place_of(root_lines, block_mounts):
     return UNKNOWN
 
 
-def _place(mount, block_mounts):
+def _place(mount: _Mount, block_mounts: str) -> str:
     kind = mount["type"]
     if kind == "overlay":
         on_disks = [found["place"] for found in map(_mount, block_mounts.splitlines()) if found is not None]
@@ -201,7 +240,7 @@ def _place(mount, block_mounts):
     return NETWORK if kind in _ON_NETWORK else UNKNOWN
 
 
-def _mount(line):
+def _mount(line: str) -> _Mount | None:
     """One line of mountinfo; None when it is none."""
     before, dash, after = line.partition(" - ")
     fields, more = before.split(" "), after.split(" ")
@@ -209,72 +248,74 @@ def _mount(line):
         return None
     return {
         "device": fields[2],
-        "place": _plain(fields[4]),
+        "place": unescape(fields[4]),
         "type": more[0],
-        "source": _plain(more[1]),
+        "source": unescape(more[1]),
         "options": more[2],
     }
 
 
-def _plain(text):
-    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
-
-
-def _layers(options):
-    found = []
+def _layers(options: str) -> list[str]:
+    found: list[str] = []
     for key, value in _LAYER.findall(options):
         parts = re.split(r"(?<!\\):", value) if key == "lowerdir" else [value]
-        found += [_plain(part).replace("\\:", ":") for part in parts if part.startswith("/")]
+        found += [unescape(part).replace("\\:", ":") for part in parts if part.startswith("/")]
     return found
 
 
-def _below(path, place):
+def _below(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
-def parse_disks(text):
+def parse_disks(text: str) -> tuple[list[Disk], list[str]]:
     """``(disks, uuids)`` of the listing that the script makes of the root's disks."""
-    disks: list = []
-    uuids: list = []
+    disks: list[Disk] = []
+    uuids: list[str] = []
     for line in text.splitlines():
         key, _blank, value = line.partition(" ")
-        value = clean(value)
+        value = ascii_words(value)
         if key == "disk" and value and len(disks) < _MOST:
             disks.append({"name": value, "size": 0, "wwns": [], "serials": []})
         elif key == "size" and disks:
             disks[-1]["size"] = (whole_number(value, _MOST_SECTORS) or 0) * 512
-        elif key in ("wwn", "serial") and disks and value and value not in disks[-1][key + "s"]:
-            disks[-1][key + "s"].append(value)
+        elif key in ("wwn", "serial") and disks and value:
+            numbers = disks[-1]["wwns"] if key == "wwn" else disks[-1]["serials"]
+            if value not in numbers:
+                numbers.append(value)
         elif key == "uuid" and value and not disks:
             uuids.append(value.lower())
     return disks, uuids
 
 
-def parse_written(text):
+def parse_written(text: str) -> list[WrittenDisk] | None:
     """What ``seen_disks`` said: each disk with what it ``holds`` (UUIDs), the ``kinds`` of that, and whether it is the
     ``only`` disk of the machine. None when the listing is not whole."""
     lines = text.splitlines()
     if "end of disks" not in lines:
         return None
-    disks = parse_disks(text)[0]
     only = "disks 1" in lines
+    disks: list[WrittenDisk] = [
+        {
+            "name": disk["name"],
+            "size": disk["size"],
+            "wwns": disk["wwns"],
+            "serials": disk["serials"],
+            "holds": [],
+            "kinds": [],
+            "only": only,
+        }
+        for disk in parse_disks(text)[0]
+    ]
     place = -1
-    for disk in disks:
-        disk.update(holds=[], kinds=[], only=only)
     for line in lines:
         key, _blank, value = line.partition(" ")
         place += key == "disk"
-        if key in ("holds", "kind") and 0 <= place < len(disks) and clean(value):
-            disks[place]["kinds" if key == "kind" else key].append(clean(value).lower())
+        if key in ("holds", "kind") and 0 <= place < len(disks) and ascii_words(value):
+            (disks[place]["kinds"] if key == "kind" else disks[place]["holds"]).append(ascii_words(value).lower())
     return disks
 
 
-def clean(text):
-    """Printable ASCII on one line."""
-    return re.sub(r"[^\x21-\x7e]+", " ", text).strip()[:200]
-
-
-def unpack(text):
+def unpack(text: str) -> str:
     """Undo ``base64``; empty for anything else."""
     try:
         return base64.b64decode(text, validate=True).decode("utf-8", "replace")
@@ -285,8 +326,8 @@ def unpack(text):
 WWN, SERIAL, SIZE = "wwn", "serial", "size"
 
 
-def same_disk(one, other):
-    """Whether two descriptions are of the same disk: (True, False or None for "cannot tell"; by what)."""
+def same_disk(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool | None, str]:
+    """Whether two descriptions are of the same disk: (True, False or None for "unknown"; by what)."""
     for what, numbers in ((WWN, _wwns), (SERIAL, _serials)):
         mine, theirs = numbers(one), numbers(other)
         if mine and theirs:
@@ -296,7 +337,7 @@ def same_disk(one, other):
     return None, ""
 
 
-def _wwns(disk):
+def _wwns(disk: Mapping[str, Any]) -> set[str]:
     """Without the ways to write them: naa., eui., 0x, and the extension of a volume's number."""
     found = set()
     for text in disk.get("wwns") or []:
@@ -306,5 +347,5 @@ def _wwns(disk):
     return found
 
 
-def _serials(disk):
+def _serials(disk: Mapping[str, Any]) -> set[str]:
     return {text.strip().lower() for text in disk.get("serials") or [] if text.strip()}

@@ -1,13 +1,30 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Small JSON files that only their owner may read, such as intents, claims, locks and quarantine."""
+"""Writes files whole or not at all, private from their first moment; intents, claims, locks and quarantine are such."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from typing import Any
+import tempfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """A draft (0600) beside a file, and the draft's path; it takes the file's place when the block ends well."""
+    folder, name = os.path.split(os.path.abspath(path))
+    handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, draft
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)  # on a full disk it would keep the room that others lack
+        raise
 
 
 def write_json(path: str, content: Any, sort_keys: bool = False, durable: bool = True) -> None:
@@ -15,19 +32,9 @@ def write_json(path: str, content: Any, sort_keys: bool = False, durable: bool =
 
     ``durable``: only return when the file would survive a power cut.
     """
-    new = "%s.%d.new" % (path, os.getpid())
-    try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=1, sort_keys=sort_keys) + "\n")
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(new, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(new)  # on a full disk it would keep the room that others lack
-        raise
+    os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+    with replacing(path) as (file, _draft):
+        file.write((json.dumps(content, indent=1, sort_keys=sort_keys) + "\n").encode("ascii"))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())

@@ -38,7 +38,7 @@ echo "intent=$(encode /root/.kubenode/intent.json 8192)"
 def fields_of(text: str) -> dict[str, str] | None:
     """The lines of an answer as a dictionary, the first of each key; None when the probe did not run.
 
-    What stands before the answer, such as a banner, is left out.
+    Text before the answer, such as a banner, is left out.
     """
     _before, start, answer = text.replace("\r\n", "\n").partition(_BEGIN + "\n")
     if not start:
@@ -52,7 +52,7 @@ def fields_of(text: str) -> dict[str, str] | None:
 
 
 def boot_id_of(fields: dict[str, str]) -> str:
-    """The kernel's boot id; empty when the answer tells none."""
+    """The kernel's boot id; empty when the answer has none."""
     found = fields.get("boot_id", "")
     return found if _BOOT_ID.match(found) else ""
 

@@ -3,7 +3,7 @@
 """Public keys of OpenSSH, and the known_hosts files that modules and controller share (pure).
 
 Each machine has a file for each phase: ``MACHINE.rescue`` with the host keys of its rescue, ``MACHINE.os`` with those
-of its system. They stand under an alias, whatever address or jump host leads there. The first line of a file whose
+of its system. They have an alias as their host name, so no address or jump host matters. The first line of a file whose
 system was proven says for which boot, and in which run.
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: what an offset in a file, a time or a counter may be
@@ -21,6 +22,13 @@ _MOST_DIGITS = len(str(LARGEST_NUMBER))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL_OR_TAB = re.compile(_CONTROL.pattern.replace("\\x08", "\\x09"))
 _BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_ASCII_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_VISIBLE_ASCII = re.compile(r"[^\x21-\x7e]+")
+
+
+def shortened(text: str, limit: int) -> str:
+    """``text`` in at most ``limit`` characters, an ellipsis at its end where it was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def escaped(text: str) -> str:
@@ -31,7 +39,7 @@ def escaped(text: str) -> str:
 def printable(text: str, limit: int = 2000) -> str:
     """``text`` with control characters shown as escapes instead of obeyed, cut to ``limit`` characters."""
     shown = _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shortened(shown, limit)
 
 
 def one_line(text: str, limit: int = 400) -> str:
@@ -41,13 +49,40 @@ def one_line(text: str, limit: int = 400) -> str:
 
 def spaced(text: object, limit: int = 400) -> str:
     """One line for a report: control characters become spaces; cut to ``limit`` characters."""
-    line = _BREAKING.sub(" ", str(text)).strip()
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(_BREAKING.sub(" ", str(text)).strip(), limit)
 
 
 def spaced_lines(text: str) -> str:
     """``text`` for a page: control characters become spaces, but for the ends of its lines."""
     return _CONTROL_OR_TAB.sub(" ", text)
+
+
+def printable_words(text: object) -> str:
+    """The words of a text on one line: one blank for all that is not printable, and between two words."""
+    return " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
+
+
+def ascii_words(text: str, limit: int = 200) -> str:
+    """The same in visible ASCII alone, cut to ``limit`` characters: for what a machine says of itself."""
+    return _NOT_VISIBLE_ASCII.sub(" ", text).strip()[:limit]
+
+
+def has_control(text: str) -> bool:
+    """Whether there is a control character of ASCII in it, such as a line break."""
+    return _ASCII_CONTROL.search(text) is not None
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of texts as lines with aligned columns."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def metric_labels(labels: Mapping[str, str]) -> str:
+    """The labels of a sample in the text format of Prometheus; empty without any."""
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    pairs = ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def is_digits(text: object) -> bool:

@@ -18,6 +18,11 @@ def to_rfc3339(epoch: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
 
 
+def to_whole_seconds(epoch: float) -> str:
+    """The same without a fraction, as the API of Kubernetes and records of ours write it."""
+    return datetime.fromtimestamp(int(epoch), tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def from_rfc3339(text: object) -> float:
     """RFC 3339 string (``Z`` or offset) to epoch seconds; raises ValueError on anything else."""
     # What fromisoformat takes differs from one Python to the next, and is more than RFC 3339.
@@ -27,3 +32,11 @@ def from_rfc3339(text: object) -> float:
     day, clock, fraction, zone = match.groups()
     zone = "+00:00" if zone in ("Z", "z") else zone
     return datetime.fromisoformat("%sT%s.%s%s" % (day, clock, (fraction or "").ljust(6, "0")[:6], zone)).timestamp()
+
+
+def moment(text: object) -> float | None:
+    """The same; None for what is no such time."""
+    try:
+        return from_rfc3339(text)
+    except ValueError:
+        return None

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Removes trees: never through a link, never out of the mount that the tree lies in.
 
-Every folder is opened from its parent and asked for its mount, so that nobody who exchanges one of them for a link or
-mounts something over it meanwhile has us remove other files.
+Every folder is opened from its parent and its mount is checked. So a process that meanwhile replaces a folder by a
+link, or mounts something over it, cannot make us remove other files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 200
 
 
-def remove(path):
+def remove(path: str) -> list[str]:
     """Remove a file, a link or a folder with all that is in it; nothing happens when it is not there.
 
     Returns the mount points that were met. They stay, with all that is in them and the folders above them.
@@ -37,7 +37,7 @@ def remove(path):
     return left
 
 
-def empty(path):
+def empty(path: str) -> list[str]:
     """Remove all that is in a folder, which may be a mount point itself but no link; returns as `remove` does."""
     left: list[str] = []
     fd = os.open(path, _FOLDER)
@@ -51,11 +51,11 @@ def empty(path):
 class _Place:
     """An open folder, the id of its mount, and its path for people."""
 
-    def __init__(self, fd, mount, path):
+    def __init__(self, fd: int, mount: int, path: str) -> None:
         self.fd, self.mount, self.path = fd, mount, path
 
 
-def _remove(place, name, left, depth):
+def _remove(place: _Place, name: str, left: list[str], depth: int) -> bool:
     """Remove one entry; whether it is gone."""
     shown = "%s/%s" % (place.path, name)
     try:
@@ -90,7 +90,7 @@ def _remove(place, name, left, depth):
     return True
 
 
-def _empty(place, left, depth):
+def _empty(place: _Place, left: list[str], depth: int) -> bool:
     """Remove every entry; whether all of them are gone."""
     gone = [_remove(place, name, left, depth) for name in os.listdir(place.fd)]
     return all(gone)

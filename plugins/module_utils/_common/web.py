@@ -8,9 +8,13 @@ import base64
 import re
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
-AGENT = "kubenode.provision"
+from .text import json_object
+
+#: Who we say we are; the version is that of galaxy.yml.
+AGENT, VERSION = "kubenode.provision", "0.1.0"
 #: Unredirected headers that urllib makes for each request.
 _OF_ONE_REQUEST = ("Host", "Content-length", "Content-type")
 
@@ -54,12 +58,24 @@ def split_url(url: str) -> urllib.parse.SplitResult:
     return parts
 
 
+def is_http_url(text: object) -> bool:
+    """Whether it is an http or https URL with a host, and with a port that can be one where it has one."""
+    try:
+        parts = split_url(text) if isinstance(text, str) else None
+    except ValueError:
+        return False
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 def split_login(url: str) -> tuple[str, str]:
     """A URL without its login and fragment, and the login as a header; raises ValueError, whose text may hold both."""
     parts = split_url(url)
     login, at, host = parts.netloc.rpartition("@")
     bare = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
-    return bare, basic(urllib.parse.unquote_to_bytes(login)) if at else ""
+    if not at:
+        return bare, ""
+    user, _colon, password = (urllib.parse.unquote_to_bytes(part) for part in login.partition(":"))
+    return bare, basic(user + b":" + password)
 
 
 def basic(login: bytes) -> str:
@@ -72,3 +88,51 @@ def parse_challenge(text: str) -> tuple[str, dict[str, str]]:
     scheme, dummy, rest = text.strip().partition(" ")
     pairs = re.findall(r'([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)
     return scheme.lower(), {name.lower(): quoted or bare for name, quoted, bare in pairs}
+
+
+# --- Registries (OCI distribution API): places and logins
+
+#: What a tag or digest may lead to: an index or a manifest.
+MANIFEST_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+
+
+def registry_place(host: str, name: str) -> tuple[str, str]:
+    """The server that is asked for an image, and the image's name there."""
+    if host != "docker.io":
+        return host, name
+    return "registry-1.docker.io", name if "/" in name else "library/" + name
+
+
+def registry_logins(token: str) -> tuple[str, list[str]]:
+    """What a token is sent as: the header of ``user:password`` (or empty), else those that may be tried in turn."""
+    data = token.encode("utf-8", "surrogateescape")
+    if ":" in token:
+        return basic(data), []
+    # as it is, and as CAPH hands it over: ghcr.io takes access tokens in base64
+    return "", ["Bearer " + token, "Bearer " + base64.b64encode(data).decode("ascii")] if token else []
+
+
+def token_server(values: Mapping[str, str], scheme: str, name: str) -> tuple[str, str]:
+    """Where a challenge wants us to ask for a token to read the repository ``name``: the URL, and its host.
+
+    ``scheme``: the registry's own. Raises ValueError for what is no URL, :class:`BadRedirect` for one without TLS.
+    """
+    realm = split_url(values["realm"])
+    if realm.scheme not in (("https", "http") if scheme == "http" else ("https",)) or not realm.hostname:
+        raise BadRedirect(scheme, realm.scheme)
+    query = urllib.parse.parse_qsl(realm.query)
+    query += [("service", values["service"])] if "service" in values else []
+    query.append(("scope", values.get("scope") or f"repository:{name}:pull"))
+    return urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment="")), realm.hostname
+
+
+def token_in(answer: bytes) -> str:
+    """The token that such a server hands out; empty when there is none."""
+    found = json_object(answer) or {}
+    token = found.get("token") or found.get("access_token")
+    return token if isinstance(token, str) and re.match(r"[!-~]+\Z", token) else ""

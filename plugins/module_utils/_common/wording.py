@@ -9,11 +9,12 @@ which variable holds which option, and messages name that one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 #: Documented by the fragment C(variables).
 VARIABLES = {"type": "dict", "default": {}}
 
-# An option with an underscore is no word of a sentence. It is left alone in a path, an URL and a quoted value.
+# An option with an underscore is no word of a sentence. In a path, an URL and a quoted value it stays as it is.
 _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 # Other options may be words of sentences. They count at the beginning of a finding, with a member behind them, and
 # where the text says that something is to be set.
@@ -23,7 +24,7 @@ _WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
 _TO_SET = r"(?:(?<=\bset )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
 
 
-def in_variables(text, variables):
+def in_variables(text: str, variables: Mapping[str, str] | None) -> str:
     """The text, with the names of variables in the place of the options that these hold."""
     known = {option: variable for option, variable in (variables or {}).items() if variable and variable != option}
     if not known or not text:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._common.boot_states import from_rfc3339
+from .._common.times import from_rfc3339
 from .api_types import Action
 from .errors import ApiError, FleetError, MachineError, NoAnswer, TimeLimit
 from .retry import Deadline
@@ -33,7 +33,7 @@ LONG = frozenset(["create_image"])
 LONGEST_TICK_OF_LONG = 10.0
 
 
-#: Stands for an action that an answer says nothing of.
+#: In place of an action that an answer does not name.
 _UNKNOWN: Action = {}
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The dictionaries that travel: what the APIs answer, and what modules take and return of machines.
 
-An API may leave out any key, and an answer of an API of another version may have more; only what is read stands here.
+An API may leave out any key, and an API of another version may send more; these types have only the keys that are read.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RegisteredKey(TypedDict, total=False):
 
 
 class Resolved(TypedDict):
-    """What the names of a wanted cloud server stand for in the project; ids, but for type and location."""
+    """The objects of the project that a wanted cloud server names: their ids, but names of type and location."""
 
     server_type: dict[str, Any]
     location: str | None

@@ -67,7 +67,7 @@ RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "sile
 
 @dataclass
 class ObservedState:
-    """What is known of a machine; None stands for what was not asked yet."""
+    """What is known of a machine; None: not asked yet."""
 
     #: The status of a cloud server; None for a dedicated one: Robot has none.
     status: str | None = None
@@ -110,7 +110,7 @@ class ObservedState:
 
     @property
     def locked_out(self) -> bool:
-        """Whether SSH cannot tell which system runs."""
+        """Whether SSH cannot show which system runs."""
         return self.answer in (SILENT, DENIED)
 
 

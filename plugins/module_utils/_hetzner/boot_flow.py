@@ -17,6 +17,7 @@ from typing import Any
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from . import boot_decision as decision
+from .api_types import Machine
 from .boot_decision import ObservedState
 from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings
@@ -32,11 +33,11 @@ _TOWARDS = {
     "os": decision.towards_os,
     "disarmed": decision.towards_disarmed,
 }
-#: What nothing is changed by.
+#: Steps that change nothing.
 _HARMLESS = (decision.ATTACH, decision.LEAVE)
 
 _RESCUE_OF_OTHERS = (
-    "%s is in a rescue that was not started for an open installation of ours: somebody may be repairing it. It was "
+    "%s is in a rescue that was not started for an open installation of ours: a person may be repairing it. It was "
     "left as it is. To keep its system, reboot it to its disk; to write it, name it: %s"
 )
 
@@ -46,9 +47,9 @@ class BootOptions:
     """What both modules are asked for; names are those of the options."""
 
     #: Each machine: its ``name``, and what an earlier step returned of it.
-    machines: Sequence[Mapping[str, Any]]
+    machines: Sequence[Machine]
     state: str = "rescue"
-    #: The variable whose words let a present system go, and what the user gave with it.
+    #: The variable whose entries permit to give up a present system, and its value.
     word: tuple[str, Any] = ("reinstall", ())
     rearm: bool = False
     prove: bool = True
@@ -102,7 +103,7 @@ class BootFleet(ABC):
         self.api = api
         self.shell = shell
         self.options = options
-        self.machines: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.machines}
+        self.machines: dict[str, Machine] = {one.get("name", ""): one for one in options.machines}
         self.wanted: dict[str, Mapping[str, Any]] = {one.get("name", ""): one for one in options.wanted}
         self.words = consents.Words(*options.word)
         self.intents = IntentStore(options.intents_dir, self.wanted)
@@ -118,7 +119,7 @@ class BootFleet(ABC):
 
     def check_input(self) -> None:
         """Raise FleetError for input that cannot work."""
-        # A word may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
+        # An entry may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
         refuse_findings(self.words.findings + name_findings(self.options.machines) + self.more_findings())
 
     def more_findings(self) -> list[str]:
@@ -126,14 +127,14 @@ class BootFleet(ABC):
         return []
 
     @abstractmethod
-    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def run_of(self, machine: Machine) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
 
     @abstractmethod
     def work(self, active: list[MachineRun]) -> None:
-        """Bring all machines about that did not fail before; raises FleetError."""
+        """Carry out the steps of all machines that did not fail before; raises FleetError."""
 
-    def is_booting(self, machine: Mapping[str, Any]) -> bool:
+    def is_booting(self, machine: Machine) -> bool:
         """Whether this is a second try, and an earlier call of this run sent the machine into its rescue."""
         return self.options.rearm and machine.get("boot_state") == boot_states.BOOTING_TO_RESCUE
 
@@ -149,7 +150,7 @@ class BootFlow(ABC):
     #: The message when the rescue could not be disarmed; takes the error.
     still_armed: str
 
-    def __init__(self, fleet: Any, run: MachineRun, given: Mapping[str, Any], seen: ObservedState) -> None:
+    def __init__(self, fleet: Any, run: MachineRun, given: Machine, seen: ObservedState) -> None:
         self.fleet = fleet
         self.options: BootOptions = fleet.options
         self.run = run
@@ -280,7 +281,7 @@ class BootFlow(ABC):
         return consents.extra_var("reinstall", [self.run.name])
 
     def look(self) -> None:
-        """Find out by SSH who answers; a connection that is lost once is no silence."""
+        """Find out by SSH who answers; one lost connection does not count as silence."""
         deadline = Deadline(self.look_seconds(), "an answer by SSH")
         while True:
             answer = self.probe()
@@ -330,7 +331,7 @@ class BootFlow(ABC):
         return ". The rescue is disarmed: the next boot leads to the disk"
 
     def compare(self, record: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> None:
-        """Say of a system that is left alone whether it was verified, and how it differs from what is asked for.
+        """Report of a system that is not changed whether it was verified, and how it differs from what is asked for.
 
         ``record``: what it shows, which may claim what it likes of an image command that failed here; ``facts``: what
         the provider says. Raises Refused when a difference is to fail.

@@ -7,10 +7,10 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._common.boot_states import from_rfc3339
 from .._common.text import is_digits
+from .._common.times import from_rfc3339
 from .api_types import Image, RegisteredKey
 from .errors import ApiError
 from .labels import IMAGE_LABEL, is_label_value
@@ -18,6 +18,9 @@ from .labels import IMAGE_LABEL, is_label_value
 if TYPE_CHECKING:
     from .cloud_client import Api
     from .retry import Deadline
+
+#: A type, network, key … of a list of the API.
+_Item = TypeVar("_Item", bound="Mapping[str, Any]")
 
 
 class Unfit(Exception):
@@ -31,7 +34,7 @@ def _names(items: Iterable[Mapping[str, Any]], key: str = "name", most: int = 12
     return (", ".join(names[:most]) + more) or "none"
 
 
-def pick(field: str, wanted: str, items: Iterable[Any], hint: str = "") -> Any:
+def pick(field: str, wanted: str, items: Iterable[_Item], hint: str = "") -> _Item:
     """The item whose name or id is ``wanted``."""
     for item in items:
         if item.get("name") == wanted or str(item["id"]) == str(wanted):
@@ -68,7 +71,7 @@ def check_location(
     offered = server_type.get("locations")
     if offered is None:
         return wanted
-    known = {str(entry["id"]): entry["name"] for kind in types for entry in kind.get("locations") or []}
+    known: dict[str, str] = {str(entry["id"]): entry["name"] for kind in types for entry in kind.get("locations") or []}
     name = known.get(str(wanted), wanted)
     if name not in known.values():
         raise Unfit(f"location: '{wanted}' does not exist; there are: {', '.join(sorted(set(known.values())))}")
@@ -193,7 +196,8 @@ class Catalog:
 
     def resolve(self, field: str, wanted: str, collection: str) -> int:
         """The id of a network, firewall or placement group given by name or id."""
-        return pick(field, wanted, self._list(collection))["id"]
+        found: int = pick(field, wanted, self._list(collection))["id"]
+        return found
 
     def image_candidates(self, wanted: str, labelled: bool = True) -> list[Image]:
         """Every image that ``wanted`` can mean: by name, with ``labelled`` by label, by id."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import missing_required_lib
 
-from .._common.options import is_endpoint
+from .._common.web import AGENT, VERSION, is_http_url
 from .budget import Budget
 from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
-from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, verdict
+from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, may_have_arrived, verdict
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -36,7 +36,6 @@ except ImportError:
     HCLOUD_IMPORT_ERROR = traceback.format_exc()
 
 DEFAULT_ENDPOINT = "https://api.hetzner.cloud/v1"
-VERSION = "0.1.0"
 #: Requests on their way at the same time.
 CONCURRENCY = 8
 #: Seconds for the connection, and for each read.
@@ -64,7 +63,7 @@ def cloud_access(params: Mapping[str, Any], environment: Mapping[str, str] | Non
         raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
     if not _TOKEN.match(token):
         raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
-    if not is_endpoint(endpoint):
+    if not is_http_url(endpoint):
         raise FleetError(f"api_endpoint: '{endpoint}' is no address of an API; use something like {DEFAULT_ENDPOINT}")
     return token, endpoint
 
@@ -93,7 +92,7 @@ class Api:
         self._client = hcloud.Client(
             token=token,
             api_endpoint=endpoint.rstrip("/"),
-            application_name="kubenode.provision",
+            application_name=AGENT,
             application_version=VERSION,
             timeout=timeout,
         )
@@ -131,12 +130,12 @@ class Api:
             except requests.exceptions.RequestException as error:
                 with self._lock:
                     self.budget.answered({}, mark)
-                raise NoAnswer(_transport_reason(method, path, error), sent=_may_have_arrived(error)) from error
+                raise NoAnswer(_transport_reason(method, path, error), sent=may_have_arrived(error)) from error
 
     def read(
         self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
             try:
@@ -263,21 +262,13 @@ def _without_retries(client: Any) -> None:
 
 
 def _error_of(response: requests.Response) -> ApiError:
-    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    """The ApiError that an answer means, also when a proxy in between wrote the body."""
     try:
         error = response.json()["error"]
         code, message, details = str(error["code"]), error["message"], error.get("details")
     except (ValueError, KeyError, TypeError, RecursionError):
         code, message, details = f"http_{response.status_code}", response.reason or "no reason given", None
     return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
-
-
-def _may_have_arrived(error: Exception) -> bool:
-    """Whether the API can have received a request that ended like this."""
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return False
-    text = repr(error)
-    return not ("NewConnectionError" in text or "NameResolutionError" in text or "SSLError" in text)
 
 
 def _transport_reason(method: str, path: str, error: Exception) -> str:

@@ -61,7 +61,7 @@ def wanted_labels(machine: Machine) -> dict[str, str]:
 
 
 def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
-    """The request body that creates a machine, powered off; ``resolved`` holds what names stand for."""
+    """The request body that creates a machine, powered off; ``resolved`` holds the ids of the names."""
     body = {
         "name": machine["name"],
         "server_type": resolved["server_type"]["name"],
@@ -100,7 +100,7 @@ def resolve(
             f"{server_type['architecture']}; choose another type"
         )
     image = machine.get("image") or PLACEHOLDER
-    # The placeholder is Hetzner's own image, whatever snapshots of the project are called.
+    # The placeholder is Hetzner's own image, also when a snapshot of the project has the same name.
     candidates = catalog.image_candidates(image, labelled=bool(machine.get("image")))
     group = machine.get("placement_group")
     return {

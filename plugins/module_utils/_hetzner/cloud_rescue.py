@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._common import boot_states, installed, intents
+from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
-from .api_types import Action, RegisteredKey, Server
+from .api_types import Action, Machine, RegisteredKey, Server
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
@@ -32,7 +32,7 @@ from .ssh import SILENT, Answer, Ssh
 DISARMING_TAKES = 60.0
 #: How long a system that was asked to reboot may go on answering.
 REBOOT_GRACE = 60.0
-#: A result that says "created in this run" is believed for this long.
+#: A result that says "created in this run" counts for this long.
 FRESH_FOR = 3600.0
 
 #: The user named the machine, and nothing else allows it: what lies on the disks says whether that covers it.
@@ -65,7 +65,7 @@ _REFUSALS = {
         "overwrite it, name it: %(word)s"
     ),
     decision.REFUSE_SILENT: (
-        "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
+        "server '%(name)s' runs, but for %(limit)g s it was not clear which system: %(seen)s. Look at its console; "
         "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
     decision.REFUSE_DENIED: (
@@ -100,22 +100,23 @@ class CloudRescue(BootFleet):
         self._private_key = private_key
         self._found: dict[str, Server] = {}
 
-    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def run_of(self, machine: Machine) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
         run, again = MachineRun.going_on(machine), self.is_again(machine)
-        run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
+        said: Mapping[str, Any] = machine
+        run.result.update({key: said[key] for key in _HANDED_ON if key in said})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         run.result.update(installation="", proven=False, drift=[], used="")
-        # A machine that missed its rescue has booted what it was made of: what it was armed for stands.
+        # A machine that missed its rescue has booted what it was made of: its consent and its arming still count.
         run.result["consent"] = (machine.get("consent") or "") if again else ""
         run.result["armed_here"] = bool(machine.get("armed_here")) and again
         run.result["fresh"] = bool(machine.get("fresh")) and again
         if machine.get("failed") and not again:
-            run.result.update({key: machine[key] for key in _KEPT_OF_FAILED if key in machine})
+            run.result.update({key: said[key] for key in _KEPT_OF_FAILED if key in said})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
         return run
 
-    def is_again(self, machine: Mapping[str, Any]) -> bool:
+    def is_again(self, machine: Machine) -> bool:
         """Whether this run armed the machine before and it did not arrive."""
         return bool(self.is_booting(machine) and machine.get("armed_here", True))
 
@@ -179,7 +180,7 @@ class CloudRescue(BootFleet):
             run.result["used"] = self.words.used_by(run.name, kept)
         CloudFlow(self, run, given, server).bring_about()
 
-    def _missing(self, run: MachineRun, given: Mapping[str, Any]) -> None:
+    def _missing(self, run: MachineRun, given: Machine) -> None:
         if self.may_write or not given.get("created"):
             deleted = given.get("id") and self.may_write
             text = _DELETED if deleted else "there is no server '%s'; create it with hcloud_machine"
@@ -193,7 +194,7 @@ class CloudFlow(BootFlow):
     fleet: CloudRescue
     still_armed = ". The rescue may still be enabled for the next boot (%s): disable it in the console"
 
-    def __init__(self, fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Server) -> None:
+    def __init__(self, fleet: CloudRescue, run: MachineRun, given: Machine, server: Server) -> None:
         self.server = server
         super().__init__(fleet, run, given, self._observed(fleet, run, given, server))
         self._answer: Answer | None = None
@@ -202,7 +203,7 @@ class CloudFlow(BootFlow):
         self._arming = Arming(fleet.servers, fleet.board, fleet.intents, run, created)
 
     @staticmethod
-    def _observed(fleet: CloudRescue, run: MachineRun, given: Mapping[str, Any], server: Server) -> ObservedState:
+    def _observed(fleet: CloudRescue, run: MachineRun, given: Machine, server: Server) -> ObservedState:
         fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
         return ObservedState(
             status=server["status"],
@@ -261,7 +262,7 @@ class CloudFlow(BootFlow):
     def ask_rescue(self) -> None:
         """Find out whether the rescue that answers was started for an open intent."""
         if not self.fleet.intents.kept:
-            # Nothing is written here; who writes has only disks that hold nothing.
+            # Nothing is written here; a later step that writes may use only disks that hold nothing.
             self.seen.intended = consents.EMPTY
             return
         intent = self.fleet.intents.of(self.run.name)
@@ -299,7 +300,7 @@ class CloudFlow(BootFlow):
         if self.seen.rearm:
             return
         if self.seen.intended:
-            # Nothing of what the user permitted is left but what had begun, and the rescue itself shows that.
+            # Of the user's permission only what had begun is left, and the rescue itself shows that.
             fresh = consents.FRESH in self.seen.intended.split("+")
             self.result["consent"] = consents.FRESH if fresh else consents.EMPTY
         else:
@@ -408,7 +409,7 @@ class CloudFlow(BootFlow):
         self._arrive()
 
     def _new_installation(self) -> None:
-        """What is armed for begins another installation, but for a new server and a second try."""
+        """The arming begins another installation, except for a new server and a second try."""
         result = self.result
         if self.seen.rearm and result["installation"]:
             return
@@ -453,7 +454,7 @@ class CloudFlow(BootFlow):
         self._arrive()
 
     def _hard_reset(self) -> None:
-        """Waited for, so that what answers afterwards has booted since."""
+        """Reset and wait, so that the system that answers afterwards has booted since."""
         action = self.fleet.servers.reset(self.server, self.deadline)
         self.fleet.board.wait(action, self.deadline)
         self._booting()
@@ -590,7 +591,7 @@ def _still(intent: Mapping[str, Any], again: bool) -> str:
     return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
 
 
-def _age(machine: Mapping[str, Any]) -> float:
+def _age(machine: Machine) -> float:
     """Seconds since a machine of this run came into its boot state; many when that is not known."""
     since = machine.get("boot_state_since")
-    return time.time() - boot_states.from_rfc3339(since) if since else FRESH_FOR
+    return time.time() - times.from_rfc3339(since) if since else FRESH_FOR

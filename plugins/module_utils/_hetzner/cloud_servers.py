@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.boot_states import from_rfc3339
+from .._common.times import from_rfc3339
 from .api_types import Action, Server
 from .errors import ApiError, MachineError
 from .labels import LABEL, is_ours
@@ -94,12 +94,14 @@ class Servers:
     def by_name(self, name: str, deadline: Deadline) -> Server | None:
         """The server of this exact name, else None."""
         body = self._api.read("/servers", deadline, machine=name, params={"name": name})
-        return next((server for server in body.get("servers") or [] if server["name"] == name), None)
+        servers: list[Server] = body.get("servers") or []
+        return next((server for server in servers if server["name"] == name), None)
 
     def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
         try:
-            return self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
+            found: Server = self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
+            return found
         except ApiError as error:
             if error.code == "not_found":
                 return None
@@ -164,7 +166,9 @@ class Servers:
             return None
 
         path = f"/servers/{server['id']:d}/actions/{route}"
-        return self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)["action"]
+        answer = self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)
+        started: Action = answer["action"]
+        return started
 
     def enable_rescue(
         self, server: Server, key_ids: Iterable[int], deadline: Deadline, locked: Callable[[], None] | None = None
@@ -201,7 +205,9 @@ class Servers:
             return {"server": present} if present is not None and present.get("labels") == labels else None
 
         path = f"/servers/{server['id']:d}"
-        return self._api.change("PUT", path, deadline, look, machine=server["name"], json={"labels": labels})["server"]
+        answer = self._api.change("PUT", path, deadline, look, machine=server["name"], json={"labels": labels})
+        relabelled: Server = answer["server"]
+        return relabelled
 
     def delete(self, server: Server, deadline: Deadline) -> Action | None:
         """Delete a server; returns the action, or None when it is gone already."""

@@ -4,12 +4,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
+from .._common.text import spaced
 
 #: Answers that concern the credentials, hence the whole fleet.
 CREDENTIAL_CODES = {
@@ -24,7 +19,8 @@ CREDENTIAL_CODES = {
     "forbidden": "api_token: the token lacks the permission for this request (forbidden).",
 }
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+#: characters of a message that are kept
+_MOST = 4000
 
 
 class ApiError(Exception):
@@ -35,7 +31,7 @@ class ApiError(Exception):
     ) -> None:
         self.status = status
         self.code = code
-        self.message = _CONTROL.sub(" ", str(message))
+        self.message = spaced(message, _MOST)
         self.details = details if isinstance(details, dict) else {}
         self.correlation_id = correlation_id
         super().__init__(self.describe())
@@ -49,7 +45,7 @@ class ApiError(Exception):
         ]
         parts = [str(self.code)] + ([f"request {self.correlation_id}"] if self.correlation_id else [])
         text = f"{self.message} ({', '.join(parts)})"
-        return _CONTROL.sub(" ", f"{text} [{'; '.join(fields)}]" if fields else text)
+        return spaced(f"{text} [{'; '.join(fields)}]" if fields else text, _MOST)
 
 
 class NoAnswer(Exception):
@@ -57,7 +53,7 @@ class NoAnswer(Exception):
 
     def __init__(self, reason: object, sent: bool) -> None:
         self.sent = sent
-        super().__init__(_CONTROL.sub(" ", str(reason)))
+        super().__init__(spaced(reason, _MOST))
 
 
 class FleetError(Exception):
@@ -65,7 +61,7 @@ class FleetError(Exception):
 
 
 class MachineError(Exception):
-    """Concerns one machine: it failed. ``permanent``: trying again will not mend it."""
+    """Concerns one machine: it failed. ``permanent``: a retry cannot help."""
 
     permanent = False
 
@@ -87,7 +83,7 @@ UNAUTHORIZED = (
 
 
 class Permanent(MachineError):
-    """One machine failed, and trying again will not mend it."""
+    """One machine failed, and a retry cannot help."""
 
     permanent = True
 

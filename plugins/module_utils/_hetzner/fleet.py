@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ansible.module_utils.common.parameters import remove_values
 
-from .._common import boot_states
+from .._common import boot_states, times
 from .._common.names import machine_error
 from .._common.wording import in_variables
 from .actions import ActionFailed
+from .api_types import Machine
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
 if TYPE_CHECKING:
@@ -67,14 +68,14 @@ class MachineRun:
         self.result: dict[str, Any] = {"name": name, "failed": False, "changed": False, "msg": ""}
 
     @classmethod
-    def going_on(cls, machine: Mapping[str, Any]) -> MachineRun:
+    def going_on(cls, machine: Machine) -> MachineRun:
         """The run of a machine as a module of this collection returned it, or as a user named it."""
         since = machine.get("boot_state_since")
         try:
             return cls(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=boot_states.from_rfc3339(since) if since else None,
+                since=times.from_rfc3339(since) if since else None,
             )
         except (ValueError, AttributeError) as error:
             raise FleetError(
@@ -96,7 +97,7 @@ class MachineRun:
 
 
 class News:
-    """Appends to a file. A file that cannot be written any more ends nothing."""
+    """Appends to a file. An error of writing it stops no machine."""
 
     def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
@@ -198,7 +199,7 @@ _HINTS = {
 }
 
 
-def name_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
+def name_findings(machines: Iterable[Machine]) -> list[str]:
     """Everything that is wrong with the names of ``machines`` (dictionaries), as a list of sentences."""
     findings, seen = [], set()
     for position, machine in enumerate(machines):
@@ -235,8 +236,8 @@ def run_fleet(
     open_api: Callable[[AnsibleModule], Any],
     items: str = "machines",
 ) -> None:
-    """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
-    # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
+    """Open the API, make the fleet, run it, and end the module with its results, under the key ``items``."""
+    # The action plugin starts the module in a thread that blocks signals, and a child inherits what is blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
     api: Any = None
     variables = module.params.get("variables")

@@ -54,7 +54,7 @@ class IntentStore:
     def armed(self, name: str, **how: Any) -> None:
         """What distinguishes the arming that just happened from others."""
         intent = self.of(name)
-        if intent is None or intent.get("state") != intents.OPEN:
+        if not self._folder or intent is None or intent.get("state") != intents.OPEN:
             return
         try:
             intents.write(intents.file_of(self._folder, name), dict(intent, armed=how))
@@ -65,7 +65,7 @@ class IntentStore:
         """The arming was taken back: a rescue that comes now is not ours. ``for_good``: it is not tried again."""
         with contextlib.suppress(intents.IntentError, MachineError):  # the error that led here says more
             intent = self.of(name)
-            if intent is None or intent.get("state") != intents.OPEN:
+            if not self._folder or intent is None or intent.get("state") != intents.OPEN:
                 return
             path = intents.file_of(self._folder, name)
             if for_good:
@@ -110,6 +110,6 @@ class IntentStore:
         if not intent or intent.get("machine") != name or intent.get("state") == intents.DONE:
             return ""
         if self._unbegun(intent, name):
-            # Armed for, and nothing was written: whatever runs is of another one.
+            # It was armed for this installation, and nothing was written: the system that runs is of another one.
             return ""
-        return intent["installation"]
+        return str(intent["installation"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._common import installed
+from .._common.names import LABEL_WORD
 from .api_types import Image, Machine, Server, WantedImage
 
 #: CAPH's convention for naming snapshots, which have no name of their own.
@@ -42,13 +43,12 @@ DIGEST_DIGITS = 56
 
 _DIGEST = re.compile(r"^(sha256:)?([0-9a-fA-F]{64})\Z")
 _NOT_IN_VALUE = re.compile(r"[^A-Za-z0-9._-]+")
-_LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
 
 def is_label_value(text: str) -> bool:
     """Whether the API takes ``text`` as the value of a label."""
-    return text == "" or bool(_LABEL_WORD.match(text))
+    return text == "" or bool(LABEL_WORD.fullmatch(text))
 
 
 def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
@@ -56,7 +56,7 @@ def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
     findings = []
     for key, value in (labels or {}).items():
         prefix, _slash, word = str(key).rpartition("/")
-        if not _LABEL_WORD.match(word) or (prefix and not _LABEL_PREFIX.match(prefix)):
+        if not LABEL_WORD.fullmatch(word) or (prefix and not _LABEL_PREFIX.match(prefix)):
             findings.append(f"labels: the key {key!r} is none the API takes; use letters, digits, '-', '_' and '.'")
         elif prefix == "hetzner.cloud" or prefix.endswith(".hetzner.cloud"):
             findings.append(f"labels: the key {key!r} has a prefix reserved by Hetzner; choose another")

@@ -60,7 +60,7 @@ def resolve_keys(
 ) -> list[RegisteredKey]:
     """The registered keys named by ``wanted``; the private key must open at least one of them."""
     if not wanted:
-        raise Unfit(f"{field}: empty; name at least one SSH key of the project, or nobody can log in to the rescue")
+        raise Unfit(f"{field}: empty; name at least one SSH key of the project, or no one can log in to the rescue")
     keys = [pick(field, str(name), registered) for name in wanted]
     if private_key_public is not None and material(private_key_public) not in [
         material(key.get("public_key")) for key in keys
@@ -83,7 +83,7 @@ def resolve_keys(
 def choose_key(ssh_public_key: str | None, ssh_private_key: str | None) -> str:
     """The public key line (type, base64) to open the rescue with; raises Unfit for what cannot work."""
     if not ssh_public_key and not ssh_private_key:
-        raise Unfit("ssh_private_key: missing; set it or ssh_public_key, or nobody can log in to the rescue")
+        raise Unfit("ssh_private_key: missing; set it or ssh_public_key, or no one can log in to the rescue")
     given = _text_of(ssh_public_key) if ssh_public_key else None
     if given is not None and key_blob(given) is None:
         raise Unfit(
@@ -122,7 +122,8 @@ def register(api: Robot, public_key: str, name: str, deadline: Deadline) -> None
 
     def look() -> dict[str, Any] | None:
         try:
-            return api.read(path, deadline)
+            found: dict[str, Any] = api.read(path, deadline)
+            return found
         except ApiError as error:
             if error.status == 404:
                 return None

@@ -88,7 +88,7 @@ class RescueProbe:
         #: The last answer by SSH, and the host keys of the rescue that were proven.
         self.answer: ssh.Answer | None = None
         self.proven: list[str] = []
-        self.words = "nobody looked"
+        self.words = "it was not asked"
 
     @property
     def undecided(self) -> bool:
@@ -224,7 +224,7 @@ class RescueProbe:
             self.words = "another system answers and the rescue has not been booted"
             return False
         if published:
-            self.words = "the host keys that answer are none of those Robot tells for this rescue"
+            self.words = "the host keys that answer are none of those Robot reports for this rescue"
             if self._false_since is None:
                 self._false_since = now
             if not self._false.intersection(shown):
@@ -232,16 +232,16 @@ class RescueProbe:
             if now - self._same_since < FALSE_TAKES and now - self._false_since < PUBLISHING_TAKES:
                 return False
             raise Permanent(
-                f"the host keys that answer at {self._address} are none of those Robot tells for this rescue, so "
-                f"nothing was sent to it: shown {_listed(map(sha256_fingerprint, shown))}, told {_listed(published)}. "
-                "Somebody is in between, another machine has this address, or this one has left its rescue for "
-                "another system"
+                f"the host keys that answer at {self._address} are none of those Robot reports for this rescue, so "
+                f"nothing was sent to it: shown {_listed(map(sha256_fingerprint, shown))}, "
+                f"reported {_listed(published)}. The connection is intercepted, another machine has this address, or "
+                "this one has left its rescue for another system"
             )
-        self.words = "something answers, and Robot tells no host keys of the rescue"
+        self.words = "something answers, and Robot reports no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since
         if now - self._silent_since >= PUBLISHING_TAKES - ASK_EVERY / 2:
             raise MachineError(
-                f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot told no host keys of it, so it cannot "
+                f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot reported no host keys of it, so it cannot "
                 f"be proven. {_ways_out()}"
             )
         return False
@@ -249,7 +249,7 @@ class RescueProbe:
 
 def _ways_out() -> str:
     return (
-        "Robot tells the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
+        "Robot reports the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
         "then run again. To trust the keys that answer, where Robot stays silent: "
         f"{consent.extra_var('host_key_checking', 'accept-new')}"
     )

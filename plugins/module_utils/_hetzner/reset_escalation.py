@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._common import boot_states
+from .._common import boot_states, times
 from .api_types import Reset
 from .errors import FleetError, HandedBack, LeftAlone, Permanent
 from .fleet import MachineRun
@@ -182,7 +182,7 @@ class ResetEscalation:
                     return
             outcome, power = self._send(kind)
             if outcome == FAILED and kind in (SW, HW) and self._tried.count(kind) == 1:
-                # A harder reset is no answer to a passing trouble of Robot's.
+                # A passing error of Robot does not justify a harder reset.
                 self.wait_for_turn()
                 continue
             if outcome in (SENT, UNSURE):
@@ -214,7 +214,7 @@ class ResetEscalation:
             outcome = self._routes.reset(kind, self._deadline(f"the reset by {kind}"), self._keep_armed)
         self._tried.append(kind)
         if outcome[0] in (SENT, UNSURE):
-            reset: Reset = {"way": kind, "at": boot_states.to_rfc3339(time.time())}
+            reset: Reset = {"way": kind, "at": times.to_rfc3339(time.time())}
             self._run.result["resets"] = self._run.result["resets"] + [reset]
         return outcome
 
@@ -319,4 +319,4 @@ class ResetEscalation:
 
 def _age(reset: Reset) -> float:
     """Seconds since a reset that an earlier call sent."""
-    return max(0.0, time.time() - boot_states.from_rfc3339(reset["at"]))
+    return max(0.0, time.time() - times.from_rfc3339(reset["at"]))

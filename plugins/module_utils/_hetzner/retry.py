@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .errors import ApiError, NoAnswer, TimeLimit
 
-#: It was certainly not carried out: send it again after a while.
+#: It was certainly not carried out: send it again after a pause.
 AGAIN = "again"
 #: It may have been carried out: look before sending it again.
 LOOK_FIRST = "look_first"
@@ -37,6 +37,12 @@ def verdict(error: Exception) -> str:
     if error.code in _UNCLEAR_CODES or error.status >= 500:
         return LOOK_FIRST
     return FINAL
+
+
+def may_have_arrived(error: Exception) -> bool:
+    """Whether the API can have received a request that ended with this error of requests: not without a connection."""
+    text = repr(error)
+    return not any(name in text for name in ("ConnectTimeout", "NewConnectionError", "NameResolutionError", "SSLError"))
 
 
 class Backoff:

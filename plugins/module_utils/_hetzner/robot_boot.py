@@ -43,7 +43,7 @@ class BootRoutes:
         self._number = number
 
     def arm(self, fingerprints: Sequence[str], deadline: Deadline) -> None:
-        """Arm the rescue for the next boot, for these keys alone; whatever was armed before is disarmed."""
+        """Arm the rescue for the next boot, for these keys alone; all that was armed before is disarmed."""
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
             try:
                 return self._post_rescue(fingerprints, deadline)
@@ -63,7 +63,7 @@ class BootRoutes:
                     deadline.sleep(2.0, str(error))
 
     def disarm(self, deadline: Deadline) -> list[str]:
-        """Take back whatever is armed for the next boot; returns the kinds that were."""
+        """Disarm everything for the next boot; returns the kinds that were armed."""
         kinds = self._need(self._get("/boot/%d", deadline), "boot")
         # They become a part of a path.
         active = [
@@ -165,7 +165,7 @@ def _status(body: Any) -> str | None:
 
 
 def _judge(error: ApiError) -> str:
-    """What a refused reset means for the escalation; raises what no other type would mend."""
+    """What a refused reset means for the escalation; raises an error that no other type could avoid."""
     if error.code == "RESET_MANUAL_ACTIVE":
         raise Permanent("a technician's reset of the server is under way; run again when it is done") from error
     if error.code in ("RESET_FAILED", "WOL_FAILED"):

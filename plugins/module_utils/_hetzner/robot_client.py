@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
 
-from .._common.options import is_endpoint
+from .._common.web import AGENT, VERSION, is_http_url
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
-from .retry import AGAIN, FINAL, Backoff, verdict
+from .retry import AGAIN, FINAL, Backoff, may_have_arrived, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ except ImportError:
     REQUESTS_IMPORT_ERROR = traceback.format_exc()
 
 DEFAULT_ENDPOINT = "https://robot-ws.your-server.de"
-AGENT = "kubenode.provision/0.1.0"
-#: Requests on their way at the same time: fewer than the failed logins that lock this address out, whatever happens.
+#: Requests on their way at the same time: always fewer than the failed logins that lock this address out.
 CONCURRENCY = 2
 #: Seconds for the connection, and for each read.
 TIMEOUT = (10, 60)
@@ -96,7 +95,7 @@ def open_robot(resets: int = HOURLY[RESET], pace: bool = False) -> Callable[[Ans
 
 
 def _check_endpoint(endpoint: str) -> None:
-    address = urlsplit(endpoint) if is_endpoint(endpoint) else None
+    address = urlsplit(endpoint) if is_http_url(endpoint) else None
     if address is None or address.username or address.query:
         raise FleetError(
             f"endpoint: not the address of a webservice, or with a user in it; use something like {DEFAULT_ENDPOINT}"
@@ -174,7 +173,7 @@ class Robot:
                 auth=self._auth,
                 timeout=TIMEOUT,
                 allow_redirects=False,
-                headers={"Accept": "application/json", "User-Agent": AGENT},
+                headers={"Accept": "application/json", "User-Agent": f"{AGENT}/{VERSION}"},
             )
             return self._judge(response, route, f"{method} {path}")
         except requests.exceptions.RequestException as error:
@@ -183,7 +182,7 @@ class Robot:
                 self.stop(fatal)
                 raise fatal from error
             reason = f"no answer to {method} {path}: {type(error).__name__}"
-            raise NoAnswer(reason, sent=_may_have_arrived(error)) from error
+            raise NoAnswer(reason, sent=may_have_arrived(error)) from error
         finally:
             self._sessions.put(session)
 
@@ -217,7 +216,7 @@ class Robot:
             self._sleep(min(delay, 5.0))
 
     def read(self, path: str, deadline: Deadline, machine: str | None = None) -> Any:
-        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
         backoff = Backoff()
         while True:
             try:
@@ -305,7 +304,7 @@ class Robot:
 
 
 def part(body: Any, key: str) -> dict[str, Any] | None:
-    """The dictionary that an answer has under a key; None when it has none there, whatever it is."""
+    """The dictionary that an answer has under a key; None when the answer has another form."""
     found = body.get(key) if isinstance(body, dict) else None
     return found if isinstance(found, dict) else None
 
@@ -321,7 +320,7 @@ def is_limit(error: Exception) -> bool:
 
 
 def error_of(status: int, reason: str | None, body: Any) -> ApiError:
-    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    """The ApiError that an answer means, also when a proxy in between wrote the body."""
     try:
         error = body["error"]
         code, message = str(error["code"]), error["message"]
@@ -358,11 +357,3 @@ def _json_of(response: requests.Response) -> Any:
         return response.json()
     except (ValueError, RecursionError):
         return None
-
-
-def _may_have_arrived(error: Exception) -> bool:
-    """Whether Robot can have received a request that ended like this."""
-    if isinstance(error, (requests.exceptions.ConnectTimeout, requests.exceptions.SSLError)):
-        return False
-    text = repr(error)
-    return not ("NewConnectionError" in text or "NameResolutionError" in text)

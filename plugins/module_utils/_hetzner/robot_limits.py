@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import math
 import os
 import random
@@ -15,6 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from .._common.private_files import write_json
+from .._common.text import json_value
 
 if TYPE_CHECKING:
     pass
@@ -178,8 +180,8 @@ class ResetLog:
     def _read(self) -> dict[str, Any]:
         try:
             with open(self._path, encoding="utf-8") as file:
-                return self._parse(json.loads(file.read(MOST_KEPT)))
-        except (OSError, ValueError, RecursionError):
+                return self._parse(json_value(file.read(MOST_KEPT)))
+        except (OSError, ValueError):
             return {"sent": [], "refused": None}
 
     def _parse(self, found: Any) -> dict[str, Any]:
@@ -196,10 +198,7 @@ class ResetLog:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 kept = self._read()
                 change(kept)
-                new = os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-                with os.fdopen(new, "w", encoding="utf-8") as file:
-                    json.dump(kept, file)
-                os.replace(self._path + ".new", self._path)
+                write_json(self._path, kept, durable=False)
 
 
 def _refusal(value: Any) -> list[float] | None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._common import boot_states, installed, intents
+from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
-from .api_types import Reset
+from .api_types import Machine, Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
@@ -96,18 +96,18 @@ class RobotRescue(BootFleet):
             findings.append(str(finding))
         return findings
 
-    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def run_of(self, machine: Machine) -> MachineRun:
         """The run of one machine, going on where the step before it ended."""
         since = machine.get("boot_state_since")
         try:
             run = MachineRun(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=boot_states.from_rfc3339(since) if since else None,
+                since=times.from_rfc3339(since) if since else None,
             )
             run.result.update(_UNKNOWN)
             resets: list[Reset] = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
-            ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
+            ages = [time.time() - times.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
                 f"machine '{machine['name']}': boot_state, boot_state_since or resets is none a module of this "
@@ -123,11 +123,12 @@ class RobotRescue(BootFleet):
         if self.is_again(machine):
             run.result["resets"] = resets
         elif machine.get("failed"):
-            run.result.update({key: machine[key] for key in _UNKNOWN if key in machine})
+            said: Mapping[str, Any] = machine
+            run.result.update({key: said[key] for key in _UNKNOWN if key in said})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
         return run
 
-    def is_again(self, machine: Mapping[str, Any]) -> bool:
+    def is_again(self, machine: Machine) -> bool:
         """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
         return self.is_booting(machine) and not machine.get("in_rescue") and not machine.get("permanent")
 
@@ -208,7 +209,7 @@ class RobotFlow(BootFlow):
     fleet: RobotRescue
     still_armed = ". The rescue may still be armed for the next boot (%s): disarm it in Robot"
 
-    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> None:
+    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> None:
         self._proven = fleet.shell.proved_system(run.name)
         self._kept = fleet.intents.of(run.name)
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
@@ -231,7 +232,7 @@ class RobotFlow(BootFlow):
             self.note,
         )
 
-    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> ObservedState:
+    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> ObservedState:
         rearm, word = fleet.is_again(given), given.get("first_contact")
         return ObservedState(
             reinstall=fleet.words.names(run.name) and not run.result["used"],
@@ -467,7 +468,7 @@ class RobotFlow(BootFlow):
         """Why the machine is left as it is."""
         if step == decision.REFUSE_RESCUE:
             used = self.result["used"]
-            return self.rescue_of_others("it") + (used and ". Besides, " + used)
+            return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
         if step == decision.REFUSE_SILENT:
             return (
                 "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
@@ -476,8 +477,8 @@ class RobotFlow(BootFlow):
             )
         used = self._contact_used
         return (
-            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If it "
-            "serves nobody, permit its reset into the rescue, which changes no disk: -e "
+            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If no "
+            "one uses it, permit its reset into the rescue, which changes no disk: -e "
             f"kubenode_first_contact=reset{used and '. ' + used}"
         )
 
@@ -543,4 +544,4 @@ def started_for(
     if answer.origin.uptime is None:
         return False
     booted = (time.time() if now is None else now) - answer.origin.uptime
-    return -60 <= booted - boot_states.from_rfc3339(kept["armed_at"]) <= _ARMED
+    return -60 <= booted - times.from_rfc3339(kept["armed_at"]) <= _ARMED

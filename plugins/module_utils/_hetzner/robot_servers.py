@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._common.text import whole_number
+from .api_types import Machine
 from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .retry import Deadline
@@ -33,7 +34,7 @@ def read_servers(api: Robot, deadline: Deadline) -> list[dict[str, Any]]:
     return [server for server in numbered if number_of(server) == server["server_number"]]
 
 
-def input_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
+def input_findings(machines: Iterable[Machine]) -> list[str]:
     """Everything that is wrong with what ``machines`` (dictionaries) say of their servers, as a list of sentences."""
     findings = []
     seen: dict[tuple[str, object], Any] = {}
@@ -66,7 +67,7 @@ def number_of(machine: Mapping[str, Any]) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
-def find(machine: Mapping[str, Any], servers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def find(machine: Machine, servers: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The server of ``machine`` by number, address or name, in this order; raises Refused.
 
     When number and address are both given they must name the same server.
@@ -147,7 +148,7 @@ def _is_address(text: object) -> bool:
 class RobotServerFleet:
     """One call of robot_server."""
 
-    def __init__(self, api: Robot, machines: Sequence[Mapping[str, Any]], timeout: float, check_mode: bool) -> None:
+    def __init__(self, api: Robot, machines: Sequence[Machine], timeout: float, check_mode: bool) -> None:
         self._api = api
         self._given = machines
         self._timeout = timeout
@@ -193,7 +194,7 @@ class RobotServerFleet:
         refuse_findings(findings)
         return wanted
 
-    def _run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+    def _run_of(self, machine: Machine) -> MachineRun:
         run = MachineRun.going_on(machine)
         run.result.update(server_number=None, server_name=None, ipv4=None, ipv6=None, ipv6_address=None, product=None)
         run.result.update(status=None, cancelled=None)

@@ -66,8 +66,9 @@ class Snapshots:
         body = {"type": "snapshot", "description": description, "labels": labels}
         path = f"/servers/{server['id']:d}/actions/create_image"
         answer = self._api.change("POST", path, deadline, look, machine=key, json=body)
-        self.wait(answer["image"], answer["action"], deadline)
-        return answer["image"]
+        image: Image = answer["image"]
+        self.wait(image, answer["action"], deadline)
+        return image
 
     def wait(self, image: Image, action: Action | None, deadline: Deadline) -> None:
         """Wait until a snapshot is made; what a failed action leaves of it is removed."""
@@ -129,6 +130,7 @@ class Snapshots:
     def _making(self, image: Image, deadline: Deadline) -> Action:
         """The action that makes a snapshot."""
         path = f"/images/{image['id']:d}/actions"
+        actions: list[Action]
         actions, _complete = self._api.read_all(path, "actions", deadline, params={"sort": "id:desc"})
         for action in actions:
             if action.get("command") == "create_image":

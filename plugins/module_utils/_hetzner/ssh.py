@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ask a machine by SSH which system it runs, and ask it to reboot; all that it says is taken for hostile."""
+"""Ask a machine by SSH which system it runs, and ask it to reboot; all of its output is untrusted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
+from .._common.private_files import replacing
+from .._common.text import ascii_words
 from .errors import FleetError
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ _KEY_KINDS = (
     ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
 )
 
-# Whatever the login shell is, a POSIX shell reads the program.
+# A POSIX shell reads the program, also when the login shell is another one.
 _PROBE = "exec sh -c " + shlex.quote(probe.SCRIPT)
 
 # Detached, so that the answer gets out before the system goes down.
@@ -52,7 +54,6 @@ _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
 _ACCEPTED = re.compile(
     "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
 )
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 def run_limited(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
@@ -118,7 +119,7 @@ class Answer:
 
     @property
     def listens(self) -> bool:
-        """Whether anything accepted the connection, whatever it speaks; a jump host in between may have been that."""
+        """Whether a server accepted the connection, with any protocol; it may have been a jump host in between."""
         return self.kind != SILENT or bool(_ACCEPTED.search(self.detail))
 
     def describe(self) -> str:
@@ -136,13 +137,13 @@ def parse_probe(output: str) -> Answer:
     """The Answer in the output of the probe; anything that does not look right is left out."""
     fields = probe.fields_of(output)
     if fields is None:
-        return Answer(SYSTEM, f"it did not run the probe: {_printable(output)}")
+        return Answer(SYSTEM, f"it did not run the probe: {ascii_words(output)}")
     hostname = fields.get("hostname", "")
     return Answer(
         SYSTEM,
         hostname=hostname if _HOSTNAME.match(hostname) else None,
         boot_id=probe.boot_id_of(fields) or None,
-        os_name=_printable(fields.get("os", "")) or None,
+        os_name=ascii_words(fields.get("os", "")) or None,
         installed=_record(probe.unpacked_json(fields.get("record", ""))),
         origin=origins.Origin.parse(fields),
         intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
@@ -152,7 +153,7 @@ def parse_probe(output: str) -> Answer:
 def parse_failure(returncode: int, errors: str) -> Answer:
     """The Answer when the probe itself gave no usable output."""
     lines = [line for line in errors.splitlines() if line.strip()]
-    last = _printable(lines[-1]) if lines else f"no error text, exit code {returncode}"
+    last = ascii_words(lines[-1]) if lines else f"no error text, exit code {returncode}"
     if "Permission denied" in errors or "Too many authentication failures" in errors:
         return Answer(DENIED, last)
     if returncode != 255:
@@ -247,7 +248,7 @@ class Ssh:
         return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
 
     def proved_system(self, name: str) -> bool:
-        """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
+        """Whether an earlier run proved the machine's installed system, and no run began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
                 return file.readline().startswith(ssh_keys.PROVEN)
@@ -266,7 +267,7 @@ class Ssh:
     ) -> list[str]:
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
-        With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
+        With ``alias``, only the keys that ``known_hosts`` has for that name are accepted. Without ``login``, the
         connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
         user, port, key = system or Login(None, None, None)
@@ -326,7 +327,7 @@ class Ssh:
         return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
 
     def host_keys(self, name: str, address: str) -> list[str]:
-        """The host keys shown now, as ``type base64`` each; nobody is logged in, nothing is believed."""
+        """The host keys shown now, as ``type base64`` each; without a login, and without trusting them."""
         if not self._extra_args:
             return scan(address, self._port, self._connect_timeout)
         # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.
@@ -360,14 +361,12 @@ class Ssh:
         return ssh_keys.alias(name, "rescue")
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
-        """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
-        new = self.pin_file(name, "new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(ssh_keys.known_hosts(self.alias(name), keys))
-        os.replace(new, self.pin_file(name))
+        """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
+        with replacing(self.pin_file(name)) as (file, _draft):
+            file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
 
     def pin(self, name: str) -> None:
-        """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
+        """Keep the host key of the last probe as that of this machine's rescue, for every later task and run."""
         os.replace(self.pin_file(name, "probe"), self.pin_file(name))
 
     def reboot(self, name: str, address: str) -> bool:
@@ -401,15 +400,11 @@ def _answer(returncode: int, output: str, errors: str) -> Answer:
     return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
 
 
-def _printable(text: str) -> str:
-    return _UNPRINTABLE.sub(" ", text).strip()[:200]
-
-
 def _record(record: Mapping[str, Any] | None) -> dict[str, str] | None:
     """The texts of an installed record, fit to be printed."""
     if record is None:
         return None
-    return {_printable(str(key)): _printable(value) for key, value in record.items() if isinstance(value, str)}
+    return {ascii_words(str(key)): ascii_words(value) for key, value in record.items() if isinstance(value, str)}
 
 
 def _remove(path: str) -> None:

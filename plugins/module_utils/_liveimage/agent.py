@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from .._common.names import HOST_NAME
+from .._common.text import has_control, json_value
 from .errors import ImageError
 from .ignition import Config
 
 IRONIC_PORT, INSPECTOR_PORT = 6385, 5050
-_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 _SERVER = re.compile(r"[A-Za-z0-9:.%_-]{1,253}\Z")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,500}\Z")
 _KEY = re.compile(r"(ssh-[a-z0-9-]+|ecdsa-sha2-[a-z0-9-]+|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+=* ?[^\x00-\x1f\x7f]*\Z")
@@ -102,13 +102,13 @@ class AgentInputs:
             if not _SERVER.match(server):
                 raise ImageError(f"NTP server (ADDITIONAL_NTP_SERVERS) {server!r:.100} is no name or address")
         for name in ("http_proxy", "https_proxy", "no_proxy", "ip_options"):
-            one_line(f"{name} ({name.upper()})", getattr(self, name))
+            without_control(f"{name} ({name.upper()})", getattr(self, name))
         for name, value in self.environment.items():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ImageError(f"environment variable {name!r:.60} is no name")
-            one_line(f"environment variable {name}", value)
+            without_control(f"environment variable {name}", value)
         for option in self.podman_options:
-            one_line("podman option", option)
+            without_control("podman option", option)
         if self.ca_bundle and "-----BEGIN CERTIFICATE-----" not in self.ca_bundle:
             raise ImageError("ca_bundle (CA_BUNDLE) has no certificate in PEM")
         return replace(self, ironic_urls=ironic, inspector_urls=tuple(found))
@@ -183,7 +183,7 @@ def with_path(url: str, path: str) -> str:
 def host_name(name: str) -> str:
     """A name by RFC 1123, in lower case."""
     lower = name.lower()
-    if not _HOST.match(lower):
+    if len(lower) > 253 or not HOST_NAME.fullmatch(lower):
         raise ImageError(
             f"hostname {name!r:.300} is not one by RFC 1123: letters, digits and hyphens, parts of at most 63 "
             "characters"
@@ -198,9 +198,9 @@ def ssh_key(line: str) -> str:
     return line
 
 
-def one_line(what: str, text: str) -> str:
+def without_control(what: str, text: str) -> str:
     """Text without control characters."""
-    if any(ord(one) < 32 or ord(one) == 127 for one in text):
+    if has_control(text):
         raise ImageError(f"{what} has a line break or another control character")
     return text
 
@@ -217,8 +217,8 @@ def _decoded(coded: str) -> str:
 
 def _check_pull_secret(text: str) -> None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = json_value(text)
+    except ValueError:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
         raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")

@@ -1,12 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""A base file and its identity: what makes two files the same content, wherever they lie."""
+"""A base file and its identity: what makes two files the same content, also in different folders."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import stat
@@ -16,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from .._common.private_files import write_json
+from .._common.text import json_value
 from .errors import ImageError
 
 LARGE = 64 * 1024 * 1024  # bytes; the digest of less is computed in no time, and not kept on disk
@@ -100,8 +101,8 @@ class Digests:
     def _read(self) -> Mapping[str, str]:
         try:
             with open(self._file, encoding="ascii") as file:
-                data = json.load(file)
-        except (OSError, ValueError, RecursionError):  # nothing is kept, or it is damaged: it is computed
+                data = json_value(file.read())
+        except (OSError, ValueError):  # nothing is kept, or it is damaged: it is computed
             return {}
         good = isinstance(data, dict) and all(isinstance(one, str) for one in data.values())
         return {key: one for key, one in data.items() if _STATE.match(key) and _DIGEST.match(one)} if good else {}
@@ -110,12 +111,8 @@ class Digests:
         """Add one to what is kept, newest last; where that is not possible the next start computes it again."""
         kept = {key: one for key, one in self._read().items() if key != state}
         newest = [*list(kept.items())[1 - _MOST_KEPT :], (state, digest)]
-        part = f"{self._file}.{os.getpid()}.part"
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                json.dump(dict(newest), file, indent=1)
-            os.replace(part, self._file)
+            write_json(self._file, dict(newest), durable=False)
 
 
 DIGESTS = Digests()

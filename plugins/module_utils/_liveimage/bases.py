@@ -29,11 +29,11 @@ _Image = TypeVar("_Image")
 
 
 class NotReady(ImageError):
-    """Nothing is wrong with what was asked for: a base is missing or is just being written. Trying again mends it."""
+    """Nothing is wrong with what was asked for: a base is missing or is just being written. A retry helps."""
 
 
 class Signature(NamedTuple):
-    """What tells that a file is another one, or was written to."""
+    """Data that change when a file is replaced or written to."""
 
     device: int
     inode: int

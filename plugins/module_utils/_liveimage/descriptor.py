@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
+from .._common.text import json_value
 from .errors import ImageError
 from .overlay import Overlay
 
@@ -38,12 +39,12 @@ def read(path: str) -> Mapping[str, Any] | None:
         if found.st_size > _LARGEST:
             raise ImageError(f"{path} has {found.st_size} bytes and is no descriptor of ours; move it away")
         with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+            data = json_value(file.read())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError):
+    except ValueError:
         data = None
     if not isinstance(data, dict) or data.get("kubenode_image") != VERSION:
         raise ImageError(f"{path} is no descriptor of an image; move it away")

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 
+from .._common.text import json_value
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
 from .overlay_io import read
@@ -49,10 +49,10 @@ def find(files: IsoFiles) -> EmbedArea:
 
 def _by_info(files: IsoFiles, data: bytes) -> EmbedArea:
     try:
-        info = json.loads(data)
+        info = json_value(data)
         path = "/" + str(info["file"]).lstrip("/")
         offset, length = info.get("offset"), info.get("length")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ImageError(f"{INFO} is not what it should be: {error}") from error
     for name, value in (("offset", offset), ("length", length)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):

@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .._common.text import json_value
 from .cpio import gzipped
 from .errors import ImageError
 
@@ -244,8 +245,8 @@ def render(config: Mapping[str, Any]) -> bytes:
 def parse(text: str | bytes) -> dict[str, Any]:
     """Read a configuration that others wrote."""
     try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        config = json_value(text)
+    except ValueError as error:
         raise ImageError(f"the Ignition is no JSON: {error}") from error
     wrong = problems(config)
     if wrong:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._common.text import json_value
 from . import cpio, embed, kargs, miniso
 from .base_file import identify
 from .errors import ImageError
@@ -44,7 +45,7 @@ class Iso:
 
     @property
     def customised(self) -> bool:
-        """Whether somebody embedded something or changed the kernel arguments."""
+        """Whether something is embedded, or the kernel arguments were changed."""
         changed = self.kernel_arguments is not None and self.kernel_arguments.current != self.kernel_arguments.default
         return not self.blank or changed
 
@@ -196,7 +197,7 @@ def _both(value: int) -> bytes:
 
 def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
     """kargs.json with another default, in the space it has."""
-    info = json.loads(read(small.overlay, extent.offset, extent.length))
+    info = json_value(read(small.overlay, extent.offset, extent.length))
     text = json.dumps({**info, "default": default}).encode("utf-8")
     if len(text) > extent.length:
         raise ImageError("%s has %d bytes, and %d are needed" % (kargs.INFO, extent.length, len(text)))
@@ -204,7 +205,7 @@ def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
 
 
 def _members(area: bytes) -> Mapping[str, bytes]:
-    """What is embedded; what is no archive counts as something nobody here put there."""
+    """What is embedded; content that is no archive counts as foreign."""
     try:
         return {member.name: member.data for member in cpio.members(area) if member.mode & 0o170000 != 0o040000}
     except ImageError as error:
@@ -212,12 +213,12 @@ def _members(area: bytes) -> Mapping[str, bytes]:
 
 
 def _features(files: IsoFiles) -> Mapping[str, Any]:
-    told = files.read(FEATURES, SECTOR * 16)
-    if told is None:
+    text = files.read(FEATURES, SECTOR * 16)
+    if text is None:
         return {}
     try:
-        found = json.loads(told)
-    except (ValueError, RecursionError) as error:
+        found = json_value(text)
+    except ValueError as error:
         raise ImageError("%s is not what it should be: %s" % (FEATURES, error)) from error
     return found if isinstance(found, dict) else {}
 

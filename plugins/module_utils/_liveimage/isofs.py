@@ -30,7 +30,7 @@ _JOLIET = (b"%/@", b"%/C", b"%/E")
 _ROOT = 156  # where a descriptor has the record of the root folder
 _HEAD = 33  # bytes of a record in front of its name
 _IS_FOLDER, _GOES_ON = 2, 0x80  # flags of a record
-_NAME_GOES_ON, _NO_NAME = 1, 6  # flags of Rock Ridge's NM
+_NO_NAME = 6  # flags of Rock Ridge's NM
 
 
 @dataclass(frozen=True)

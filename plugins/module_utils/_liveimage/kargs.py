@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .._common.text import json_value
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
 from .overlay_io import read
@@ -101,10 +101,10 @@ def find(files: IsoFiles) -> KernelArguments | None:
 
 def _by_info(files: IsoFiles, data: bytes) -> KernelArguments:
     try:
-        info = json.loads(data)
+        info = json_value(data)
         default, size, places = str(info["default"]), info["size"], list(info["files"])
         found = [(str(place["path"]), place["offset"], place.get("pad"), place.get("end")) for place in places]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ImageError(f"{INFO} is not what it should be: {error}") from error
     _check_size(size)
     areas = []

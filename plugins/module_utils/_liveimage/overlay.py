@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """An image as segments: ranges of a base file, and the bytes it differs by (pure).
 
-An overlay is what every image is until somebody reads it: a file is written from it, a server streams it, and its size
-and entity tag are known without either.
+Every image is an overlay until it is read: then it is written to a file, or streamed by a server. Its size and its
+entity tag are known before.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Overlay:
     def to_dict(self) -> dict[str, Any]:
         """The descriptor: plain data of a few KB, from which a server with the same base makes the same image."""
         base = {key: getattr(self.base, key) for key in ("path", "size", "mtime_ns", "identity")}
-        return {"version": VERSION, "base": base, "segments": [_told(segment) for segment in self.segments]}
+        return {"version": VERSION, "base": base, "segments": [_dumped(segment) for segment in self.segments]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Overlay:
@@ -209,7 +209,7 @@ def _joined(segments: Iterable[Segment]) -> list[Segment]:
     return found
 
 
-def _told(segment: Segment) -> Any:
+def _dumped(segment: Segment) -> Any:
     if isinstance(segment, Bytes):
         return base64.b64encode(segment.data).decode("ascii")
     if isinstance(segment, Zeros):
@@ -217,27 +217,27 @@ def _told(segment: Segment) -> Any:
     return [segment.offset, segment.length]
 
 
-def _read_base(told: Any) -> Base:
-    path, identity = told["path"], told["identity"]
+def _read_base(data: Any) -> Base:
+    path, identity = data["path"], data["identity"]
     if not isinstance(path, str) or not path.isprintable() or not os.path.isabs(path):
         raise ValueError("its base's path is no absolute path of characters that can be shown")
     if not isinstance(identity, str) or not _IDENTITY.match(identity):
         raise ValueError("its base's identity is no digest")
     for name in ("size", "mtime_ns"):
-        if not _is_number(told[name]):
+        if not _is_number(data[name]):
             raise ValueError("its base's %s is no number" % name)
-    return Base(path, told["size"], told["mtime_ns"], identity)
+    return Base(path, data["size"], data["mtime_ns"], identity)
 
 
-def _is_number(told: Any) -> bool:
-    return isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _LARGEST
+def _is_number(data: Any) -> bool:
+    return isinstance(data, int) and not isinstance(data, bool) and 0 <= data <= _LARGEST
 
 
-def _read(told: Any) -> Segment:
-    if isinstance(told, str):
-        return Bytes(base64.b64decode(told, validate=True))
-    if _is_number(told):
-        return Zeros(told)
-    if isinstance(told, list) and len(told) == 2 and all(_is_number(one) for one in told):
-        return BaseRange(*told)
+def _read(data: Any) -> Segment:
+    if isinstance(data, str):
+        return Bytes(base64.b64decode(data, validate=True))
+    if _is_number(data):
+        return Zeros(data)
+    if isinstance(data, list) and len(data) == 2 and all(_is_number(one) for one in data):
+        return BaseRange(*data)
     raise ValueError("a segment is neither text, a number nor a pair of numbers")

@@ -7,15 +7,13 @@ Where the file system can, a written file shares its blocks with the base; elsew
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import io
 import os
-import tempfile
-from collections.abc import Iterator
 from typing import BinaryIO
 
+from .._common.private_files import replacing
 from .errors import ImageError
 from .overlay import BaseRange, Bytes, Overlay, Segment
 
@@ -105,21 +103,6 @@ def read(overlay: Overlay, start: int, length: int) -> bytes:
     with open_overlay(overlay) as file:
         file.seek(start)
         return file.read(length)
-
-
-@contextlib.contextmanager
-def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """A draft (0600) beside a file, and the draft's path; it takes the file's place when the block ends well."""
-    folder, name = os.path.split(os.path.abspath(path))
-    handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file, draft
-        os.replace(draft, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
 
 
 def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:

@@ -56,7 +56,7 @@ def _mac(secret: bytes, message: bytes, digits: int) -> str:
 
 
 def static_path(name: str, secret: bytes | None = None) -> str:
-    """The path of the image with this name: the name itself, or with a secret one that nobody can guess."""
+    """The path of the image with this name: the name itself, or with a secret one that cannot be guessed."""
     if secret is None:
         return "/" + urllib.parse.quote(name, safe="", errors="surrogateescape")
     return public_path(secret, "static/" + name, os.path.splitext(name)[1])
@@ -70,7 +70,7 @@ class UrlBuilder:
         self._address, self._secret, self._signed = address, secret, signed
 
     def of(self, path: str) -> str:
-        """The URL; a signed one stays the same for a while and is good for as long again."""
+        """The URL; a signed one stays the same for one period and is valid for another one."""
         if self._signed:
             path = sign_path(self._secret, path, (int(time.time()) // self._signed + 2) * self._signed)
         return self._address + path

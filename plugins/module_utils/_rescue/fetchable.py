@@ -9,10 +9,8 @@ command knows what they mean.
 
 from __future__ import annotations
 
-import base64
 import http.client
 import itertools
-import json
 import re
 import ssl
 import time
@@ -22,18 +20,13 @@ import urllib.request
 from collections.abc import Callable
 
 from .._common import web
-from .._common.download import BUSY
+from .._common.download import BUSY, NO_TLS
 from .image_url import OCI_REFERENCE, redact
 
 #: Seconds for one answer, and for all tries together: a rescue's network may be coming up, a server may start again.
 ANSWER, ALL = 20.0, 60.0
 #: The fewest tries, however long they take, and the longest pause between two of them.
 TRIES, PAUSE = 4, 8.0
-_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
-_MANIFESTS = (
-    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
-    "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
-)
 _MOST_BYTES = 1 << 20
 
 
@@ -60,9 +53,9 @@ class _Status(Exception):
 
 
 def check(url: str, token: str = "", pause: float = 1.0, patience: float = ALL) -> None:
-    """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`.
+    """Returns when the image can be fetched, or no check of ours can find out; raises :class:`NotFetchable`.
 
-    ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is borne.
+    ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is retried.
     """
     ask = _way_to(url, token)
     if ask is None:
@@ -140,7 +133,7 @@ def _ask(location: str, login: str, method: str, headers: dict[str, str] | None 
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             raise _Final(error.reason.verify_message) from None
-        if getattr(error.reason, "reason", "") in _NO_TLS:
+        if getattr(error.reason, "reason", "") in NO_TLS:
             raise _Final("the server does not speak TLS (https) there") from None
         raise _Passing(str(error.reason)) from None
 
@@ -149,19 +142,12 @@ class _Registry:
     """One manifest of a registry, and the logins that may be tried for it."""
 
     def __init__(self, reference: re.Match[str], scheme: str, token: str) -> None:
-        host, name = reference.group("host"), reference.group("name")
-        if host == "docker.io":
-            host, name = "registry-1.docker.io", name if "/" in name else "library/" + name
+        host, name = web.registry_place(reference.group("host"), reference.group("name"))
         wanted = reference.group("digest") or reference.group("tag")
         self._location = f"{scheme}://{host}/v2/{name}/manifests/{wanted}"
         self._scheme, self._name, self._given = scheme, name, bool(token)
-        self._basic, self._logins = "", [""]
-        if ":" in token:
-            self._basic = web.basic(token.encode("utf-8", "surrogateescape"))
-        elif token:
-            # as it is, and as CAPH hands it over: ghcr.io takes access tokens in base64
-            coded = base64.b64encode(token.encode("utf-8", "surrogateescape")).decode("ascii")
-            self._logins = ["Bearer " + token, "Bearer " + coded]
+        self._basic, logins = web.registry_logins(token)
+        self._logins = logins or [""]
 
     def ask(self) -> bytes:
         """Raises unless the registry shows that the manifest is there."""
@@ -179,7 +165,7 @@ class _Registry:
                     raise _Final(f"{error}; {self._way_out(error.code)}") from None
 
     def _manifest(self, login: str) -> bytes:
-        headers = {"Accept": _MANIFESTS}
+        headers = {"Accept": ", ".join(web.MANIFEST_TYPES)}
         try:
             return _ask(self._location, login, "HEAD", headers)
         except _Status as error:
@@ -197,25 +183,21 @@ class _Registry:
         return ""
 
     def _token_of(self, values: dict[str, str]) -> str:
-        realm = web.split_url(values["realm"])
-        if realm.scheme not in (("https", "http") if self._scheme == "http" else ("https",)) or not realm.hostname:
-            raise _Final(f"the registry wants the login sent to {realm.scheme}, refused")
-        query = urllib.parse.parse_qsl(realm.query)
-        query += [("service", values["service"])] if "service" in values else []
-        query.append(("scope", values.get("scope") or f"repository:{self._name}:pull"))
-        location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
         try:
-            answer = json.loads(_ask(location, self._basic, "GET", read=_MOST_BYTES).decode("utf-8"))
-            token = answer.get("token") or answer.get("access_token")
+            location, host = web.token_server(values, self._scheme, self._name)
+        except web.BadRedirect as error:
+            raise _Final(f"the registry wants the login sent to {error.scheme}, refused") from None
+        try:
+            token = web.token_in(_ask(location, self._basic, "GET", read=_MOST_BYTES))
         except _Status as error:
             if error.code in BUSY:
                 raise
-            text = f"no token from {realm.hostname}: {error}; {self._way_out(401)}"
+            text = f"no token from {host}: {error}; {self._way_out(401)}"
             raise _Final(text) from None
-        except (ValueError, AttributeError, RecursionError):
-            token = None
-        if not isinstance(token, str) or not re.match(r"[!-~]+\Z", token):
-            raise _Final(f"{realm.hostname} handed out no token")
+        except ValueError:  # a redirect that is no URL
+            token = ""
+        if not token:
+            raise _Final(f"{host} handed out no token")
         return token
 
     def _way_out(self, code: int) -> str:

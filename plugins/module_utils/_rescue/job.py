@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Callable
 
 from .._common import installed
+from .._common.text import json_value
 from . import protocol
 
 #: Runs a program (``argv``, ``environ_update``) as ``AnsibleModule.run_command`` does: exit code, stdout, stderr.
@@ -25,7 +26,7 @@ Run = Callable[..., "tuple[int, str, str]"]
 class JobError(Exception):
     """The job can be neither started nor attached to; the text says why and what to do.
 
-    ``begun``: disks were changed all the same.
+    ``begun``: but disks were changed.
     """
 
     def __init__(self, message: str, begun: bool = False) -> None:
@@ -89,7 +90,7 @@ class Job:
     @classmethod
     def unpack(cls, text: str) -> Job:
         """Undo :meth:`pack`."""
-        fields = json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
+        fields = json_value(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
         for name in ("command", "bootstrap"):
             fields[name] = _unpacked(fields[name])
         fields["files"] = {path: _unpacked(text) for path, text in fields["files"].items()}
@@ -146,7 +147,7 @@ def keep(base: str, name: str, text: str) -> None:
 
 
 def installation_in(base: str = protocol.BASE) -> str:
-    """The id of the installation that the last command of this rescue belongs to; empty when nothing tells."""
+    """The id of the installation that the last command of this rescue belongs to; empty when it is unknown."""
     try:
         with open(os.path.join(base, protocol.INSTALLATION), encoding="ascii") as file:
             found = file.read(64).strip()

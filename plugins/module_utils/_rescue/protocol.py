@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""How the image command and its runner are spoken to: identity of a job, answers of the runner, success (pure)."""
+"""The protocol of the image command and its runner: identity of a job, answers of the runner, success (pure)."""
 
 from __future__ import annotations
 
@@ -218,9 +218,7 @@ def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
     if status.state == KILLED:
         return "it was ended from outside after %.0f s.%s" % (status.seconds, left)
     if status.state == LOST:
-        return (
-            "its runner was killed in the rescue; run again, which ends what is left of the command and starts it anew."
-        )
+        return "its runner was killed in the rescue; run again, which ends what is left of the command and restarts it."
     if status.state != EXITED:
         return "the rescue knows of no such command; run again."
     code = "exit code %s" % status.exit_code

@@ -41,7 +41,7 @@ class Stream:
         self.fd = os.open(self._path + ".pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._log = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._size, self._whole = 0, True
-        self._line, self._end, self._told = b"", b"", 0
+        self._line, self._end, self._written = b"", b"", 0
         #: Places in the queue: of the events since the last read, and of the last event. Whether the event of what was
         #: read is still to come, and whether it has come since, so that the next one may be a part of it.
         self.events: list[int] = []
@@ -77,11 +77,11 @@ class Stream:
         begin = b"%s %s " % (seconds.encode(), self.mark)
         found = b""
         for line in lines:
-            if self._told >= self.cap:
+            if self._written >= self.cap:
                 break
             found += begin + line + b"\n"
-            self._told += len(line) + 16
-            if self._told >= self.cap:
+            self._written += len(line) + 16
+            if self._written >= self.cap:
                 said = "[kubenode: something is left out here; what follows are the last %d bytes]" % self.kept
                 found += begin + said.encode() + b"\n"
         return found
@@ -103,7 +103,7 @@ class Events:
         self._count = 0
 
     def note(self, streams: list[Stream]) -> None:
-        """Tell the streams of the events that have come."""
+        """Pass the events that have come to the streams."""
         while self.fd >= 0:
             try:
                 data = os.read(self.fd, CHUNK)
@@ -209,7 +209,7 @@ class Recorder:
 
 
 def _at_events(stream: Stream, data: bytes | None, events: list[int]) -> list[tuple[int, Stream, bytes | None]]:
-    """The lines of several writes, one for each event. Equal events in a row are one: the first takes what is more."""
+    """The lines of several writes, one for each event. Equal events are one: the first takes the other lines."""
     lines = (data or b"").splitlines(keepends=True)
     more = max(1, len(lines) - len(events) + 1)
     parts = [b"".join(lines[:more]) if lines else data, *lines[more:]]

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Runs one image command in a rescue system, detached from whoever started it.
+# Runs one image command in a rescue system, detached from the process that started it.
 #
 #   runner.sh start JOB LIMIT    start the command, or attach when JOB is running; answers as status does
 #   runner.sh status [OFFSET [WAIT]]
@@ -179,7 +179,7 @@ size() { # FILE
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
-said() { # the line that stands where something was left out
+said() { # the line in place of output that was left out
     echo "[kubenode: something is left out here; what follows are the last $kept bytes]"
 }
 
@@ -225,7 +225,7 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
     { last_lines stdout out && last_lines stderr err; } >>"$dir/interleaved" 2>/dev/null
     rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/armed.$id" "$dir/expired.$id"
     save "$1" "$2" "$ended" "$marker" "$left"
-    exec 9>&- # whoever waits for the end goes on now
+    exec 9>&- # a process that waits for the end goes on now
     cgroup_close
 }
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._common.text import json_value
 from . import job as jobs
 from . import pre_provision, protocol, targets
 from .disks import serve
@@ -46,7 +47,7 @@ def _in_english(argv: Sequence[str], environ_update: dict[str, str] | None = Non
     return run(argv, dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})))
 
 
-_STEPS = {
+_STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
@@ -73,5 +74,5 @@ def run(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tu
 
 def main() -> int:
     """Answer one request."""
-    sys.stdout.write(json.dumps(answer(json.load(sys.stdin))) + "\n")
+    sys.stdout.write(json.dumps(answer(json_value(sys.stdin.read()))) + "\n")
     return 0

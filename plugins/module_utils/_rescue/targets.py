@@ -53,7 +53,7 @@ def decider(wanted: Job, base: str = protocol.BASE) -> Callable[[protocol.Status
 def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
     """Make the disks of a job ready for it, when it may write them; raises JobError. Returns whether any was changed.
 
-    Whatever may refuse comes first, then the note that it has begun, and only then the first change.
+    First every check that may refuse, then the note that it has begun, and only then the first change.
     """
     kinds = kinds_of(wanted.consent)
     if NAMED in kinds:
@@ -86,8 +86,9 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
 def _begun(wanted: Job, base: str) -> dict[str, Any] | None:
     """The intent of an earlier start in this rescue that was allowed to write for this installation; None for none."""
     intent = intents.parse(_kept(base) or "")
-    known = intents.is_open(intent, wanted.machine, wanted.installation) and intent.get("begun") is True
-    return intent if known else None
+    if intent is None or not intents.is_open(intent, wanted.machine, wanted.installation):
+        return None
+    return intent if intent.get("begun") is True else None
 
 
 def _kept(base: str) -> str | None:
@@ -148,7 +149,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
 def _intent(wanted: Job) -> dict[str, Any]:
     """That of this job, which says which systems without a record the word means."""
     intent = intents.parse(wanted.intent)
-    return intent if intents.is_open(intent, wanted.machine, wanted.installation) else {}
+    return intent if intent and intents.is_open(intent, wanted.machine, wanted.installation) else {}
 
 
 def _way_out(machine: str) -> str:
@@ -179,7 +180,7 @@ def _path() -> str:
 
 
 def _look_at_image(wanted: Job) -> None:
-    """Raises when the disks would be emptied for an image that cannot be had."""
+    """Raises when the disks would be emptied for an image that cannot be fetched."""
     if not wanted.check_image:
         return
     try:
@@ -197,7 +198,7 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
     try:
         if checked:
             serve.empty(able, wanted.empty)
-            # Whatever an earlier job wrote is gone.
+            # Nothing is left of what an earlier job wrote.
             job.forget(base)
         else:
             raw = gather.read(able, ("disk",), health=False)

@@ -16,32 +16,27 @@ import py_compile
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ...module_utils._common.zip_program import main_of, zip_program
+from ...module_utils._common.zip_program import imported_files, main_of, zip_program
 
 PYTHON = "/usr/bin/python3"
 #: where these sources lie, and below which names the archive has them
 PLUGINS = Path(__file__).resolve().parents[2]
 TOP = PurePosixPath("ansible_collections/kubenode/provision/plugins")
-SOURCES = (
-    "module_utils/_common/text.py",
-    "module_utils/_liveimage/*.py",
-    "module_utils/_liveimage/nmstate/*.py",
-    "plugin_utils/image_server/daemon/**/*.py",
-)
+_MAIN = "plugin_utils/image_server/daemon/main.py"
 MAIN = main_of(".".join([*TOP.parts, "plugin_utils.image_server.daemon.main"]), "sys.argv[1:], os.environ")
-_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
+#: the full path of an interpreter as it can stand in the first line of a program
+INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 
 
 def program_bytes(python: str = PYTHON) -> bytes:
     """The program for a machine: its first line names this interpreter.
 
     Equal trees give equal bytes: the role restarts the service when the digest is another one. Raises ValueError for
-    an interpreter that cannot stand in such a line.
+    an interpreter that such a line cannot hold.
     """
-    if not _INTERPRETER.fullmatch(python):
+    if not INTERPRETER.fullmatch(python):
         raise ValueError(f"python {python!r} must be the full path of an interpreter, without blanks")
     return _packed(f"#!{python} -I\n", compiled=False)
 
@@ -54,26 +49,24 @@ def program_bytes_here() -> bytes:
     return _packed("#!/usr/bin/env python3\n", compiled=True)
 
 
-def sources() -> Iterator[tuple[str, Path]]:
-    """Name in the archive and path of every module, sorted by name."""
-    found = {TOP / path.relative_to(PLUGINS): path for pattern in SOURCES for path in PLUGINS.glob(pattern)}
-    yield from ((str(name), path) for name, path in sorted(found.items()))
+def sources() -> dict[str, bytes]:
+    """Name in the archive → text of every module that the program imports, the program's own among them."""
+    packages = [f"{package}/__init__.py" for package in (TOP, *TOP.parents) if package.name]
+    found = imported_files(PLUGINS, [_MAIN])
+    return {**dict.fromkeys(packages, b""), **{f"{TOP}/{name}": content for name, content in found.items()}}
 
 
 def _packed(first_line: str, compiled: bool) -> bytes:
     members = {"__main__.py": MAIN}
-    for name, path in sources():
-        members[name] = path.read_bytes()
-        if compiled:
-            members[name + "c"] = _compiled(path, name)
-        for package in PurePosixPath(name).parents:
-            if package.name:
-                members.setdefault(f"{package}/__init__.py", b"")
+    for name, content in sources().items():
+        members[name] = content
+        if compiled and content:
+            members[name + "c"] = _compiled(PLUGINS / PurePosixPath(name).relative_to(TOP), name)
     return zip_program(first_line.encode("ascii"), members)
 
 
 def _compiled(path: Path, name: str) -> bytes:
-    """The compiled form of a module, which belongs to these bytes whatever their date is."""
+    """The compiled form of a module, which belongs to these bytes with any date."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "module.pyc"
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH

@@ -5,37 +5,34 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agents
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from ..plain import own_yaml
-from . import machine_paths
+from .. import role_specs
+from . import machine_paths, pack_program
 from .daemon import host_file
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 _LONGEST_NAME = 240  # with the longest ending it is the name of a file
 _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
     " characters"
 )
-#: the variables, their types, choices and defaults
-SPECS = Path(__file__).parents[3] / "roles/image_server/meta/argument_specs.yml"
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
 #: variable → image-customization-controller's environment variable, which AgentInputs reads
 AGENT = {
@@ -66,7 +63,6 @@ _UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{m
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
 _SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
-_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,1024}")
 
@@ -155,7 +151,7 @@ def host_files(
 
 def is_host_name(name: object) -> bool:
     """Whether this is a host's name by RFC 1123 in lower case, short enough for the names of its files."""
-    return isinstance(name, str) and len(name) <= _LONGEST_NAME and bool(_NAME.fullmatch(name))
+    return isinstance(name, str) and len(name) <= _LONGEST_NAME and bool(HOST_NAME.fullmatch(name))
 
 
 def is_host_file(name: object) -> bool:
@@ -228,20 +224,13 @@ class _Problems(list[str]):
         self.append(f"image_server_{name}{shown}; {fix}" if shown else f"image_server_{name}: {fix}")
 
 
-@functools.cache
-def options() -> dict[str, dict[str, Any]]:
-    """The argument specs of the role: each variable, without its prefix → type, default, choices."""
-    listed = own_yaml(SPECS.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
-    return {name.removeprefix("image_server_"): option for name, option in listed.items()}
-
-
 def checked(given: Mapping[str, Any]) -> RoleInputs:
     """The variables (without their prefix) with their types and defaults; InvalidInput names all that is wrong."""
-    unknown = sorted(set(given) - set(options()))
+    unknown = sorted(set(given) - set(role_specs.options("image_server")))
     if unknown:
         raise InvalidInput(f"there is no variable image_server_{unknown[0]}")
     problems = _Problems()
-    inputs = {name: _typed(name, given.get(name), problems) for name in options()}
+    inputs = {name: _typed(name, given.get(name), problems) for name in role_specs.options("image_server")}
     inputs.update(documents={}, own={}, warnings=[])
     if not problems:
         for check in (_addresses, _numbers, _security, _bases, _agent, _hosts):
@@ -272,7 +261,8 @@ def address(text: str) -> tuple[str, int]:
 
 def _typed(name: str, value: Any, problems: _Problems) -> Any:
     """The value in its default's type; numbers and truth values of the command line (-e) arrive as text."""
-    default, choices = options()[name]["default"], options()[name].get("choices")
+    option = role_specs.options("image_server")[name]
+    default, choices = option["default"], option.get("choices")
     if value is None:
         return default
     if isinstance(default, bool):
@@ -324,14 +314,10 @@ def _addresses(inputs: dict[str, Any], problems: _Problems) -> None:
 
 
 def _is_url(text: str, bare: bool = False) -> bool:
-    try:
-        parts = urllib.parse.urlsplit(text)
-        port = parts.port
-    except ValueError:
+    if not is_http_url(text) or re.search(r"[^!-~]|[\"'\\<>]", text):
         return False
-    good = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
-    good = good and not re.search(r"[^!-~]|[\"'\\<>]", text)
-    return good and not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
+    parts = urllib.parse.urlsplit(text)
+    return not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
 
 
 def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:
@@ -340,7 +326,7 @@ def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say(name, inputs[name], f"give a number from {least} to {most}")
     if inputs["memory_max"] and not _SIZE.fullmatch(inputs["memory_max"]):
         problems.say("memory_max", inputs["memory_max"], "give bytes, such as 512M")
-    if inputs["python"] and not _INTERPRETER.fullmatch(inputs["python"]):
+    if inputs["python"] and not pack_program.INTERPRETER.fullmatch(inputs["python"]):
         problems.say("python", inputs["python"], "give the full path of an interpreter, without blanks")
     if inputs["architecture"] and inputs["architecture"] not in ARCHITECTURES:
         problems.say("architecture", inputs["architecture"], f"give one of {', '.join(ARCHITECTURES)}")
@@ -354,7 +340,7 @@ def _security(inputs: dict[str, Any], problems: _Problems) -> None:
         if text and not re.search(rf"-----BEGIN [A-Z ]*{mark}-----", text):
             problems.say(name, "", f"give it in PEM (no BEGIN … {mark} is in it)")
     if "ENCRYPTED" in inputs["tls_key"]:
-        problems.say("tls_key", "", "it is encrypted, and nobody types its passphrase at a start; give it in plain PEM")
+        problems.say("tls_key", "", "it is encrypted, and the service has no passphrase for it; give it in plain PEM")
     if bool(inputs["tls_certificate"]) != bool(inputs["tls_key"]):
         problems.say("tls_certificate", "", "certificate and key come together; give image_server_tls_key too")
     for header, value in inputs["download_headers"].items():
@@ -416,7 +402,7 @@ def _agent(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say("ironic_urls", "[]", "give the URL of Ironic's API, which the agent reports to")
     good = {"IRONIC_AGENT_IMAGE": "registry.example/agent", "IRONIC_BASE_URL": "http://192.0.2.1"}
     for name, variable in AGENT.items():
-        if inputs[name] and inputs[name] != options()[name]["default"]:
+        if inputs[name] and inputs[name] != role_specs.options("image_server")[name]["default"]:
             _try(name, {**good, variable: _worded(name, inputs[name])}, _reader(inputs), inputs[name], problems)
     if inputs["pull_secret"]:
         _try("pull_secret", {**good, "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}, _reader(inputs), "", problems)

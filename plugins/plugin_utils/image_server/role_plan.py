@@ -19,9 +19,8 @@ from .role_inputs import RoleInputs
 PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
-#: Files that the running service reads again without cutting a connection: the first two at a reload, or soon anyway.
+#: Files that the running service reads again at a reload, without cutting a connection.
 _RELOADED = ("tls_key", "tls_certificate")
-_WATCHED = (*_RELOADED, "registries_conf", "ca_bundle")
 _PROGRAM = re.compile(re.escape(machine_paths.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
 _BASE = re.compile(re.escape(machine_paths.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
@@ -227,7 +226,7 @@ def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
 
 
 def _believed(record: Facts) -> dict[str, Any]:
-    """The record without what this role never writes: nothing else is ever removed because of it."""
+    """The record with only what this role writes, so that the role removes nothing else because of it."""
     given = {name: record.get(name) for name in ("hosts", "bases", "fetched")}
     parts = {name: found if isinstance(found, list) else [] for name, found in given.items()}
     here = str(record.get("program", ""))

@@ -12,18 +12,18 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 
+from ..role_specs import collection_version
+
 Build = dict[str, Any]
 
-_COLLECTION = Path(__file__).resolve().parents[3]
 ARCHITECTURES = ("x86", "arm")
 DEFAULT_NAME = "{base}-kubernetes-{kubernetes}"
 #: The machine is created from an image of the project, or written by an image command; an upload is only written.
@@ -88,16 +88,7 @@ def builds_here(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | 
     if not isinstance(inputs, Mapping):
         raise BuildsNotUsable("node_image_builds: feed it a dictionary with matrix, uploads and server_types")
     owner = inputs.get("owner") or f"{getpass.getuser()}@{socket.gethostname()}"
-    return builds({**inputs, "owner": owner, "role_version": _version_of_collection()}, bases)
-
-
-def _version_of_collection() -> str:
-    """A built collection has a manifest, a checkout has galaxy.yml."""
-    manifest = _COLLECTION / "MANIFEST.json"
-    if manifest.exists():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    found = re.search(r"^version: *(\S+)", (_COLLECTION / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
+    return builds({**inputs, "owner": owner, "role_version": collection_version()}, bases)
 
 
 def machine_name(owner: str, name: str, architecture: str) -> str:
@@ -129,8 +120,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
         (one["name"], one["architecture"], str(one.get("id") or "-"), f"{one.get('image_size') or 0:.2f}", one["msg"])
         for one in results
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows]
+    return in_columns(rows)
 
 
 def _snapshot(build: Build, inputs: Mapping[str, Any]) -> dict[str, Any]:

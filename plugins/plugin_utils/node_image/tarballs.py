@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 
 from .builds import DEBIAN_NAMES
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
 TARBALL, RAW = "tarball", "raw"
-#: Bases whose system everybody knows: how the provider's own images for installimage begin.
+#: Bases whose system is known: how the provider's own images for installimage begin.
 SYSTEMS = {
     "debian-11": "Debian-1100-bullseye",
     "debian-12": "Debian-1200-bookworm",
@@ -112,8 +111,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
     for one in results:
         size = f"{one['size'] / 10**6:.1f}" if one.get("size") else "-"
         rows.append((one["file"], size, one.get("sha256") or "-", f"{one.get('seconds') or 0:.1f}", one["msg"]))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows]
+    return in_columns(rows)
 
 
 def record(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,9 +179,9 @@ def _file(build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, A
     path = Path(str(inputs.get("dest") or ".")) / name
     file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False}
     try:
-        known = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
+        known = json_value(Path(f"{path}.json").read_text(encoding="utf-8"))
         size = path.stat().st_size
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return file
     if inputs.get("force") or not isinstance(known, dict) or not Path(f"{path}.sha256").exists():
         return file

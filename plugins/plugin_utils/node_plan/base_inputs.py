@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 
-from . import openpgp, role_specs, trust, versions
+from .. import role_specs
+from . import openpgp, trust, versions
 from .plan_types import BaseInputs, Checksums
 
 #: variables that are not checked yet
@@ -272,13 +274,7 @@ def _check_url(name: str, value: Any, problems: Problems) -> None:
 
 def usable_url(value: Any) -> bool:
     """Whether a text is an http or https URL that fits on one line of any file."""
-    if not _text(value) or re.search(r"[\x00-\x20\x7f\"'\\<>`{}|^]", value):
-        return False
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
+    return _text(value) and not re.search(r"[\x00-\x20\x7f\"'\\<>`{}|^]", value) and is_http_url(value)
 
 
 _MIRROR_FIELDS = ("url", "ca", "skip_verify", "override_path", "username", "password", "header")

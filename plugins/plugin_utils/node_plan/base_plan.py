@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import re
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
+from .. import role_specs
 from . import (
     builders,
     containerd,
@@ -24,9 +23,8 @@ from . import (
     host_settings,
     kubelet,
     kubelet_service,
+    node_check,
     packages,
-    preflight,
-    role_specs,
     runtime,
     templates,
     trust,
@@ -38,19 +36,6 @@ from .systems import bin_dir
 
 #: tags of the role that are no steps: they choose parts of every run
 OTHERS = ("preflight", "prebake")
-
-
-@functools.cache
-def collection_version() -> str:
-    """Version of this collection: built ones have a manifest, a checkout has galaxy.yml."""
-    root = Path(__file__).parents[3]
-    manifest = root / "MANIFEST.json"
-    if manifest.exists():
-        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
-    source = root / "galaxy.yml"
-    text = source.read_text(encoding="utf-8") if source.exists() else ""
-    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
-    return found[1] if found else ""
 
 
 def checked_inputs(
@@ -67,7 +52,7 @@ def checked_inputs(
     try:
         inputs = normalised(given, data)
         found = templates.folders("base", inputs["template_path"], inventory_dir, search)
-        return {**inputs, "template_path": found, "collection": collection_version()}
+        return {**inputs, "template_path": found, "collection": role_specs.collection_version()}
     except ValueError as error:
         if fail:
             raise
@@ -190,7 +175,7 @@ _MAKERS = {
 
 def checked(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, list[str]]:
     """The preflight. Templates of the user's are rendered here, too, since they may fail."""
-    found = preflight.preflight(node, inputs, steps, before, after)
+    found = node_check.preflight(node, inputs, steps, before, after)
     if inputs["template_path"] and not found["refusals"]:
         try:
             plan(node, inputs, steps)
@@ -208,7 +193,7 @@ def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = Non
         unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
         if unknown:
             raise ValueError(f"step {unknown[0]!r} is unknown; there are {', '.join(STEPS)}")
-    inputs = {**inputs, "at": inputs.get("at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    inputs = {**inputs, "at": inputs.get("at") or times.to_whole_seconds(time.time())}
     return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
 
 

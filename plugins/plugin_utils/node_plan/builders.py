@@ -54,7 +54,7 @@ def link(identity: str, path: str, target: str) -> Setting:
 
 
 def secret_file(identity: str, path: str, name: str) -> Setting:
-    """A file whose content stands below ``name`` among the secrets."""
+    """A file whose content is the secret ``name``."""
     return setting("file", identity, path=path, mode="0600", content_secret=name)
 
 

@@ -6,15 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.artifact_spec import (
+    Artifact,
+    Installed,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
 from . import base_inputs, containerd
 from .plan_types import BaseInputs
 from .systems import bin_dir, known
+
+if TYPE_CHECKING:  # at runtime, it would load what fetches
+    from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.artifact_spec import (
+        Artifact,
+        Installed,
+    )
 
 
 def mirrored(url: str, inputs: BaseInputs) -> str:
@@ -73,16 +83,16 @@ def needed(node: Node, inputs: BaseInputs) -> list[tuple[str, str, str]]:
     return result
 
 
-def artifacts(node: Node, inputs: BaseInputs) -> list[dict[str, Any]]:
+def artifacts(node: Node, inputs: BaseInputs) -> list[Artifact]:
     """The list node_artifacts takes; what comes out of the same archive is one artifact."""
-    listed: dict[str, dict[str, Any]] = {}
+    listed: dict[str, Artifact] = {}
     for item in needed(node, inputs):
         one = _artifact(node, inputs, *item)
-        listed.setdefault(one["url"], dict(one, install=[]))["install"] += one["install"]
+        listed.setdefault(one["url"], {**one, "install": []})["install"] += one["install"]
     return list(listed.values())
 
 
-def missing(node: Node, inputs: BaseInputs, steps: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def missing(node: Node, inputs: BaseInputs, steps: Iterable[str] | None = None) -> list[Artifact]:
     """Those of ``artifacts`` (of these steps, or all) that node_info, asked for them, did not see as they should be."""
     there = node.get("artifacts") or {}
     wanted = {name for step in (_PROGRAMS if steps is None else steps) for name in _PROGRAMS.get(step, ())}
@@ -95,17 +105,11 @@ def pinned_digest(node: Node, inputs: BaseInputs, component: str, version: str) 
     return inputs["checksums"].get(component, {}).get(version, {}).get(node["arch"])
 
 
-def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version: str) -> dict[str, Any]:
+def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version: str) -> Artifact:
     url = URLS[component].format(version=version, arch=node["arch"])
     folder = bin_dir(node, inputs)
     digest = pinned_digest(node, inputs, component, version)
-    result: dict[str, Any] = {
-        "name": name,
-        "version": version,
-        "url": mirrored(url, inputs),
-        "sha512" if base_inputs.is_sha512(digest) else "sha256": digest,
-        "kind": "tar" if url.endswith((".tar.gz", ".tgz")) else "binary",
-    }
+    install: list[Installed]
     if component == base_inputs.NODE_ARCHIVE:
         install = [{"member": "kubernetes/node/bin/" + name, "path": f"{folder}/{name}", "mode": "0755"}]
     elif name in ("kubelet", "kubeadm", "runc"):
@@ -120,7 +124,17 @@ def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version
         install = [{"member": "cri-dockerd/cri-dockerd", "path": folder + "/cri-dockerd", "mode": "0755"}]
     else:
         install = [{"member": name, "path": f"{folder}/{name}", "mode": "0755"}]
-    result["install"] = install
+    result: Artifact = {
+        "name": name,
+        "version": version,
+        "url": mirrored(url, inputs),
+        "kind": "tar" if url.endswith((".tar.gz", ".tgz")) else "binary",
+        "install": install,
+    }
+    if base_inputs.is_sha512(digest):
+        result["sha512"] = digest
+    else:
+        result["sha256"] = digest
     return result
 
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import has_control
 
 
 def refuse_control(text: str, what: str) -> str:
     """The text itself; ValueError when it has a line break or another control character, which no quoting carries."""
-    if _CONTROL.search(text):
+    if has_control(text):
         raise ValueError(f"{what} has a line break or another control character; remove it")
     return text
 

@@ -10,14 +10,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Network
 
+from .. import role_specs
 from ..plain import yaml_value
-from . import kubelet_config, node_names, role_specs
+from . import kubelet_config, node_names
 from .plan_types import Discovery, JoinInputs
 
 #: variables that are not checked yet

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
@@ -16,6 +16,7 @@ from .join_inputs import InvalidInput, node_addresses
 from .plan_types import JoinInputs, Taint
 
 Steps = tuple[tuple[int | None, float], ...]
+_Value = TypeVar("_Value")
 
 
 _MIB = 1024 * 1024
@@ -262,7 +263,7 @@ def _taint_text(taint: Taint) -> str:
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def _say(variable: str, function: Callable[..., Any], *values: Any) -> Any:
+def _say(variable: str, function: Callable[..., _Value], *values: Any) -> _Value:
     try:
         return function(*values)
     except ValueError as error:

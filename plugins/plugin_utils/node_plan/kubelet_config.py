@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
 from ..plain import yaml_value
 from . import formats, templates
+from .plan_types import JoinInputs
 
 #: field → its type, or the fields below it (see kubelet_tables)
 Fields = Mapping[str, Any]
@@ -51,7 +52,7 @@ class InvalidConfig(ValueError):
     """The configuration is refused; the text names the field and the fix."""
 
 
-def defaults(inputs: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+def defaults(inputs: JoinInputs, facts: Mapping[str, Any]) -> dict[str, Any]:
     """KubeletConfiguration as the template says it; raise :class:`templates.TemplateFailed` when it says none.
 
     ``inputs``: the role's. ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
@@ -157,7 +158,7 @@ def _is_quantity(value: Any) -> bool:
 _DURATION = re.compile(r"-?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+\Z|0\Z")
 _QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z")
 #: what kubelet_tables.py calls the kinds of values: (test, what to write)
-_TYPES = {
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false"),
     "int": (_is_int, "a whole number"),
     "float": (_is_number, "a number"),

@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import (
+    HOST_NAME,
+    LABEL_WORD,
+    InvalidName,
+)
+
 from .plan_types import Taint
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
-_DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*\Z")
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~/:@+-]+\Z")
 #: Providers of which the form of the identifier is known.
 _NUMBERED = ("hcloud", "hrobot")
@@ -40,14 +43,10 @@ _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _CLUSTER_DOMAINS = ("kubernetes.io", "k8s.io")
 
 
-class InvalidName(ValueError):
-    """The name is refused; the text says why and what would be taken."""
-
-
 def check_node_name(name: Any) -> str:
     """Return ``name`` when a Node can have it (RFC 1123, lower case), else raise :class:`InvalidName`."""
     # the name is also the value of the label kubernetes.io/hostname, which is shorter than a host name may be
-    if not isinstance(name, str) or len(name) > 63 or not _SUBDOMAIN.match(name):
+    if not isinstance(name, str) or len(name) > 63 or not HOST_NAME.fullmatch(name):
         raise InvalidName(
             f"{name!r} is no name for a node; use up to 63 lower-case letters, digits, '-' and '.', "
             "beginning and ending with a letter or digit"
@@ -60,12 +59,12 @@ def node_name(wanted: str, hostname: str) -> str:
     return check_node_name(wanted or hostname.strip().lower())
 
 
-def check_label_key(key: Any) -> str:
+def check_label_key(key: object) -> str:
     """Return ``key`` when Kubernetes takes it as a key of a label or taint, else raise :class:`InvalidName`."""
     prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
+    if slash and (len(prefix) > 253 or not HOST_NAME.fullmatch(prefix)):
         raise InvalidName(f"{key!r}: what is before '/' must be a DNS name in lower case")
-    if not _LABEL_NAME.match(name):
+    if not isinstance(key, str) or not LABEL_WORD.fullmatch(name):
         raise InvalidName(
             f"{key!r}: the key must be 1 to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
@@ -73,11 +72,11 @@ def check_label_key(key: Any) -> str:
     return key
 
 
-def check_label_value(key: Any, value: Any) -> str:
+def check_label_value(key: object, value: object) -> str:
     """Return ``value`` when Kubernetes takes it, else raise :class:`InvalidName`; ``key`` is named in the error."""
     if not isinstance(value, str):
         raise InvalidName(f"{key}: the value {value!r} is not a text; quote it")
-    if value and not _LABEL_NAME.match(value):
+    if value and not LABEL_WORD.fullmatch(value):
         raise InvalidName(
             f"{key}: the value {value!r} must be up to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
@@ -85,9 +84,9 @@ def check_label_value(key: Any, value: Any) -> str:
     return value
 
 
-def check_own_label(key: Any) -> str:
-    """Return ``key`` when a kubelet may set this label on its own Node, else raise :class:`InvalidName`."""
-    check_label_key(key)
+def check_own_label(given: object) -> str:
+    """Return the key when a kubelet may set this label on its own Node, else raise :class:`InvalidName`."""
+    key = check_label_key(given)
     prefix = key.rpartition("/")[0]
     if key in _OWN_KEYS or _below(prefix, _OWN_DOMAINS) or not _below(prefix, _CLUSTER_DOMAINS):
         return key

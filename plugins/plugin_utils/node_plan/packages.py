@@ -117,7 +117,7 @@ def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
     missing = []
     for name, version in needed.items():
         if name not in present:
-            # a release number stands for every build of it
+            # a release number matches every build of it
             exact = version + "-*" if version and versions.is_release(version) else version
             missing.append(name + joined % exact if exact else name)
     return {"names": list(needed), "present": present, "missing": missing}

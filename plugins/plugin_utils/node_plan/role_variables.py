@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.options import wrong_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import wrong_value
 
-from . import base_inputs, join_inputs, role_specs
+from .. import role_specs
+from . import base_inputs, join_inputs
 from .base_inputs import PlanError
 from .kubelet import KubeletOptions
 from .kubelet_config import nearest

@@ -18,9 +18,9 @@ from typing import Any
 
 import jinja2
 
-from ..preflight import paths
+from ..preflight import controller_paths
+from ..role_specs import ROLES
 from . import formats
-from .role_specs import ROLES
 
 
 class TemplateFailed(ValueError):
@@ -32,8 +32,8 @@ def folders(role: str, given: Iterable[str], inventory_dir: str | None, search: 
     found = []
     for path in given:
         try:
-            found.append(paths.find(path, inventory_dir, search))
-        except paths.NotThere as error:
+            found.append(controller_paths.find(path, inventory_dir, search))
+        except controller_paths.NotThere as error:
             raise TemplateFailed(f"{role}_template_path: {error}") from error
         if not os.path.isdir(found[-1]):
             raise TemplateFailed(f"{role}_template_path: {found[-1]} is no folder; give folders that hold templates")

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
@@ -27,25 +27,17 @@ def certificates(text: str) -> list[str]:
     """
     result = []
     for kind, body in _BLOCK.findall(text.replace("\r\n", "\n")):
-        try:
-            der = base64.b64decode("".join(body.split()), validate=True)
-        except (binascii.Error, ValueError):
-            return []
+        certificate = base64_bytes("".join(body.split()))
         # every certificate is a DER SEQUENCE
-        if kind != "CERTIFICATE" or der[:1] != b"\x30":
+        if kind != "CERTIFICATE" or not certificate or certificate[:1] != b"\x30":
             return []
-        result.append(f"-----BEGIN CERTIFICATE-----\n{_wrapped(der)}-----END CERTIFICATE-----\n")
+        result.append(der.pem(certificate))
     return result
 
 
 def certificate_name(certificate: str) -> str:
     """A short, stable name for the file of one certificate."""
     return hashlib.sha256(certificate.encode("ascii")).hexdigest()[:12]
-
-
-def _wrapped(der: bytes) -> str:
-    text = base64.b64encode(der).decode("ascii")
-    return "".join(text[start : start + 64] + "\n" for start in range(0, len(text), 64))
 
 
 #: family → folder, suffix and the command that takes the folder in

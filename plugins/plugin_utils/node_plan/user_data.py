@@ -110,9 +110,9 @@ def quoted(word: str) -> str:
 
 def _identity(inputs: UserData) -> str:
     """An id of the inputs without their secrets: a machine that was set up with them is not set up again."""
-    told = {key: value for key, value in inputs.items() if key not in ("token", "vars", "cloud_config")}
-    told["vars"] = sorted(inputs["vars"])
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8")).hexdigest()[:16]
+    public = {key: value for key, value in inputs.items() if key not in ("token", "vars", "cloud_config")}
+    public["vars"] = sorted(inputs["vars"])
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode("utf-8")).hexdigest()[:16]
 
 
 def cloud_config(inputs: UserData) -> str:

@@ -38,7 +38,7 @@ def _number(value: Any) -> int:
 
 
 def _phase(value: Any) -> str:
-    if value not in PHASES:
+    if not isinstance(value, str) or value not in PHASES:
         raise ValueError(f"is {value!r}; choose one of {', '.join(PHASES)}")
     return value
 

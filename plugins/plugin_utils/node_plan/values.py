@@ -8,12 +8,12 @@ The messages go behind the name of the option or key that held the value. Values
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
 
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _VERSION = re.compile(r"v?((?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*))")
@@ -21,9 +21,6 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9
 #: visible ASCII that needs no quoting in a shell's single quotes or in curl's configuration
 _URL = re.compile(r"[!#-&(-\[\]-_a-z{|}~]+")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-_PEM = re.compile(
-    r"-----BEGIN CERTIFICATE-----[ \t\r]*\n([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----", re.ASCII | re.DOTALL
-)
 _KEY_TYPE = re.compile(r"(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+")
 
 
@@ -68,21 +65,17 @@ def api_server(value: str) -> str:
 
 def certificates(value: str) -> str:
     """PEM with one certificate or more; text around them is dropped."""
-    blocks = _PEM.findall(value)
-    if not blocks:
+    try:
+        found = der.pem_blocks(value, "CERTIFICATE")
+    except der.BadCertificate:
+        found = [b""]
+    if not found:
         raise ValueError("holds no certificate; it must be PEM (-----BEGIN CERTIFICATE-----)")
-    for block in blocks:
-        try:
-            der = base64.b64decode("".join(block.split()), validate=True)
-        except (binascii.Error, ValueError):
-            der = b""
+    for block in found:
         # every certificate is a DER sequence with a length of two bytes
-        if der[:2] != b"\x30\x82" or len(der) != 4 + int.from_bytes(der[2:4], "big"):
+        if block[:2] != b"\x30\x82" or len(block) != 4 + int.from_bytes(block[2:4], "big"):
             raise ValueError("holds a certificate that is damaged; copy the PEM file as a whole")
-    return "".join(
-        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n".format("\n".join(block.split()))
-        for block in blocks
-    )
+    return "".join(map(der.pem, found))
 
 
 def hostname(value: str) -> str:
@@ -115,12 +108,8 @@ def source(value: str) -> tuple[str, str]:
 
 
 def _is_url(text: str) -> bool:
-    """Whether it is an http or https URL with a host, and with a port that can be one."""
-    try:
-        parts = urlsplit(text)
-        return text.startswith(("http://", "https://")) and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    """Whether it is an http or https URL as shell scripts take it, with its scheme in lower case."""
+    return text.startswith(("http://", "https://")) and is_http_url(text)
 
 
 def proxy(value: str) -> str:

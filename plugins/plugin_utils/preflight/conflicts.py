@@ -29,7 +29,6 @@ _BY_COMMAND = (HCLOUD, ROBOT)
 _WRITING = (*_CLOUD, *_ROBOT)
 _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
-_DEDICATED = "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts"
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot")
 _JOINING = ("node", "node_join")
 
@@ -222,7 +221,7 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
 def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """A sentence for each value of a wrong kind, and for each address, user and port that ssh must not be given.
 
-    Playbooks that write machines have a check of their own, which tells these with everything else.
+    Playbooks that write machines have a check of their own, which reports these with everything else.
     """
     found = []
     for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):

@@ -20,7 +20,7 @@ from ..rescue_run.flow import Host
 from ..ssh.private_key import KeyNotUsable, check_private_key
 from . import known_variables
 
-#: Takes a machine, and the variables of its host when it is made of these; returns what to tell of it, and everything
+#: Takes a machine, and the variables of its host when it is made of these; returns what to report of it, and everything
 #: that is wrong with it.
 Examine = Callable[[Mapping[str, Any], Mapping[str, Any] | None], tuple[dict[str, Any], list[str]]]
 

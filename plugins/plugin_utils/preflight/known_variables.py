@@ -7,13 +7,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import options
+from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
-from ..plain import own_yaml
+from .. import role_specs
 
 PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.
@@ -77,7 +76,6 @@ OF_USERS, OF_PLAYBOOKS = frozenset(_OF_USERS.split()), frozenset(_OF_PLAYBOOKS.s
 _ALL = OF_USERS | OF_PLAYBOOKS
 #: What the roles say to those who run them.
 _MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
-_ROLES = Path(__file__).resolve().parents[2] / "roles"
 #: How near a name must be, from 0 to 1, to be suggested.
 _NEAR = 0.8
 
@@ -135,7 +133,7 @@ def mistyped(host: Mapping[str, Any]) -> dict[str, str]:
         value = host.get(variable) if variable in host else None
         if value is None:
             continue
-        wrong = options.wrong_value(kind, value)
+        wrong = option_values.wrong_value(kind, value)
         if not wrong and kind["type"] == "str" and isinstance(value, (list, dict)):
             # Ansible would make a text of it.
             shown = "(hidden)" if kind.get("no_log") else repr(one_line(str(value), 60))
@@ -187,17 +185,12 @@ def unknown_of_roles(hosts: Iterable[Mapping[str, Any]], roles: Iterable[str]) -
     hosts, found = list(hosts), []
     for role in roles:
         given = {name for host in hosts for name in host if name.startswith(role + "_")}
-        known = _of_role(role) if given else frozenset()
-        for name in sorted(given - known - _MADE_BY_ROLES):
+        known = role_specs.variables(role) if given else {}
+        for name in sorted(given - set(known) - _MADE_BY_ROLES):
             whose = sorted(str(host.get("inventory_hostname")) for host in hosts if name in host)
             if difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR):
                 found.append(_sentence(name, whose, known))
     return found
-
-
-def _of_role(role: str) -> frozenset[str]:
-    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-    return frozenset(own_yaml(text)["argument_specs"]["main"]["options"])
 
 
 def _sentence(name: str, hosts: list[str], known: Iterable[str] = OF_USERS) -> str:

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import known_variables, paths
+from . import controller_paths, known_variables
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -109,9 +109,8 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
     config = host.get("kubenode_kubeconfig")
-    if config and not any(
-        os.access(place, os.R_OK) for place in paths.places(str(config), paths.inventory_dir_of(host))
-    ):
+    places = controller_paths.places(str(config), controller_paths.inventory_dir_of(host)) if config else []
+    if config and not any(os.access(place, os.R_OK) for place in places):
         errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
     for variable in _LIMITS:
         limit = host.get(variable)
@@ -125,7 +124,7 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
 
 
 def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
-    """What is wrong with the disks that a machine is to lose; a data disk has no record that uses an old word up."""
+    """What is wrong with the disks that a machine is to lose; on a data disk no record uses up an old permission."""
     name, wipe = str(host["inventory_hostname"]), host.get("kubenode_wipe")
     if not wipe:
         return []

@@ -14,10 +14,10 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
-from ansible_collections.kubenode.provision.plugins.module_utils._common import options as values
+from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 
-from . import known_variables, paths
+from . import controller_paths, known_variables
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
@@ -156,7 +156,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
             for variable in variables:
                 value = known_variables.os_port(host) if key == "os_port" else host.get(variable)
                 if value is not None:
-                    spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
+                    spec[key] = controller_paths.as_found(value, host) if variable in controller_paths.PATHS else value
                     wrong = values.wrong_value(kinds[key], value) if key in kinds else ""
                     if wrong and variable in known_variables.KINDS and purpose in _CHECKS:
                         del spec[key]  # the check says it, with everything else
@@ -165,7 +165,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                     break
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
     if purpose == "robot_rescue" and "kubenode_first_contact" not in _of_the_command_line():
-        # A word that stands in an inventory is there in every later run, too.
+        # A permission in an inventory is there in every later run, too.
         specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
@@ -192,7 +192,8 @@ def _kinds(purpose: str) -> dict[str, dict[str, Any]]:
     if purpose == "hcloud_machine":
         return _OF_CLOUD_MACHINES
     if purpose in _CHECKS:
-        return _CHECKS[purpose]()["machines"]["options"]
+        options: dict[str, dict[str, Any]] = _CHECKS[purpose]()["machines"]["options"]
+        return options
     return {}
 
 

@@ -67,7 +67,7 @@ def detail(name: str, line: str) -> None:
 
 
 def progress(name: str, message: str) -> None:
-    """Where a machine is: a line that everybody sees, unless its fleet is shown in another way."""
+    """Where a machine is: a line for every machine, unless its fleet is shown in another way."""
     _tell(
         lambda show: show.message(name, message),
         lambda: _display.display(f"{name}: {message}", stderr=fleet_view.for_programs()),

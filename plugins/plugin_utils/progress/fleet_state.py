@@ -124,7 +124,7 @@ class Fleet:
         """What the provider's API was asked."""
         self.made, self.limit, self.remaining = made, limit, remaining
 
-    # --- what is asked of it
+    # --- queries
 
     def busy(self) -> list[Machine]:
         """Machines that are not through."""

@@ -34,7 +34,7 @@ _FOR_PEOPLE = frozenset([
     "actionable", "awx_display", "counter_enabled", "debug", "default", "dense", "diy", "full_skip", "minimal", "null",
     "oneline", "selective", "skippy", "stderr", "tree", "unixy", "yaml",
 ])  # fmt: skip
-#: What stands in a run that no person watches at a terminal, although it may have one.
+#: Environment variables of a run that no person watches, although it may have a terminal.
 _UNWATCHED = ("CI", "AWX_ISOLATED_DATA_DIR")
 _STDOUT, _STDERR = 1, 2
 
@@ -88,7 +88,7 @@ class FleetView:
         terminal: Terminal | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``say``: what prints a text, as ``Display.display`` takes it. ``states``: single lines tell states, too."""
+        """``say``: what prints a text, as ``Display.display`` takes it. ``states``: single lines report states, too."""
         self.fleet = Fleet(names, clock)
         self.mode = mode or (FLEET if len(names) >= FLEET_FROM else LINES)
         self._say, self._states, self._clock = say, states, clock
@@ -270,7 +270,7 @@ def minutes(seconds: float) -> str:
 
 
 def draw(lines: Sequence[str], before: int) -> str:
-    """What draws a table over one of ``before`` lines that stands right above the cursor."""
+    """What draws a table over one of ``before`` lines right above the cursor."""
     return erase(before) + "".join(f"{line}\n" for line in lines)
 
 
@@ -305,7 +305,7 @@ def _row(machine: Machine, name: int, width: int, now: float) -> str:
 
 
 def _columns(fields: Sequence[str], name: int, width: int) -> str:
-    """One line. A failure's message begins where the numbers would stand, as it has none."""
+    """One line. A failure's message begins in the column of the numbers, as it has none."""
     widths = [name, _STATE, _FOR, _DONE if width >= _WIDE else _SHARE, _RATE, _LEFT]
     if not any(fields[3:6]):
         # Without numbers, the message has their room.

@@ -82,7 +82,7 @@ class ApiAction(ModuleAction):
 
 
 class Reader:
-    """Reads the file of a module while it grows; whatever the file holds, it never fails."""
+    """Reads the file of a module while it grows; it never fails, with any content."""
 
     def __init__(self, path: str, show: FleetView, variables: Mapping[str, str]) -> None:
         """``variables``: names of options, and of the variables that messages name in their place."""

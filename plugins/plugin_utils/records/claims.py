@@ -10,14 +10,14 @@ this run has not seen.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, private_files
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, private_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 20
 #: A program was started that may have changed a disk since; it will say so when it ends.
 MAYBE = "maybe"
 
-#: Serial and WWN, as the machine's kernel tells them.
+#: Serial and WWN, as the machine's kernel reports them.
 Identity = tuple[str, str]
 
 
@@ -41,7 +41,7 @@ def default_file(name: str) -> str:
 
 
 def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
-    """What tells these disks from others; nothing when one of them has neither serial nor WWN, or two are the same."""
+    """The identities of these disks; nothing when one of them has neither serial nor WWN, or two are the same."""
     found = [(str(disk.get("serial") or ""), str(disk.get("wwn") or "").lower()) for disk in disks]
     if ("", "") in found or len(set(found)) != len(found):
         return frozenset()
@@ -67,7 +67,7 @@ def claim(
         **{key: value for key, value in _others(path).items() if key != "begun"},
         "machine": name,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
-        "at": boot_states.to_rfc3339(now()),
+        "at": times.to_rfc3339(now()),
         "begun": begun,
     }
     try:
@@ -81,8 +81,8 @@ def claim(
 
 def _content(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json_value(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -97,15 +97,15 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
     """The disks that an unfinished run of the last day claimed for this machine; a damaged claim is none."""
     try:
         with open(path, encoding="utf-8") as file:
-            content = json.loads(file.read(_MOST_BYTES))
+            content = json_value(file.read(_MOST_BYTES))
     except FileNotFoundError:
         return frozenset()
     except OSError as exc:
         raise ClaimError(f"claim_file {path!r} cannot be read ({exc.strerror}); make it readable") from exc
-    except (ValueError, RecursionError):
+    except ValueError:
         return frozenset()
     try:
-        age = now() - boot_states.from_rfc3339(content["at"])
+        age = now() - times.from_rfc3339(content["at"])
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()
@@ -145,7 +145,7 @@ def begun(path: str) -> Any:
 
 
 def note_begun(path: str, surely: bool = True) -> Any:
-    """Write into an open intent that a disk is, or may be, changed from now on; returns what stood there before."""
+    """Write into an open intent that a disk is, or may be, changed from now on; returns the entry before."""
     content, before = _others(path), begun(path)
     if content and before is not True:
         _note(path, content, True if surely else MAYBE)
@@ -153,7 +153,7 @@ def note_begun(path: str, surely: bool = True) -> Any:
 
 
 def take_back(path: str, before: Any) -> None:
-    """No disk was changed since `note_begun`, which returned ``before``."""
+    """Undo `note_begun`, which returned ``before``: no disk was changed since."""
     content = _others(path)
     if content and begun(path) == MAYBE:
         _note(path, content, before)

@@ -9,7 +9,6 @@ A run that was killed leaves its files behind; they mean nothing from then on, s
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
 import time
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names, private_files, times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 
 from ..node_image.run_server import start_of
 
@@ -33,7 +32,7 @@ class LockError(Exception):
 
 @dataclass(frozen=True)
 class Holder:
-    """A run: its process, what tells that one from a later one of the same number, where it is, and since when."""
+    """A run: its process, the start of that process (numbers are used again), where it is, and since when."""
 
     pid: int
     start: str
@@ -106,7 +105,7 @@ class Locks:
             ) from exc
 
     def release(self, machines: Sequence[str], run: Holder) -> None:
-        """Take the files of these machines away that are not another living run's."""
+        """Remove the files of these machines, but not those of another living run."""
         for name in machines:
             holder = self._read(name)
             if holder is None or not holder.lives or (holder.pid, holder.start) == (run.pid, run.start):
@@ -119,12 +118,12 @@ class Locks:
         """What the file of a machine says; a damaged one says nothing."""
         try:
             with self._path(name).open(encoding="utf-8") as file:
-                found = json.loads(file.read(_MOST_BYTES))
+                found = json_value(file.read(_MOST_BYTES))
             texts = [one_line(str(found[key]), 200) for key in ("start", "place", "since")]
             return Holder(int(found["pid"]), *texts)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             return None
         except OSError as exc:
             raise LockError(f"{self._path(name)} cannot be read ({exc.strerror}); make it readable") from exc

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names, private_files
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 
 
 class QuarantineError(Exception):
@@ -37,11 +36,11 @@ class Quarantine:
         """The entry of a machine, or nothing."""
         path = self._path(name)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json_value(path.read_text(encoding="utf-8"))
             return Entry(name, one_line(str(found["reason"]), 1000), one_line(str(found["since"]), 40))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return Entry(name, f"unknown: {path} is damaged", "an unknown time")
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be read ({exc.strerror}); make it readable") from exc
@@ -59,7 +58,7 @@ class Quarantine:
         return True
 
     def clear(self, name: str) -> None:
-        """Let a machine out."""
+        """End the quarantine of a machine."""
         path = self._path(name)
         try:
             with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
-from . import metrics, notify, report_files
+from . import metrics_file, notify, report_files
 
 #: Options of the callback that are variables of a playbook, too, since a job of AWX has no other place for them.
 VARIABLES = {
@@ -56,12 +56,12 @@ class Exports:
             self._warn(f"No metrics are written: node_exporter reads files that end in .prom, and {path} does not")
             return
         try:
-            text = metrics.render(data, metrics.parse_labels(self._option("metrics_labels") or []))
+            text = metrics_file.render(data, metrics_file.parse_labels(self._option("metrics_labels") or []))
             if data.get("check"):
                 self._say(f"Metrics: nothing is written in check mode; a run writes {path}")
                 return
             report_files.write(path, text)
-        except (metrics.BadLabel, OSError) as error:
+        except (metrics_file.BadLabel, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             self._warn(f"The metrics could not be written to {path}: {reason}")
         else:

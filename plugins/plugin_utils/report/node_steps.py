@@ -35,7 +35,7 @@ class Step:
 
 
 def steps(name: str, result: Mapping[str, Any], seconds: float, outcome: str) -> Iterator[Step]:
-    """The task itself, and before it what a result tells of its own parts."""
+    """The task itself, and before it what a result says of its own parts."""
     if not result.get("_ansible_no_log"):
         yield from _settings(result.get("steps"))
         yield from _artifacts(result.get("artifacts"))

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 
 
 def of(machines: Iterable[Mapping[str, Any]], now: float, currency: str = "EUR") -> dict[str, Any] | None:
@@ -40,7 +40,7 @@ def line(cost: Mapping[str, Any]) -> str:
 def _since(machine: Mapping[str, Any], now: float) -> float:
     """Hours by their price, in each calendar month at most the price of a month."""
     try:
-        begin = boot_states.from_rfc3339(machine.get("server_created"))
+        begin = times.from_rfc3339(machine.get("server_created"))
         day = datetime.datetime.fromtimestamp(begin, datetime.UTC)
     except (ValueError, TypeError, AttributeError, OverflowError, OSError):
         return 0.0

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 
 from . import page, results
 
@@ -66,12 +66,12 @@ class ReportFiles:
     def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
         """The whole report as plain data; ``final``: whether the run has ended."""
         data = self.report.as_dict()
-        times = {
-            "started": boot_states.to_rfc3339(self._started),
-            "updated": boot_states.to_rfc3339(now),
-            "finished": boot_states.to_rfc3339(now) if final and not interrupted else None,
+        moments = {
+            "started": times.to_rfc3339(self._started),
+            "updated": times.to_rfc3339(now),
+            "finished": times.to_rfc3339(now) if final and not interrupted else None,
         }
-        return cast(results.ReportData, {**data, **self._about(data, now), **times, "interrupted": interrupted})
+        return cast(results.ReportData, {**data, **self._about(data, now), **moments, "interrupted": interrupted})
 
     def end(self, data: results.ReportData) -> list[str]:
         """Write the report of a run that has ended; returns the paths that were written."""
@@ -111,12 +111,6 @@ def note(host: str, result: Mapping[str, Any], failed: bool = False) -> None:
 
 def write(path: str, text: str) -> None:
     """Write a file in one step, readable for all: who reads it sees the old one or the new one, never a part."""
-    handle, scratch = tempfile.mkstemp(prefix=".kubenode-", suffix=".tmp", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise
+    with replacing(path) as (file, _draft):
+        file.write(text.encode("utf-8"))
+        os.fchmod(file.fileno(), 0o644)

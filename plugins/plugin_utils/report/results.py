@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
@@ -28,15 +28,6 @@ Duration = TypedDict(
 )  # fmt: skip
 
 
-class Drift(TypedDict):
-    """Something that an installed system runs, and something else is asked for."""
-
-    what: str
-    runs: str
-    since: str
-    wanted: str
-
-
 class Machine(TypedDict):
     """A machine of the report. Prices are those of its server type; ``seconds`` is the sum of its transitions."""
 
@@ -52,7 +43,7 @@ class Machine(TypedDict):
     transitions: list[Transition]
     #: None for a machine of which it was not asked.
     verified: bool | None
-    drift: list[Drift]
+    drift: list[installed.Drift]
     used: str
     warned: list[str]
     log_file: str
@@ -255,7 +246,7 @@ class Report:
             {
                 "machine": host,
                 "phase": role,
-                "started": boot_states.to_rfc3339(phase["began"]),
+                "started": times.to_rfc3339(phase["began"]),
                 "seconds": phase["seconds"],
                 "changed": phase["changed"],
                 "failed": phase["failed"],

@@ -14,7 +14,13 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import (
+    boot_states,
+    installed,
+    intents,
+    names,
+    times,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
@@ -75,12 +81,12 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
     except intents.IntentError as exc:
         raise AnsibleActionFail(str(exc)) from exc
     if not intents.is_open(kept, name, installation):
-        kept = intents.make(name, installation, given["consent"], **about)
+        kept = intents.make(name, installation, given["consent"], None, **about)
     return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 
 class Flow:
-    """One machine's way through one task."""
+    """One machine in one task."""
 
     def __init__(self, options: Mapping[str, Any], host: str) -> None:
         """``host``: its name in the inventory, which is the machine's where no other one is given."""
@@ -114,7 +120,7 @@ def _timeline(name: str, options: Mapping[str, Any]) -> boot_states.Timeline:
     if state not in boot_states.ORDER:
         raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, boot_states.ORDER))}")
     try:
-        return boot_states.Timeline(name, state, boot_states.from_rfc3339(since) if since else None)
+        return boot_states.Timeline(name, state, times.from_rfc3339(since) if since else None)
     except ValueError as exc:
         raise AnsibleActionFail(
             f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.names i
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url
 
-from ..preflight import paths
+from ..preflight import controller_paths
 from .command_file import Command, CommandNotUsable, find_command, find_pre_provision_command
 
 #: A day.
@@ -128,8 +128,8 @@ def file_finder(action: Any, variables: Mapping[str, Any] | None = None) -> Call
     """
     if variables is None:
         return lambda path: action._find_needle("files", path)
-    folder, search = paths.inventory_dir_of(variables), action._task.get_search_path()
-    return lambda path: paths.find(path, folder, search)
+    folder, search = controller_paths.inventory_dir_of(variables), action._task.get_search_path()
+    return lambda path: controller_paths.find(path, folder, search)
 
 
 def file_reader(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], bytes]:

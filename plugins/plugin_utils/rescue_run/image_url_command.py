@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 
-from ..ssh.probe import System
+from ..ssh.system_probe import System
 from . import image_inputs, upload
 from .command_file import Command, interpreter_of
 from .flow import BadInput, Host, check_consent, check_installation, intent_for

@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 
-from ..preflight import known_variables, paths
+from ..preflight import controller_paths, known_variables
 
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
@@ -44,7 +44,7 @@ class ApiMachine(TypedDict, total=False):
     consent: str
     #: A sentence about a consent that is used up.
     used: str
-    drift: list[dict[str, str]]
+    drift: list[installed.Drift]
 
 
 class Machine(TypedDict, total=False):
@@ -276,7 +276,7 @@ class _Planned:
             options["command"] = "installimage"
             if boolean(self._get("kubenode_remote_unlock") or False, strict=False):
                 options.update(_known(unlock_password=self._get("kubenode_crypt_password")))
-        # A weaker proof asks for a system that answers, whatever its name.
+        # A weaker proof accepts a system of any name that answers.
         own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
         options.update(_known(hostname=self._get("kubenode_hostname") or own))
         if found and self._get("kubenode_adopt") is not None:
@@ -295,7 +295,7 @@ class _Planned:
         if variable == "kubenode_os_port":
             return known_variables.os_port(self._host)
         value = self._host.get(variable)
-        return paths.as_found(value, self._host) if variable in paths.PATHS else value
+        return controller_paths.as_found(value, self._host) if variable in controller_paths.PATHS else value
 
     def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
         found = {option: self._get(variable) for option, variable in variables.items()}

@@ -25,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 
 from .image_inputs import check_token, read_bootstrap
 
-#: What may stand behind the # of an image in a registry: switches of the shipped image command.
+#: What may come after the # of an image in a registry: switches of the shipped image command.
 _SWITCHES = ("cosign-key", "file", "plain-http", "stall")
 
 

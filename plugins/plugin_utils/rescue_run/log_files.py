@@ -82,7 +82,7 @@ class Logs:
             raise gzip.BadGzipFile(str(exc)) from exc
         parts = _GAP_LINE.split(data)
         if len(data) < MOST and len(parts) == 1:
-            data = self._masker.bytes(data)
+            data = self._masker.data(data)
         else:
             data = b"".join(part if _GAP_LINE.fullmatch(part) else self._masker.torn(part) for part in parts)
         self._write(self._path(name), data)
@@ -90,14 +90,14 @@ class Logs:
 
     def put(self, name: str, data: bytes) -> None:
         """Keep a log that is at hand."""
-        self._write(self._path(name), self._masker.bytes(data) if len(data) <= MOST else self._masker.torn(data[:MOST]))
+        self._write(self._path(name), self._masker.data(data) if len(data) <= MOST else self._masker.torn(data[:MOST]))
 
     def _masked_line(self, line: bytes) -> bytes:
         """A line of the interleaved log (``SECONDS MARK TEXT``); the runner cuts very long ones in pieces."""
         seconds, mark, text = (line.split(b" ", 2) + [b"", b""])[:3]
         torn = self._torn.get(mark, False) or len(text) >= LONGEST
         self._torn[mark] = len(text) >= LONGEST or text.startswith(GAP)
-        return b"%s %s %s" % (seconds, mark, self._masker.torn(text)) if torn else self._masker.bytes(line)
+        return b"%s %s %s" % (seconds, mark, self._masker.torn(text)) if torn else self._masker.data(line)
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{self._stem}.{name}.log"

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
     installed,
     intents,
     masking,
+    times,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
 
@@ -23,8 +24,8 @@ from ..progress import display
 from ..records import claims
 from ..ssh import gate, unlock
 from ..ssh.known_hosts import KnownHosts
-from ..ssh.probe import System
 from ..ssh.remote import Remote, Unreachable
+from ..ssh.system_probe import System
 from . import image_inputs, proof
 from .flow import BadInput, Flow, Host, check_installation, parse_host_keys
 
@@ -134,7 +135,7 @@ class _Boot:
             )
         flow.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
         self._release_claim()
-        asked = "the reboot was sent" if self._given["reboot"] else "it was installed, and nobody was asked"
+        asked = "the reboot was sent" if self._given["reboot"] else "it was installed, and no system was asked"
         text = "a system answers" if kind == proof.PORT else asked
         return flow.result(changed=sent, msg=f"{text}; not verified, as proof: {kind} says", **about)
 
@@ -311,7 +312,7 @@ class _Boot:
         about_image = system.record or image_url or command
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
-        now = boot_states.to_rfc3339(time.time())
+        now = times.to_rfc3339(time.time())
         record = proof.complete_record(
             system.record, self._flow.name, installation, image_url, command, self._proof.kind, now
         )

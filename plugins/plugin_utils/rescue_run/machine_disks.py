@@ -31,7 +31,7 @@ else:
 
 #: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
 SETTLED = 60.0
-#: What tells a disk, and what it held when its emptying was allowed.
+#: The identity of a disk, and what it held when its emptying was allowed.
 _TARGET = ("name", "serial", "wwn", "size", "model", "content_id")
 
 
@@ -62,7 +62,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_words(reinstall: Any, name: str) -> Any:
-    """``true`` names this machine, whatever runs on it."""
+    """``true`` names this machine, with any system on it."""
     if isinstance(reinstall, bool) or str(reinstall).lower() in ("true", "false", "yes", "no"):
         return [name] if str(reinstall).lower() in ("true", "yes") else []
     return reinstall
@@ -78,7 +78,7 @@ def _findings_of_wiping(given: dict[str, Any]) -> list[str]:
 
 
 class _Failed(Exception):
-    """The task cannot go on; ``about``: results that are known all the same."""
+    """The task cannot go on; ``about``: results that are already known."""
 
     def __init__(self, message: str, permanent: bool = False, **about: Any) -> None:
         super().__init__(message)
@@ -230,7 +230,7 @@ class _Disks:
         return {"msg": msg, **about, **self._facts()}
 
     def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
-        """What stands against the chosen disks by their speeds, and what could not be measured."""
+        """What the speed test says against the chosen disks, and what it could not measure."""
         targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
         measured = self._call(steps.MEASURE, targets=targets)["disks"]
         if len(measured) != len(chosen):
@@ -290,7 +290,7 @@ class _Disks:
 
 
 def check_query(query: str) -> None:
-    """Raise HintError when the query cannot be evaluated whatever the disks are."""
+    """Raise HintError when the query cannot be evaluated on any disks."""
     if MISSING:
         raise HintError(
             "root_device_hints.query needs the Python package jmespath on the controller: pip install jmespath"

@@ -24,8 +24,8 @@ from ..progress import display
 from ..records import claims
 from ..report.results import ENDS_WITH
 from ..ssh import gate
-from ..ssh.probe import System
 from ..ssh.remote import Patience, Remote, Unreachable
+from ..ssh.system_probe import System
 from . import log_files, step_call, upload, watch
 from .flow import Flow, parse_host_keys
 
@@ -76,7 +76,7 @@ class RescueRun:
         """What must be there before the program starts; raises :class:`StartFailed` or :class:`Unreachable`."""
 
     def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
-        """Results beyond those of every program; ``stdout``: the end of what it printed, None when not fetched."""
+        """Results of this program only; ``stdout``: the end of what it printed, None when not fetched."""
         return {}
 
     def _touched(self) -> bool:
@@ -222,8 +222,8 @@ class RescueRun:
             return True
         return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
-    def _written(self) -> list[dict[str, Any]] | None:
-        """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""
+    def _written(self) -> list[origin.WrittenDisk] | None:
+        """The disks of the job: what they hold now, and what they held ``before`` it; None when it is unknown."""
         before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
         script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
         try:

@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import main_of, zip_program
+from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import (
+    imported_files,
+    main_of,
+    zip_program,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 
 #: module_utils, under one name of their own.
@@ -31,8 +33,7 @@ command -v python3 >/dev/null 2>&1 && exec python3 "$0" "$@"
 echo "{name}: python3 is missing in this rescue; install python3" >&2
 exit 127
 """
-_FOLDER = Path(protocol.__file__).parents[1]
-_RELATIVE_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|[^\n#]*)", re.MULTILINE)
+_RESCUE = Path(protocol.__file__).parent
 
 
 @functools.cache
@@ -53,7 +54,7 @@ def installimage() -> bytes:
 
 @functools.cache
 def steps() -> bytes:
-    """What answers the controller's requests: :mod:`_rescue.steps`. It goes with every request, so it is compressed."""
+    """What answers the controller's requests: :mod:`_rescue.steps`. Each request contains it, so it is compressed."""
     files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
     return zip_program(b"#!/usr/bin/python3\n", files, compressed=True)
 
@@ -61,29 +62,13 @@ def steps() -> bytes:
 @functools.cache
 def runner_text() -> str:
     """The runner, a shell script."""
-    return (_FOLDER / "_rescue" / "runner.sh").read_text(encoding="utf-8")
+    return (_RESCUE / "runner.sh").read_text(encoding="utf-8")
 
 
 def _files(module: str, arguments: str = "sys.argv[1:]", data: tuple[str, ...] = ()) -> dict[str, bytes]:
     """The files of a program that calls ``main`` of a module: the module, and what it imports of module_utils."""
-    names = [f"{module.replace('.', '/')}.py", *data]
-    found: dict[str, bytes] = {}
-    while names:
-        name = names.pop()
-        if name not in found:
-            found[name] = (_FOLDER / name).read_bytes()
-            names += _imported(name, found[name].decode("utf-8"))
-    packages = {parent.as_posix() for name in found for parent in Path(name).parents[:-1]}
-    for name in [f"{package}/__init__.py" for package in packages]:
-        found[name] = (_FOLDER / name).read_bytes() if (_FOLDER / name).exists() else b""
-    members = {f"{TOP}/{name}": content for name, content in found.items()}
-    return {"__main__.py": main_of(f"{TOP}.{module}", arguments), f"{TOP}/__init__.py": b"", **members}
-
-
-def _imported(name: str, text: str) -> Iterator[str]:
-    """The files of the modules that a file imports, by relative imports alone."""
-    for dots, package, words in _RELATIVE_IMPORT.findall(text):
-        base = Path(name).parents[len(dots) - 1] / package.replace(".", "/")
-        for word in re.findall(r"(\w+)(?: as \w+)?", words):
-            inner, outer = base / f"{word}.py", base.with_suffix(".py")
-            yield (inner if (_FOLDER / inner).exists() else outer).as_posix()
+    inside = "module_utils/"
+    names = [f"{inside}{module.replace('.', '/')}.py", *(inside + name for name in data)]
+    found = imported_files(_RESCUE.parents[1], names)
+    members = {f"{TOP}/{name[len(inside) :]}": content for name, content in found.items() if name.startswith(inside)}
+    return {"__main__.py": main_of(f"{TOP}.{module}", arguments), **members}

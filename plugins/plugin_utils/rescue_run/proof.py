@@ -184,13 +184,13 @@ def complete_record(
     proof: str,
     now: str,
 ) -> dict[str, Any] | None:
-    """The record to write, or None when nothing is to be added. A record of another installation is left alone."""
+    """The record to write, or None when nothing is to be added. A record of another installation is not changed."""
     record = dict(found or {})
     shown = installed.installation_of(record)
     if shown and installation and shown != installation:
         return None
     if not shown and record.get("machine", name) != name:
-        # What an image brought along tells of the machine that it was made from.
+        # A record inside an image describes the machine that the image was made from.
         record = {}
     known: dict[str, Any] = {"machine": name}
     if installation:

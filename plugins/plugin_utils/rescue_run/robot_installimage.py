@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 
-from ..ssh.probe import System
 from ..ssh.remote import Unreachable
+from ..ssh.system_probe import System
 from . import image_inputs, installimage_inputs, programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .program_run import RescueRun, end_refused, open_logs
@@ -187,8 +187,8 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
     for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
         if line.startswith(program.RESULT):
             try:
-                found = json.loads(line[len(program.RESULT) :])
-            except (ValueError, RecursionError):
+                found = json_value(line[len(program.RESULT) :])
+            except ValueError:
                 return None
             if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in shape.items()):
                 return None

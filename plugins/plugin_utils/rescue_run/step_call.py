@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 
 from ..ssh.remote import Patience, Remote, Unreachable
@@ -47,8 +47,8 @@ def call(remote: Remote, step: str, again: bool = False, **request: Any) -> dict
                 raise StepFailed(f"SSH was lost ({exc}); run again") from exc
     lines = text.strip().splitlines()
     try:
-        answer = json.loads(lines[-1]) if lines else None
-    except (ValueError, RecursionError):
+        answer = json_value(lines[-1]) if lines else None
+    except ValueError:
         answer = None
     if not isinstance(answer, dict):
         shown = one_line(" ".join(lines[-3:]), 1000) or "nothing"

@@ -106,7 +106,7 @@ def upload(
         while there < size:
             file.seek(there)
             piece = file.read(PIECE)
-            if not piece:  # it became shorter, which its digest will tell
+            if not piece:  # it became shorter; the check of its digest will find that
                 break
             answer = _ask(remote, kind, _PUT, target, str(there), data=piece, sleep=sleep)
             if _there(answer) <= there:

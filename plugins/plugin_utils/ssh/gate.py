@@ -12,10 +12,10 @@ from enum import Enum
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from . import probe
+from . import system_probe
 from .known_hosts import KnownHosts
-from .probe import System
 from .remote import OTHER_KEY, REFUSED, Remote, Unreachable
+from .system_probe import System
 
 #: How long another system may answer before it is clear that it is no passing state of the boot.
 STEADY = 20.0
@@ -30,7 +30,7 @@ class Verdict(Enum):
     WAIT = "wait"
     #: Wrong, and staying so: no need to wait for the whole limit when it goes on answering.
     WRONG = "wrong"
-    #: Wrong for good, now.
+    #: Wrong, and waiting cannot help.
     NEVER = "never"
 
 
@@ -167,14 +167,14 @@ def wait_for(
         try:
             remote.look()
             asked = True
-            system = probe.parse(remote.run(probe.SCRIPT, *ask)[1], mask)
+            system = system_probe.parse(remote.run(system_probe.SCRIPT, *ask)[1], mask)
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
                 raise OtherKey from exc
             stays = same_boot and exc.kind == OTHER_KEY
             verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
             wrong_since = wrong_since if stays else None
-        except probe.ProbeError as exc:
+        except system_probe.ProbeError as exc:
             verdict = Decision(Verdict.WAIT, f"it answers, but not as expected: {exc}")
         else:
             last = system
@@ -213,9 +213,9 @@ def wait_for_port(
     sleep: Callable[[float], None] = time.sleep,
     any_boot: bool = False,
 ) -> None:
-    """Wait until the SSH port of another boot is open, whatever listens there; raises :class:`GateClosed`.
+    """Wait until the SSH port of another boot is open, with any server on it; raises :class:`GateClosed`.
 
-    ``any_boot``: of this boot or another one, since none was asked for.
+    ``any_boot``: of this boot or another one, since no reboot was requested.
     """
     began = clock()
     while True:
@@ -224,7 +224,7 @@ def wait_for_port(
         try:
             if remote.look(any_boot):
                 return
-            found = probe.parse(remote.run(probe.SCRIPT)[1])
+            found = system_probe.parse(remote.run(system_probe.SCRIPT)[1])
             if any_boot or found.boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"
@@ -232,7 +232,7 @@ def wait_for_port(
             if exc.kind in (REFUSED, OTHER_KEY):
                 return
             why = _of_unreachable(exc)
-        except probe.ProbeError:
+        except system_probe.ProbeError:
             return
         remote.close()
         if clock() - began >= timeout:
@@ -271,18 +271,16 @@ def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:
     reasons = list(seen)
     text = f"{what} did not answer within {timeout:.0f} s; at last: {reasons[-1]}"
     # Who refused us matters more than the silence around it.
-    telling = [why for why in reasons[:-1] if why.startswith(("another system", "somebody", "the system", "it "))]
+    telling = [why for why in reasons[:-1] if why.startswith(("another system", "an SSH server", "the system", "it "))]
     return f"{text}; before: {'; '.join(telling[-3:])}" if telling else text
 
 
 def _of_unreachable(failure: Unreachable) -> str:
     if failure.kind == REFUSED:
-        return (
-            f"somebody answers but refuses our key ({failure.detail}): another system, or the key is not the armed one"
-        )
+        return f"an SSH server answers but refuses our key ({failure.detail}): another system, or not the armed key"
     if failure.kind == OTHER_KEY:
-        return "somebody answers with a host key that is not the pinned one: another system, or somebody in between"
-    return f"nobody answers ({failure.detail})"
+        return "an SSH server answers with a host key that is not the pinned one: another system, or it is intercepted"
+    return f"no SSH server answers ({failure.detail})"
 
 
 def _who(system: System) -> str:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host keys that a machine may show, in one file for each machine and phase; the user's known_hosts stays as it is.
 
-A rescue makes new host keys at every boot and no cloud API tells them, so the first contact is trusted (a pin). The pin
+A rescue makes new host keys at every boot and no cloud API lists them, so the first contact is trusted (a pin). The pin
 counts from the moment the gate proved which system answered, and holds for that boot within that run: another run, or a
 boot that we asked for ourselves, starts with a new first contact. Any other change of the key is refused.
 """

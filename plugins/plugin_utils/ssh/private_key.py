@@ -41,7 +41,7 @@ def check_private_key(path: str) -> None:
 
 
 def _public_blob(path: Path) -> str | None:
-    """The public key as base64: it stands unencrypted in a key of OpenSSH's format, else in the .pub file."""
+    """The public key as base64: a key in OpenSSH's format has it unencrypted, else it is in the .pub file."""
     lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     try:
         data = base64.b64decode("".join(line for line in lines if not line.startswith("-----")))

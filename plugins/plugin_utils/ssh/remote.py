@@ -267,7 +267,7 @@ _LONGEST_PAUSE = 5.0
 
 
 class Patience:
-    """How long to try again after SSH was lost: a machine or a network may be slow for a while.
+    """How long to try again after SSH was lost: a machine or a network may be slow for some time.
 
     One object is for one script; its time begins with the first loss.
     """

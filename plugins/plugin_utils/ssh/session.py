@@ -115,7 +115,7 @@ class Session:
             if stdin in ready:
                 try:
                     rest = rest[os.write(stdin, rest[:_CHUNK]) :]
-                except BrokenPipeError:  # stdout or stderr will tell why
+                except BrokenPipeError:  # stdout or stderr will say why
                     rest = rest[len(rest) :]
                 if not rest:
                     poll.unregister(stdin)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from . import gate, probe
+from . import gate, system_probe
 from .known_hosts import KnownHosts
 from .remote import OTHER_KEY, Remote, Unreachable
 
@@ -76,7 +76,7 @@ def _runs(remote: Remote, system: KnownHosts, previous_boot_id: str | None, seco
         return seconds >= STEADY
     remote.use(system)
     try:
-        found = probe.parse(remote.run(probe.SCRIPT)[1])
-    except (Unreachable, probe.ProbeError):
+        found = system_probe.parse(remote.run(system_probe.SCRIPT)[1])
+    except (Unreachable, system_probe.ProbeError):
         return False
     return found.boot_id != previous_boot_id

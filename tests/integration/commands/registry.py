@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real registry on loopback, what is pushed to it, and a door in front of it that misbehaves on request."""
+"""A real registry on loopback, what is pushed to it, and a proxy in front of it that makes faults on request."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Registry:
 
 
 @dataclass
-class Door:
-    """Requests that came, and faults: (method and path as a pattern, what, …), each for one allowed request."""
+class Proxy:
+    """The requests it got, and its faults: (pattern of a path, kind of fault, …), each for one allowed request."""
 
     backend: int
     seen: list[tuple[str, dict]] = field(default_factory=list)
@@ -131,23 +131,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Passes a request on, unless a fault says otherwise."""
 
     protocol_version = "HTTP/1.1"
-    door: Door
+    proxy: Proxy
 
     def log_message(self, *_):
         """Keep quiet."""
 
     def do_GET(self):
         """Answer one request."""
-        door = self.door
-        door.seen.append((self.path, dict(self.headers)))
-        connection = http.client.HTTPConnection("127.0.0.1", door.backend, timeout=180)
+        proxy = self.proxy
+        proxy.seen.append((self.path, dict(self.headers)))
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.backend, timeout=180)
         connection.request("GET", self.path, headers=dict(self.headers))
         answer = connection.getresponse()
         body, headers = answer.read(), dict(answer.getheaders())
         connection.close()
-        fault = next((one for one in door.faults if re.search(one[0], self.path)), None)
+        fault = next((one for one in proxy.faults if re.search(one[0], self.path)), None)
         if fault and answer.status != 401:  # a login comes before
-            door.faults.remove(fault)
+            proxy.faults.remove(fault)
         _pattern, what, *rest = fault if fault and answer.status != 401 else ("", "none")
         if what == "answer":
             return self._send(rest[0], rest[1], b"")
@@ -176,11 +176,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Front:
-    """The door, open."""
+    """The proxy as a running HTTP server."""
 
     def __init__(self, registry: Registry, listener: socket.socket | None = None):
-        self.door = Door(registry.port)
-        handler = type("BoundHandler", (Handler,), {"door": self.door})
+        self.proxy = Proxy(registry.port)
+        handler = type("BoundHandler", (Handler,), {"proxy": self.proxy})
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None)
         if listener is not None:
             self.server.socket.close()

@@ -118,12 +118,12 @@ async def test_rescue_registry_reboot_system(site: Backend, tmp_path: Path) -> N
         "node/debian", "v1", {"arm64": registry.artifact("node/debian", "arm64", {"x": b"x"}), "amd64": there}
     )
     front = Front(registry, site.listen(8081))
-    front.door.faults = [("/blobs/", "none"), ("/blobs/", "cut", len(image) // 2)]
+    front.proxy.faults = [("/blobs/", "none"), ("/blobs/", "cut", len(image) // 2)]
     one = bench(site, Key.make(tmp_path), 3)
     url = f"oci://{front.host}/node/debian:v1#plain-http=yes"
     assert await installed(one, url, OCI, LOGIN) == [
         "web-1", "status: done", "seeded", "ext4", "0", "4755", "image-url-command-oci",
     ]  # fmt: skip
-    assert front.door.ranges() == [f"bytes={len(image) // 2}-"]
+    assert front.proxy.ranges() == [f"bytes={len(image) // 2}-"]
     front.close()
     registry.close()

@@ -101,19 +101,19 @@ def test_an_interrupted_layer_goes_on_where_it_stopped(front, disk, registry, de
     registry.artifact("node/image", "plain", {"disk.raw": debianish})
     places = [MIB * 3 + 7, MIB * 5, MIB][:count]
     # the first request is a look at the beginning
-    front.door.faults = [(BLOB, "none"), *[(BLOB, "cut", place) for place in places]]
+    front.proxy.faults = [(BLOB, "none"), *[(BLOB, "cut", place) for place in places]]
     outcome = disk.install(url(front, "node/image:plain"), CLOUD_CONFIG)
     assert outcome.marker, outcome
     reached, wanted = 0, []
     for place in places:
         reached += place
         wanted.append(f"bytes={reached}-")
-    assert front.door.ranges() == wanted
+    assert front.proxy.ranges() == wanted
     assert disk.read(MIB, MIB) == debianish[MIB : 2 * MIB]
 
 
 def test_a_layer_that_is_not_what_its_digest_says(front, disk):
-    front.door.faults = [(BLOB, "none"), (BLOB, "flip", 5000)]
+    front.proxy.faults = [(BLOB, "none"), (BLOB, "flip", 5000)]
     outcome = disk.install(url(front))
     failed(outcome, "unbootable again")
     assert disk.unbootable()
@@ -121,20 +121,20 @@ def test_a_layer_that_is_not_what_its_digest_says(front, disk):
 
 def test_a_manifest_that_is_not_what_its_digest_says(front, disk, registry):
     data = registry.send("GET", "/v2/node/image/manifests/v1", Accept=INDEX).read()
-    front.door.faults = [(MANIFESTS, "flip", 30)]
+    front.proxy.faults = [(MANIFESTS, "flip", 30)]
     failed(disk.install(url(front, f"node/image@{sha256(data)}")), "sent a manifest with the digest")
     assert disk.untouched()
 
 
 def test_a_layer_of_another_size_than_the_manifest_says(front, disk):
-    front.door.faults = [(BLOB, "none"), (BLOB, "short", 4096)]
+    front.proxy.faults = [(BLOB, "none"), (BLOB, "short", 4096)]
     failed(disk.install(url(front)), "has 4096 bytes, its manifest says", "nothing was written")
     assert disk.untouched()
 
 
 def test_a_layer_that_is_gone_in_the_middle_leaves_a_disk_that_does_not_boot(front, disk, registry, debianish):
     registry.artifact("node/image", "plain", {"disk.raw": debianish})
-    front.door.faults = [(BLOB, "none"), (BLOB, "cut", 9 * MIB), (BLOB, "answer", 404, {})]
+    front.proxy.faults = [(BLOB, "none"), (BLOB, "cut", 9 * MIB), (BLOB, "answer", 404, {})]
     failed(disk.install(url(front, "node/image:plain")), "HTTP 404", "unbootable again")
     assert disk.unbootable()
 
@@ -147,7 +147,7 @@ def opened(front: Front, rest: str = "node/image:v1") -> Client:
 def test_a_layer_that_stays_cut_off_is_given_up(front):
     client = opened(front)
     layer = OciImage(client).layers[0]
-    front.door.faults = [(BLOB, "cut", 70000), *[(BLOB, "cut", 0)] * 9]
+    front.proxy.faults = [(BLOB, "cut", 70000), *[(BLOB, "cut", 0)] * 9]
     with pytest.raises(Refused, match="given up after 6 connections: the connection ended after 70000 of"):
         list(client.blob(layer).chunks())
 
@@ -184,20 +184,20 @@ def test_a_registry_with_a_token_server(tmp_path, disk, debianish):
 
 def test_what_is_not_there(front, disk):
     failed(disk.install(url(front, "node/image:v9")), "HTTP 404", "MANIFEST_UNKNOWN", "there is no such manifest")
-    front.door.faults = [(BLOB, "answer", 404, {})]
+    front.proxy.faults = [(BLOB, "answer", 404, {})]
     failed(disk.install(url(front)), "HTTP 404", "there is no such blob")
-    front.door.faults = [(MANIFESTS, "answer", 403, {})]
+    front.proxy.faults = [(MANIFESTS, "answer", 403, {})]
     failed(disk.install(url(front)), "HTTP 403", "may not read it")
     assert disk.untouched()
 
 
 def test_a_busy_registry_is_asked_again_when_it_says(front, disk):
     busy = {"Retry-After": "1"}
-    front.door.faults = [(MANIFESTS, "answer", 429, busy), (BLOB, "none"), (BLOB, "answer", 503, {})]
+    front.proxy.faults = [(MANIFESTS, "answer", 429, busy), (BLOB, "none"), (BLOB, "answer", 503, {})]
     outcome = disk.install(url(front), CLOUD_CONFIG)
     assert outcome.marker, outcome
     assert "HTTP 429" in outcome.stdout
-    front.door.faults = [(MANIFESTS, "answer", 429, {"Retry-After": "3600"})]
+    front.proxy.faults = [(MANIFESTS, "answer", 429, {"Retry-After": "3600"})]
     failed(disk.install(url(front)), "HTTP 429", "come back in 3600 s")
 
 
@@ -208,8 +208,8 @@ def test_storage_elsewhere_does_not_get_the_login(front, disk, registry, debiani
     storage.site.files["/layer"] = layer
     storage.site.faults["/layer"] = [("none",), ("cut", 100_000)]
     there = {"Location": storage.site.url.replace("127.0.0.1", "localhost") + "/layer?signature=geheim"}
-    front.door.faults = [(sha256(layer), "none"), *[(sha256(layer), "answer", 307, there)] * 4]
-    front.door.faults = [(sha256(layer), "answer", 307, there)] * 4
+    front.proxy.faults = [(sha256(layer), "none"), *[(sha256(layer), "answer", 307, there)] * 4]
+    front.proxy.faults = [(sha256(layer), "answer", 307, there)] * 4
     outcome = disk.install(url(front, "node/image:far"), CLOUD_CONFIG)
     storage.close()
     assert outcome.marker, outcome
@@ -259,10 +259,10 @@ def test_a_root_file_system_in_layers(front, disk, registry, tree, tmp_path):
         member("srv/.wh.gone"), member("opt/new", b"upper"), member("opt/.wh..wh..opq"), member("srv/stays", b"upper"),
     )  # fmt: skip
     registry.image("node/image", "layers", [gzip.compress(pack(tree), 1), gzip.compress(upper)])
-    front.door.faults = [("/blobs/" + sha256(gzip.compress(upper)), "none"), (BLOB, "none"), (BLOB, "cut", 100_000)]
+    front.proxy.faults = [("/blobs/" + sha256(gzip.compress(upper)), "none"), (BLOB, "none"), (BLOB, "cut", 100_000)]
     outcome = disk.install(url(front, "node/image:layers", "&layout=/:ext4:400M"), CLOUD_CONFIG)
     assert outcome.marker, outcome
-    assert front.door.ranges() == ["bytes=100000-"]
+    assert front.proxy.ranges() == ["bytes=100000-"]
     with mount(node(disk.device, 3), tmp_path / "look") as top:
         assert sorted(path.name for path in (top / "srv").iterdir()) == ["stays"]
         assert (top / "srv/stays").read_text() == "upper"
@@ -274,7 +274,7 @@ def test_a_root_file_system_in_layers(front, disk, registry, tree, tmp_path):
 def test_a_root_file_system_with_a_wrong_digest_is_not_written(front, disk, registry, tree):
     layer = pack(tree)
     registry.image("node/image", "flipped", [layer])
-    front.door.faults = [(sha256(layer), "none"), (sha256(layer), "flip", 5000)]
+    front.proxy.faults = [(sha256(layer), "none"), (sha256(layer), "flip", 5000)]
     failed(disk.install(url(front, "node/image:flipped"), CLOUD_CONFIG), "image digest", "nothing was written")
     assert disk.untouched()
 
@@ -341,12 +341,12 @@ def test_a_signature_is_asked_for_and_verified(front, disk, registry, debianish,
 )
 def test_references_that_are_none(front, disk, text, why):
     failed(disk.install(text.format(host=front.host)), why, "nothing was written")
-    assert front.door.seen == []
+    assert front.proxy.seen == []
 
 
 def test_https_is_the_default(front, disk):
     failed(disk.install(f"oci://{front.host}/node/image:v1"), "does not speak TLS")
-    assert front.door.seen == []
+    assert front.proxy.seen == []
 
 
 def test_an_image_larger_than_the_disk(front, small, registry, debianish):

@@ -73,9 +73,9 @@ def test_one_of_several_files_is_named(pull, tmp_path):
 
 
 def test_an_interrupted_transfer_goes_on_where_it_stopped(pull, front, tmp_path):
-    front.door.faults = [("/blobs/", "cut", 1_000_007)]
+    front.proxy.faults = [("/blobs/", "cut", 1_000_007)]
     assert pull("node/image:v1").returncode == 0
-    assert front.door.ranges() == ["bytes=1000007-"]
+    assert front.proxy.ranges() == ["bytes=1000007-"]
     assert (tmp_path / NAME).read_bytes() == ARCHIVE
 
 
@@ -94,7 +94,7 @@ def test_an_interrupted_transfer_goes_on_where_it_stopped(pull, front, tmp_path)
     ],
 )
 def test_what_does_not_come_leaves_no_file_of_that_name(pull, front, tmp_path, reference, more, faults, why):
-    front.door.faults = faults
+    front.proxy.faults = faults
     done = pull(reference, **more)
     assert (done.returncode, why in done.stderr) == (1, True), done
     assert not (tmp_path / NAME).exists()
@@ -104,5 +104,5 @@ def test_what_does_not_come_leaves_no_file_of_that_name(pull, front, tmp_path, r
 def test_a_call_that_is_none_does_nothing(pull, front, tmp_path, room):
     done = pull("node/image:v1", room=room)
     assert (done.returncode, "usage: " in done.stderr) == (2, True)
-    assert front.door.seen == []
+    assert front.proxy.seen == []
     assert list(Path(tmp_path).glob("*.json")) == []

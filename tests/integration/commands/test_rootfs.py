@@ -250,7 +250,7 @@ def test_a_boot_loader_that_fails_leaves_nothing_that_boots(web, disk, image):
 
 
 @pytest.mark.parametrize("length", UNSIZED)
-def test_sigterm_leaves_nothing_that_boots_and_nobody_who_writes(web, disk, image, length):
+def test_sigterm_leaves_nothing_that_boots_and_no_process_that_writes(web, disk, image, length):
     url = publish(web, archive(member("large", bytes(40 * MIB)), base=image))
     web.site.faults["/node.tar"] = [("slow", 0.05, *UNSIZED[length])]
     process = subprocess.Popen(

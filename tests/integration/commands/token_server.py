@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that hands out the tokens a registry believes, for a login."""
+"""A server that gives out the tokens that a registry accepts, for a login."""
 
 from __future__ import annotations
 

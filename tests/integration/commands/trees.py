@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-#: Stands for grub-install: leaves its arguments, and boot code on the disk where a BIOS looks.
+#: In place of grub-install: leaves its arguments, and boot code on the disk where a BIOS looks.
 GRUB_INSTALL = """#!/bin/sh
 echo "$@" >> /boot/grub/installed
 for last; do :; done
@@ -67,7 +67,7 @@ def pack(top: Path, *options: str) -> bytes:
 
 
 def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, **more) -> tuple[tarfile.TarInfo, bytes]:
-    """One member of an archive, as hostile as one wishes."""
+    """One member of an archive, with any hostile value."""
     info = tarfile.TarInfo(name)
     info.type, info.size, info.mode = kind, len(data), 0o644
     for key, value in more.items():

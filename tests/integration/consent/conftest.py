@@ -119,7 +119,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
         self.wait_for(name)
 
     def shell(self, name: str, script: str, check: bool = True) -> str:
-        """What a script prints on whatever the machine runs; a person's own SSH.
+        """What a script prints on the system that the machine runs; a person's own SSH.
 
         A person tries again until a machine lets him in, unless he only wants to know whether it does (``check``).
         """

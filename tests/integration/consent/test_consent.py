@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written on cloud machines, and what is left alone although a word for it lies around."""
+"""What is written on cloud machines, and what is not written although an old permission is still set."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.integration.accounts import disk_marks
 
 pytestmark = pytest.mark.nspawn
 
-#: of nobody
+#: a key that no system of the test has
 OTHER_KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(range(32))).decode()
 
 
-def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
+def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     """C1: the disk is a person's work, also for a word that was used up before. C2: and so is the power button."""
     words = {"kubenode_reinstall": ["repaired-1"]}
     cloud.inventory({"repaired-1": {}}, **words)
@@ -54,7 +54,7 @@ def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
     assert cloud.run() == 0, cloud.output
 
 
-def test_a_word_counts_once(cloud):
+def test_a_permission_counts_once(cloud):
     """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""
     words = {"kubenode_reinstall": ["once-1", "elsewhere-9"]}
     cloud.inventory({"once-1": {}}, **words)
@@ -80,7 +80,7 @@ def test_a_word_counts_once(cloud):
 
     # it is proven no more for who knows that its host key is another one
     assert cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})) != 0
-    assert "somebody answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
+    assert "answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
     assert cloud.record("once-1") == second
 
 

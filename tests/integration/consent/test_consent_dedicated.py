@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written on dedicated servers, and what is left alone although a word for it lies around."""
+"""What is written on dedicated servers, and what is not written although an old permission is still set."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def host(number, **variables):
     return {"kubenode_server_number": number, "kubenode_root_device_hints": {"smallest": True}, **variables}
 
 
-def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
-    """C4: kubenode_wipe stands in the inventory, and a colleague runs the playbook while the node is repaired."""
+def test_a_permission_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
+    """C4: kubenode_wipe is set in the inventory, and a colleague runs the playbook while the node is repaired."""
     node = host(301, kubenode_wipe=[DISK["serial"]])
     dedicated.servers({"wiped-1": node})
     assert dedicated.run() == 0, dedicated.output
@@ -36,7 +36,7 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
         dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.testbed.folder / folder))
         assert dedicated.run(*SEEN) != 0, dedicated.output
         assert "not started for an open installation of ours" in dedicated.output
-    # also when the machine is named: the word for the disk was used up by what lies on it
+    # also when the machine is named: the installation on the disk has used up its permission
     assert dedicated.run(*SEEN, "-e", '{"kubenode_reinstall": ["wiped-1"]}') != 0, dedicated.output
     assert "was used" in dedicated.output
     assert dedicated.boots("wiped-1") == boots
@@ -45,7 +45,7 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
 
 
 def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
-    """C3: the operator mends what cloud-init left; later SSH is silent for a while."""
+    """C3: the operator repairs what cloud-init left; later SSH is silent for some time."""
     dedicated.servers({"seen-1": host(302)})
     (settings,) = [yaml.safe_load(dedicated.testbed.inventory.read_text())["all"]["vars"]]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
@@ -66,7 +66,7 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     assert dedicated.shell("seen-1", "ls /etc/precious") == "/etc/precious\n"
 
 
-def test_an_image_that_cannot_be_had_empties_no_disk(dedicated):
+def test_an_image_that_cannot_be_fetched_empties_no_disk(dedicated):
     """C7's family: the word for the disk is given, and then the image URL answers 404."""
     wrong = dedicated.testbed.image_url().rpartition("/")[0] + "/none.raw.zst"
     dedicated.servers({"kept-1": host(303)}, kubenode_image_url=f"{wrong}?sig=not-for-logs")

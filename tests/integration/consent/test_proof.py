@@ -62,7 +62,7 @@ def seen(cloud):
 
 @pytest.fixture(scope="module")
 def lost(cloud):
-    """Machines that ended in the middle, missed their rescue, or have a system that tells of a failure."""
+    """Machines that ended in the middle, missed their rescue, or have a system that reports a failure."""
     return fail_twice(cloud, "reboots-1", "missed-1", "seed-1")
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is called verified on dedicated servers, where there may be systems that nobody asked for."""
+"""What is called verified on dedicated servers, where there may be systems that no run installed."""
 
 from __future__ import annotations
 

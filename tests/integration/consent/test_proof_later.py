@@ -11,7 +11,7 @@ from tests.integration.testbeds import raw_disk
 pytestmark = pytest.mark.nspawn
 
 
-def test_what_differs_from_the_wish_is_told(cloud):
+def test_what_differs_from_the_variables_is_reported(cloud):
     """P7: another image, another command, another kind of server."""
     cloud.inventory({"drift-1": {}})
     assert cloud.run() == 0, cloud.output

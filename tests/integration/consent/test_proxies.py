@@ -24,7 +24,7 @@ CONTENT = b"content"
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """Answers whatever is asked for, and looks at every command line meanwhile."""
+    """Answers every request, and looks at every command line meanwhile."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

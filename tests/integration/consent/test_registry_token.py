@@ -14,7 +14,7 @@ import yaml
 from dev.toolchain.paths import CHECKOUT
 from tests.integration.runs import LIMIT
 
-#: what tells that it arrived: it is refused, and the text does not show it
+#: the sign that it arrived: it is refused, and the text does not show it
 TOKEN = "user:secret-password\x07"
 REFUSED = "oci_registry_auth_token holds a control character"
 #: the tasks of a playbook that get it, and the variables that lead there without a machine
@@ -32,7 +32,7 @@ def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
         "hosts": "n1",
         "gather_facts": False,
         "strategy": "ansible.builtin.linear",
-        "vars_files": [str(CHECKOUT / f"playbooks/vars/{derived}.yml")],
+        "vars_files": [str(CHECKOUT / f"playbooks/vars/{name}.yml") for name in ("common", derived)],
         "tasks": [{"ansible.builtin.import_tasks": str(CHECKOUT / f"playbooks/tasks/{tasks}.yml")}],
     }
     settings = {

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is this the rescue? What it runs from decides, whatever it is called."""
+"""Is this the rescue? The place of its root file system decides, not its name."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_an_adopted_server_goes_only_when_delete_names_it(foreign):
 
 
 @pytest.mark.parametrize("key", ["kubenode.provision/machine", ADOPTED, "kubenode.provision/installation"])
-def test_who_made_a_server_is_no_word_of_the_user(foreign, key):
+def test_who_made_a_server_is_no_permission_of_the_user(foreign, key):
     run = foreign.run("hcloud_machine", machines=[foreign.machine("n1", labels={key: "n1"})])
     assert run.failed
     assert f"labels: the key '{key}' says who made a server" in run.result["msg"]

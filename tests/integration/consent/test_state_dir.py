@@ -98,7 +98,7 @@ def test_what_is_mounted_in_an_older_one_stays(machine, precious):
     command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", line, str(precious), str(old / "on")]
     done = subprocess.run(
         [*command, *machine.command("--phase", "base")], text=True, capture_output=True, check=False,
-        env={"PATH": os.environ["PATH"], "TOLD": str(machine.reported)}, timeout=200,
+        env={"PATH": os.environ["PATH"], "REPORT_DIR": str(machine.reported)}, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{old}/on is mounted" in done.stderr

@@ -61,7 +61,7 @@ def test_what_asks_for_no_login_is_left_alone_when_it_was_finished(
     assert json.loads((finished.folder / "n1.json").read_text())["state"] == state
 
 
-def test_a_word_of_the_user_still_counts(finished):
+def test_a_permission_of_the_user_still_counts(finished):
     before = finished.project.commands("n1")
     assert finished("none", ssh_args=CLOSED, reinstall=["n1"])["armed_here"]
     assert finished.project.commands("n1")[len(before) :] == ["enable_rescue", "reset_server"]

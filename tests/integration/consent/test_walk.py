@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Operators, other people and runs that are cut off, in any order: nothing is written that nobody named, and "verified"
-is said only of what this installation put there."""
+"""Operators, other people and runs that are cut off, in any order: no disk is written that was not named, and only
+what this installation wrote is called "verified"."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Walk:
         self.more, self.misses = random.Random(f"more {seed}"), random.Random(f"misses {seed}")
         self.world = self._world(monkeypatch)
         self.controllers = [folder / "mine", folder / "colleague"]
-        self.inventory = Words()  # what stands there and was never taken out
+        self.inventory = Words()  # entries that were never removed
         self.steps: list[str] = []
         self.runs = self.verified = 0
 
@@ -224,7 +224,7 @@ def many_walks(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_no_walk_writes_what_nobody_named_or_proves_what_is_not_there(part, tmp_path, monkeypatch):
+def test_no_walk_writes_what_was_not_named_or_proves_what_is_not_there(part, tmp_path, monkeypatch):
     many_walks(range(part * WALKS // 4, (part + 1) * WALKS // 4), tmp_path, monkeypatch)
 
 
@@ -232,7 +232,7 @@ def test_no_walk_writes_what_nobody_named_or_proves_what_is_not_there(part, tmp_
     ("misses", "plan", "reason"),
     [
         (2, Plan(), "nothing shows that this system is installation"),
-        (0, Plan(reboots=True), "nobody could tell which system"),
+        (0, Plan(reboots=True), "it was not clear which system"),
         (0, Plan(good=False), "cloud-init ended with status error"),
     ],
 )
@@ -268,7 +268,7 @@ def test_what_a_killed_run_had_armed_ends_when_a_system_is_seen(tmp_path, monkey
 
 
 def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_path, monkeypatch):
-    """P1, where cloud-init failed; nobody resets what runs, also when it is silent for a moment (C3)."""
+    """P1, where cloud-init failed; no run resets a running system, also when it is silent for a moment (C3)."""
     world = World()
     play(world, monkeypatch)
     words = Words(first_contact="reset")
@@ -277,7 +277,7 @@ def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_pa
     assert not run(world, tmp_path / "mine", words, Plan())
     assert "cloud-init ended with status error" in world.messages[-1]
     assert disk is not None
-    disk.good = True  # a person mends it
+    disk.good = True  # a person repairs it
     assert run(world, tmp_path / "mine", words, Plan())
     assert (world.boot.number, world.disks["sda"]) == (boots, disk)
     run(world, tmp_path / "mine", words, Plan(hiccup=True))

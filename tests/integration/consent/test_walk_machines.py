@@ -110,7 +110,7 @@ class Server:
         self.steps = [f"seed {seed}"]
         #: Disks with systems; only the first one of a cloud server is ever written.
         self.disks = {"sda": "", "sdb": ""} if cloud else {"nvme0n1": serial(number), "nvme1n1": serial(number, 1)}
-        self.data: Mark | None = None if cloud else self.person.mark(1)  # the user's, which nobody ever names
+        self.data: Mark | None = None if cloud else self.person.mark(1)  # the user's, which no run ever names
         self.systems: dict[str, System] = {}
         self.last = ""  # the installation that was written last
         self.verified = set[str]()
@@ -206,7 +206,7 @@ class Server:
         return installed.installation_of(json.loads(text.strip() or "{}")) if text else None
 
     def _inside(self, script: str) -> str:
-        """What a script prints on whatever runs; nothing when nothing does."""
+        """What a script prints on the running system; nothing when none runs."""
         try:
             return self.person.enter(script)
         except LabError:
@@ -226,7 +226,7 @@ class Server:
         return self.said
 
     def named(self) -> str | None:
-        """How it stands in kubenode_reinstall: not at all (None), by its name alone (empty), or with an id."""
+        """How kubenode_reinstall names it: not at all (None), by its name alone (empty), or with an id."""
         if self.chance.random() < 0.6:
             return None
         known = [found for one in self.systems.values() if (found := installed.installation_of(one.record))]
@@ -269,7 +269,7 @@ class Server:
         assert system.record.get("machine") == self.name, self._described(f"verified, and {system} runs")
         assert system.record.get("verified_at"), self._described(f"verified, and {system} runs")
         kept = intents.read(str(folder / f"intents/{self.name}.json")) or {}
-        # A controller that knows nothing of a later installation believes the record of a system that was proven.
+        # A controller that knows nothing of a later installation trusts the record of a system that was proven.
         knows = self.cloud or kept.get("installation") == self.last
         assert shown == self.last or (not knows and shown in self.verified), self._described(
             f"verified, and {system} runs, but {self.last} was written last"
@@ -378,7 +378,7 @@ def _testbed(part: int, folder: Path) -> Testbed:
 
 
 @pytest.mark.parametrize("part", range(ROUNDS))
-def test_no_walk_on_machines_writes_what_nobody_named(part, tmp_path):
+def test_no_walk_on_machines_writes_what_was_not_named(part, tmp_path):
     first = 500 + part * SERVERS
     with Scene.of(_testbed(part, tmp_path)) as scene:
         walk = [Server(number, scene, number, part % 2 == 0) for number in range(first, first + SERVERS)]

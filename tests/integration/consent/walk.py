@@ -39,7 +39,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.probe import CloudInit, System
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.system_probe import CloudInit, System
 
 NAME, NUMBER = "n1", 1
 SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
@@ -148,7 +148,7 @@ class World:
         self.boot = Boot("nothing")
         self.armed = ""
         self.armed_by_this_run = False
-        self.silent = self.hiccup = False  # for good, or until the next boot
+        self.silent = self.hiccup = False  # permanently, or until the next boot
         self.misses = 0  # boots that will go to the disk although a rescue is armed
         self.last_rescue_key = ""
         self.words = Words()
@@ -191,14 +191,14 @@ class World:
         return ssh.SYSTEM if system is None or system.lets_in else ssh.DENIED
 
     def origin(self) -> origin.Origin:
-        """What the running system tells of its root."""
+        """What the running system reports of its root."""
         if self.boot.kind == "rescue":
             return origin.Origin(0, origin.RAM, ["motd"], uptime=10.0)
         uuids = [self.system.uuid] if self.system else []
         return origin.Origin(0, origin.DISK, disks=[self.about(self.boot.disk)], uuids=uuids, uptime=10.0)
 
     def about(self, disk: str) -> dict[str, Any]:
-        """What tells a disk from others."""
+        """What identifies a disk."""
         return {"name": disk, "size": 1 << 30, "wwns": [], "serials": [SERIALS[disk]]}
 
     def facts(self) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ class World:
     def _change(self, disk: str, how: str) -> None:
         self.boot.named = self.boot.named or NAME in self.words.reinstall
         if not self.may_go(disk):
-            self.wrong.append(f"{disk} was {how}, nobody had named {self.disks[disk]}")
+            self.wrong.append(f"{disk} was {how}, no run had named {self.disks[disk]}")
         if self.boot.by == "person" and not self.boot.named:
             self.wrong.append(f"{disk} was {how} in a person's rescue")
 
@@ -281,7 +281,7 @@ class World:
     def claim(self, expected: str) -> None:
         """A run says that this machine runs a verified system, which is of the installation ``expected``, if any.
 
-        A controller that knows of no other one believes the record of a system.
+        A controller that knows of no other one trusts the record of a system.
         """
         system = self.system
         record = (system.record if system else None) or {}

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
@@ -59,7 +59,7 @@ class World(walk.World):
         self.note("create_server")
         self.made = {
             "fresh": True, "created": True, "installation": installation, "boot_state": boot_states.INITIALIZING,
-            "boot_state_since": boot_states.to_rfc3339(time.time()),
+            "boot_state_since": times.to_rfc3339(time.time()),
         }  # fmt: skip
 
     def note(self, command: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class World(walk.World):
         return action
 
     def server(self) -> dict[str, Any]:
-        """As the API tells it."""
+        """As the API reports it."""
         return {
             "id": ID, "name": NAME, "status": self.status, "labels": dict(self.labels),
             "rescue_enabled": bool(self.armed), "public_net": {"ipv4": {"ip": "192.0.2.1"}, "ipv6": None},
@@ -90,7 +90,7 @@ class World(walk.World):
         super().start()
         if self.boot.kind == "rescue":
             self.base.mkdir(parents=True)
-            # Nothing tells a person who starts a server that we made, for the first time, from the run that made it.
+            # The first start of a server that we made looks the same by a person and by the run that made it.
             done = [one["command"] for one in self.history if one["command"] != "stop_server"]
             # The same holds while a run works on it, as long as its disk has nothing but what it was made of.
             self.boot.named = untouched or done == ["start_server", "enable_rescue", "create_server"]
@@ -218,7 +218,7 @@ class _Api:
 
 
 class _InRescue:
-    """The connection of an image command: it only tells what the disks hold."""
+    """The connection of an image command: it only reports what the disks hold."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -294,7 +294,7 @@ class _Run:
     def _by_person(self, act: Callable[[], None]) -> None:
         self._world.by_run = False
         act()
-        self._world.by_run = self._world.boot.named = True  # nothing tells the person's rescue from that of this run
+        self._world.by_run = self._world.boot.named = True  # the person's rescue and that of this run look the same
 
     def _left_alone(self, result: dict[str, Any]) -> bool:
         if result["proven"]:

@@ -28,7 +28,7 @@ class Server(RobotAccount):
         self._boot_id = ""
 
     def boot_rescue(self) -> None:
-        """Boot into the rescue, from whatever there is, and wait until it answers."""
+        """Boot into the rescue, from any state, and wait until it answers."""
         self.arm(NAME)
         self.reset(NAME, "hw" if self._boot_id else "power")
 

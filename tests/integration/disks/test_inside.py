@@ -46,7 +46,7 @@ class Host:
         self.tools = Tools(self.run)
 
     def run(self, argv: list[str], **_more: object) -> tuple[int, str, str]:
-        """As AnsibleModule.run_command; other people's devices are out of sight."""
+        """As AnsibleModule.run_command; it hides the devices of other tests."""
         if any(word.endswith("/lsblk") for word in argv):
             argv = [*argv, *self.devices]
         done = subprocess.run(argv, capture_output=True, text=True, errors="surrogateescape", check=False)
@@ -192,7 +192,7 @@ def test_a_disk_that_changed_since_it_was_looked_at_is_left_alone(attach, tmp_pa
     assert digest(device) == before
 
 
-def test_a_disk_that_somebody_holds_is_left_alone(attach, tmp_path):
+def test_a_disk_that_a_process_holds_is_left_alone(attach, tmp_path):
     device = attach("disk", 64)
     sh("mkfs.ext4", "-q", "-L", "held", device)
     host = Host(device)
@@ -214,7 +214,7 @@ def test_data_of_no_known_kind_is_something(attach, tmp_path):
     assert found[device]["holds"][0]["kind"] == "unknown"
 
 
-def test_a_machine_with_hardly_any_tools_is_told_of_all_the_same(attach):
+def test_a_machine_with_hardly_any_tools_is_described_all_the_same(attach):
     device = attach("disk", 64)
     sh("mkfs.ext4", "-q", device)
     host = Host(device)

@@ -135,7 +135,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert by_serial(done)["SATA1"]["holds"] == []
     assert held(by_serial(done)["NVME1"]) == ["filesystem"]
     after = machine.disk_marks()
-    assert after[0] == before[0], "the disk that nobody named"
+    assert after[0] == before[0], "the disk that was not named"
     assert after[1] != before[1]
     assert machine.sh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
     again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
@@ -229,7 +229,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     assert after[0] != before[0]
 
 
-def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
+def test_another_rescue_than_the_known_one_gets_no_commands(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
     run = machine.disks(host_keys=[key], rescue_timeout=30)
     assert run.failed
@@ -246,7 +246,7 @@ cat /root/end
 
 
 @pytest.mark.long
-def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machine):
+def test_a_second_run_leaves_the_work_of_the_image_command_untouched(machine):
     hints = {"serial": "SATA1"}
     assert not machine.ready(root_device_hints=hints)["changed"]
     (machine.folder / "image-url-command-slow").write_text(COMMAND)

@@ -48,8 +48,8 @@ START = (
 
 def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     machine = virtual_server(disks=DISKS)
-    nobody = machine.disks(root_device_hints={"serial": "NOBODY"})
-    assert nobody["permanent"] is True
+    missing = machine.disks(root_device_hints={"serial": "MISSING"})
+    assert missing["permanent"] is True
     assert float(machine.sh("cat /proc/uptime").split()[0]) > 60, "a disk may be late; it was not given up too soon"
     machine.sh(BUILD)
     machine.sh(STOP)

@@ -164,7 +164,7 @@ class Fleet:
         """
         until(lambda: not any(row["locked"] for row in self.rows().values()), "the end of all actions")
         rows = self.rows()
-        assert sorted(rows) == self.names, self.described("servers that nobody asked for")
+        assert sorted(rows) == self.names, self.described("servers that were not asked for")
         for name, row in rows.items():
             sources = [boot["source"] for boot in row["boots"]]
             assert sources == ["rescue"], self.described(f"{name} booted {sources}")

@@ -15,7 +15,7 @@ from tests.waiting import until
 
 #: Other host keys from now on, and no connection to those of before.
 OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*: root'; true"
-#: No login for a while, and open ones are closed.
+#: No login for some seconds, and open ones are closed.
 NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*: root'; sleep {}; systemctl start ssh"
 
 
@@ -32,7 +32,7 @@ class Victim:
         return [boot["source"] for boot in self.person.row()["boots"]]
 
     def inside(self, script: str) -> str:
-        """What a script prints on whatever runs; nothing when nothing does."""
+        """What a script prints on the running system; nothing when none runs."""
         try:
             return self.person.enter(script)
         except LabError:
@@ -77,7 +77,7 @@ def silent(victim: Victim, _running: Callable[[], str]) -> None:
 
 
 def refused(victim: Victim, _running: Callable[[], str]) -> None:
-    """sshd is gone for a while, in the middle of the work."""
+    """sshd is gone for some seconds, in the middle of the work."""
     victim.begun()
     victim.inside(NO_SSH.format(20))
 
@@ -136,7 +136,7 @@ STRIKES = (
     Strike("boot", "rescue ignored", fault={"point": "boot", "effect": "ignore_rescue"}),
     Strike("boot", "rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
     Strike("boot", "nothing boots once", fault={"point": "boot", "effect": "dead"}),
-    Strike("boot", "machine silent", silent, says="did not answer|nobody could tell|timed out"),
+    Strike("boot", "machine silent", silent, says="did not answer|it was not clear|timed out"),
     # a lost answer to the start, which empties the disk, is left to the next run
     Strike("network", "SSH refused and cut", refused, says="SSH was lost"),
     Strike("network", "host key changed", other_keys, says="host key|another system|SSH was lost"),

@@ -180,7 +180,7 @@ def test_two_controllers_that_make_the_same_servers_small(fleet):
 
 @pytest.mark.long
 def test_two_controllers_never_arm_the_same_server(fleet):
-    """Each has a folder of its own: nothing but the API tells one of the other."""
+    """Each has a folder of its own: only the API shows one what the other did."""
     one = fleet("two controllers arm")
     both(one)
     one.project.fault(point="action", command="enable_rescue", effect="slow", delay=3, times=SIZE)

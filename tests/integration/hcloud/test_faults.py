@@ -83,7 +83,7 @@ def test_a_second_try_that_fails_disarms(project):
     assert not project.servers()["n1"]["rescue_enabled"]
 
 
-def test_a_rescue_that_cannot_be_disabled_is_told(project):
+def test_a_rescue_that_cannot_be_disabled_is_reported(project):
     """Its arming does not come to an end, and locks the server."""
     run = create(project, "n1")
     project.fault(point="action", machine="n1", command="enable_rescue", effect="stuck")
@@ -138,7 +138,7 @@ def test_refusals_of_the_api_name_the_way_out(project, status, code, hint):
     assert run.machines["n1"]["failed"]
 
 
-def test_a_stuck_action_ends_with_the_time_limit_and_holds_nobody_up(project):
+def test_a_stuck_action_ends_with_the_time_limit_and_delays_no_other_machine(project):
     project.fault(point="action", machine="n1", command="create_server", effect="stuck")
     run = create(project, "n1", "n2", timeout=25)
     assert run.failed

@@ -61,7 +61,7 @@ def test_all_findings_of_all_machines_come_together_and_before_any_change(projec
         project.machine("n1", server_type="cx99"),
         project.machine("n2", location="mars"),
         project.machine("n3", image="no-such-image"),
-        project.machine("n4", ssh_keys=["nobody"]),
+        project.machine("n4", ssh_keys=["missing"]),
         project.machine("n5", ssh_keys=[]),
         project.machine("n6", labels={"a b": "c"}),
         project.machine("n7", networks=["nowhere"]),
@@ -72,7 +72,7 @@ def test_all_findings_of_all_machines_come_together_and_before_any_change(projec
         "machine 'n1': server_type: 'cx99' does not exist",
         "machine 'n2': location: 'mars' does not exist",
         "machine 'n3': image: 'no-such-image' is neither",
-        "machine 'n4': ssh_keys: 'nobody' does not exist; there are: deploy",
+        "machine 'n4': ssh_keys: 'missing' does not exist; there are: deploy",
         "machine 'n5': ssh_keys: empty",
         "machine 'n6': labels: the key 'a b'",
         "machine 'n7': networks: 'nowhere' does not exist",
@@ -101,7 +101,7 @@ def test_names_are_checked_first(project, names, finding):
     assert run.result["api_calls"] == 0
 
 
-def test_a_server_of_somebody_else_is_refused_and_adopted_only_on_demand(project):
+def test_a_server_of_another_user_is_refused_and_adopted_only_on_demand(project):
     body = {"name": "old", "server_type": "cx23", "image": "debian-12", "labels": {"keep": "me"}}
     project.call("POST", "/servers", body)
     run = project.run("hcloud_machine", machines=[project.machine("old"), project.machine("new")])

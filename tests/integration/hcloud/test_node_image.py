@@ -127,7 +127,7 @@ def test_other_content_and_force_make_another_and_keep_prunes(builder):
     assert list(snapshots(builder)) == [first(run)["id"]]
 
 
-def test_check_mode_tells_and_changes_nothing(builder):
+def test_check_mode_reports_and_changes_nothing(builder):
     make(builder, wanted())
     before = snapshots(builder)
     run = make(builder, wanted(digest="f" * 64, keep=1), wanted("later", "none yet"), check_mode=True)
@@ -187,7 +187,7 @@ def test_a_running_server_is_refused_unless_it_may_be_switched_off(running):
     assert running.commands("builder")[-2:] == ["stop_server", "create_image"]
 
 
-def test_a_server_of_somebody_else_is_never_switched_off(project):
+def test_a_server_of_another_user_is_never_switched_off(project):
     project.call("POST", "/servers", {"name": "theirs", "server_type": "cx23", "image": "debian-12"})
     run = make(project, wanted(server="theirs", running="cut"))
     assert run.failed
@@ -213,9 +213,9 @@ def test_bad_input_is_refused_before_anything_is_made(builder, image, finding):
 
 
 def test_a_missing_server_is_one_images_failure(builder):
-    run = make(builder, wanted(server="nobody", architecture="x86"), wanted("good"))
+    run = make(builder, wanted(server="missing", architecture="x86"), wanted("good"))
     assert run.failed
-    assert "no server 'nobody' to make it from" in first(run)["msg"]
+    assert "no server 'missing' to make it from" in first(run)["msg"]
     assert run.result["images"][1]["created"]
 
 

@@ -31,7 +31,7 @@ def test_an_interrupted_run_goes_on_with_machines_that_never_started(project):
     assert project.commands("n1") == ["create_server", "enable_rescue", "start_server"]
 
 
-def test_a_rescue_armed_by_somebody_else_is_armed_anew(project):
+def test_a_rescue_armed_by_another_user_is_armed_again(project):
     run = create(project, "n1")
     server = run.machines["n1"]["id"]
     key = project.call("GET", "/ssh_keys")["ssh_keys"][0]["id"]
@@ -97,7 +97,7 @@ def test_a_silent_machine_is_refused_and_rearmed_only_after_it_was_armed(project
     limits = {**KEYS, "prove": True, "rescue_timeout": 3, "ssh_args": "-o ProxyCommand=false"}
     silent = project.run("hcloud_rescue", machines=[{"name": "n1"}], **limits)
     assert silent.failed
-    assert "nobody could tell which system" in silent.machines["n1"]["msg"]
+    assert "it was not clear which system" in silent.machines["n1"]["msg"]
     before = project.commands("n1")
 
     again = project.run("hcloud_rescue", machines=armed.result["machines"], rearm=True, on_error="report", **limits)
@@ -124,7 +124,7 @@ def test_state_os_disarms_a_machine_that_is_off(project):
 def test_input_that_cannot_work_is_refused_before_anything(project):
     create(project, "n1")
     cases = [
-        ({"ssh_keys": ["nobody"]}, "ssh_keys: 'nobody' does not exist"),
+        ({"ssh_keys": ["missing"]}, "ssh_keys: 'missing' does not exist"),
         ({"ssh_keys": []}, "ssh_keys: empty"),
         ({"ssh_keys": ["deploy"], "reinstall": "n1"}, "reinstall: 'n1' is neither a list of names nor a dictionary"),
         ({"ssh_keys": ["deploy"], "reinstall": {"n1": "all"}}, "reinstall: n1: 'all' is no id of an installation"),

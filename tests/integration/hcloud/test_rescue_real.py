@@ -137,7 +137,7 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
 
 
 @pytest.mark.long
-def test_a_machine_whose_rescue_did_not_come_up_is_told_apart_and_armed_once_more(real_project):
+def test_a_machine_whose_rescue_did_not_come_up_is_recognised_and_armed_once_more(real_project):
     fleet = Fleet(real_project, "real-e", "real-f")
     real_project.fault(point="boot", machine="real-e", effect="ignore_rescue")
     run = fleet.rescue(fleet.create(), on_error="report")

@@ -147,7 +147,7 @@ def test_the_service_is_locked_in(runs: Runs, which: str):
     assert node.run(f"{inside} cat {DATA}/nmstate/web-1.yaml")
 
 
-def test_it_tells_how_it_is(runs: Runs):
+def test_it_reports_its_state(runs: Runs):
     run = runs.node.run
     ask = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())'"
     for path in ("healthz", "readyz"):
@@ -159,7 +159,7 @@ def test_it_tells_how_it_is(runs: Runs):
 
 
 @pytest.mark.long
-def test_hosts_change_without_a_restart_and_nobody_is_cut(runs: Runs, world: World, tmp_path: Path):
+def test_hosts_change_without_a_restart_and_no_download_is_cut(runs: Runs, world: World, tmp_path: Path):
     node, server = runs.node, server_of(runs.node)
     old = world.expected("web-1", network("192.0.2.11"), tmp_path)
     before = pid(node)

@@ -39,21 +39,21 @@ def error_of(run) -> str:
 )
 def test_what_can_be_known_is_refused_before_the_machine_is_contacted(controller, wrong, reason):
     given = {"image": {"name": IMAGE}, "root_devices": ["wwn-0x5002538d40aa0001"], **wrong}
-    controller.reach("nobody", "198.18.255.254")
-    run = controller.run("nobody", "robot_installimage", **given)
+    controller.reach("absent", "198.18.255.254")
+    run = controller.run("absent", "robot_installimage", **given)
     assert reason in error_of(run)
     assert error_of(run).count("\n") == 0
     assert not controller.pins.exists() or not list(controller.pins.iterdir())
 
 
 def test_check_mode_shows_the_configuration_and_touches_nothing(controller):
-    controller.reach("nobody", "198.18.255.254")
+    controller.reach("absent", "198.18.255.254")
     partitions = [BOOT, {**ROOT, "crypt": True}]
     given = {"image": {"name": IMAGE}, "root_devices": ["wwn-0x5002538d40aa0001"], "crypt_password": "correct-horse"}
-    run = controller.run("nobody", "robot_installimage", "--check", "--diff", partitions=partitions, **given)
+    run = controller.run("absent", "robot_installimage", "--check", "--diff", partitions=partitions, **given)
     assert not run.failed, run.output
     assert run["changed"]
-    for line in ("DRIVE1 wwn-0x5002538d40aa0001", "PART / ext4 all crypt", "CRYPTPASSWORD ********", "HOSTNAME nobody"):
+    for line in ("DRIVE1 wwn-0x5002538d40aa0001", "PART / ext4 all crypt", "CRYPTPASSWORD ********", "HOSTNAME absent"):
         assert f"+{line}" in run.output
     assert "correct-horse" not in run.output
     assert not controller.logs.exists()
@@ -96,7 +96,7 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
         assert controller.marks("inst-held") == marks
 
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
-    # and what this run was allowed ended with it: the next one asks for the word again
+    # and the permission of this run ended with it: the next one asks for it again
     without = {key: value for key, value in hints.items() if key != "wipe"}
     later = controller.run("inst-held", "machine_disks", empty="later", **without)
     assert "is not empty. It holds:" in error_of(later)

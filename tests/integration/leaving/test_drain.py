@@ -191,19 +191,19 @@ def test_only_an_own_cordon_is_taken_back(api, drain):
     done = drain(state="uncordon", own_cordon=True, field_manager="ours")
     assert (done["changed"], done["unschedulable"]) == (True, False)
     assert drain(state="uncordon")["changed"] is False
-    # a person takes it back and cordons it later: it is the person's, whatever the annotation says
+    # a person takes it back and cordons it later: it is the person's cordon, also with our annotation
     assert drain(state="cordon", field_manager="ours")["own_cordon"] is True
     api.cordon("node-1", "kubectl", on=False)
     api.cordon("node-1", "kubectl")
     assert drain(state="uncordon", own_cordon=True, field_manager="ours")["changed"] is False
 
 
-def test_ready_is_believed_only_of_this_boot(api, drain):
+def test_ready_counts_only_of_this_boot(api, drain):
     api.add(node("node-1", boot_id="before"))
     assert drain(state="cordon")["changed"]
     failed = drain(state="uncordon", ready=True, boot_id="after", timeout=1)
     assert failed["failure"]["code"] == "not_ready"
-    assert "has not told of this boot yet" in failed["msg"]
+    assert "has not reported this boot yet" in failed["msg"]
     assert api.nodes["node-1"]["spec"]["unschedulable"] is True
 
     looks = []

@@ -117,7 +117,7 @@ def test_whose_cordon_it_is(scene):
     assert "node-3" not in scene.cluster.nodes()
 
 
-def test_a_pod_that_nobody_ends(scene):
+def test_a_pod_that_never_ends(scene):
     scene.node("node-4")
     scene.pod("slow", "node-4", grace=30)
     failed = scene.run(name="node-4", timeout=2)

@@ -113,7 +113,7 @@ def test_bad_input_is_one_error_and_nothing_happens(account, given, words):
     assert account.requests() == []
 
 
-def test_whose_word_whose_server_and_which_installation(account):
+def test_whose_permission_whose_server_and_which_installation(account):
     """One scenario, since every run takes seconds: three refusals, then the same servers go."""
     account.create("ours-1")
     account.call(

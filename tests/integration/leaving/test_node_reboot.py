@@ -31,7 +31,7 @@ class Scene(Controller):
         self.api.meanwhile = self.report
 
     def report(self, method, path):
-        """What kubelets do: tell the API server of their boot."""
+        """What kubelets do: report their boot to the API server."""
         name = path.split("/")[-1]
         if method == "GET" and name in self.nodes:
             self.api.nodes[name]["status"]["nodeInfo"]["bootID"] = self.nodes[name].boot_id()
@@ -113,7 +113,7 @@ def test_a_node_that_is_not_ready_again_stops_the_run(scene):
     scene.api.meanwhile = lambda _method, _path: None
     done = scene.run(kubenode_ready_timeout=2)
     assert done.rc != 0
-    assert "has not told of this boot yet" in done.output
+    assert "has not reported this boot yet" in done.output
     assert scene.boots()["reboot-2"] == before["reboot-2"]
     assert scene.notes() == ["reboot-1.json"]
     scene.api.meanwhile = scene.report

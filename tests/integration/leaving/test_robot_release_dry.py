@@ -72,7 +72,7 @@ def test_a_rescue_that_is_armed_is_disarmed_and_no_disk_is_touched(account):
         ({"kubenode_release": {"silent-1": "x"}}, ["'x' is no id of an installation"]),
     ],
 )
-def test_bad_input_is_told_before_anything_is_asked(account, given, words):
+def test_bad_input_is_refused_before_any_request(account, given, words):
     account.forget_requests()
     done = run(account, **given)
     assert done.rc != 0

@@ -146,7 +146,7 @@ def test_libraries_agree(server, content):
         assert session.get(server.url(PATH), timeout=180).content == content
 
 
-def test_head_and_get_tell_the_same(server):
+def test_head_and_get_return_the_same(server):
     head = requests.head(server.url(PATH), timeout=180)
     with requests.get(server.url(PATH), stream=True, timeout=180) as get:
         reported = {name: value for name, value in get.headers.items() if name != "Date"}

@@ -181,7 +181,7 @@ def test_tls_is_renewed(bases, folder, tmp_path):
         assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
 
 
-def test_systemd_is_told(bases, folder, tmp_path):
+def test_systemd_is_notified(bases, folder, tmp_path):
     place = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reported:
         reported.bind(str(place))

@@ -71,7 +71,7 @@ def test_whole_image(server, content):
     assert reply.headers["Accept-Ranges"] == "bytes"
 
 
-def test_head_tells_the_same_without_a_body(server, content):
+def test_head_returns_the_same_without_a_body(server, content):
     reply = requests.head(server.url("/host.iso"), timeout=180)
     assert (reply.status_code, int(reply.headers["Content-Length"]), reply.content) == (200, len(content), b"")
     part = requests.head(server.url("/host.iso"), headers={"Range": "bytes=5-9"}, timeout=180)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server over TLS: the same bytes and limits, whatever the reader does in the middle of a record or a handshake."""
+"""The server over TLS: the same bytes and limits, also when a reader fails within a record or a handshake."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def connected(server: Served, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) 
     context.check_hostname, context.verify_mode, context.maximum_version = False, ssl.CERT_NONE, version
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     client = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
-    # a cut is an error, the end that the server tells is none
+    # a cut is an error, an end that the server announces is none
     return context.wrap_socket(client, suppress_ragged_eofs=False)
 
 
@@ -76,7 +76,7 @@ def everything(client: ssl.SSLSocket) -> bytes:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-def test_the_end_of_a_connection_is_told(served, made, version):
+def test_the_end_of_a_connection_is_announced(served, made, version):
     _registry, content, _folder = made
     with connected(served, version) as client:
         client.sendall(ranged(0, SIZE - 1, b"Connection: close"))

@@ -120,7 +120,7 @@ def test_late_secret(world, replica):
             "Ready": ("False", "MissingNetworkData", "", 1),
             "Error": ("True", "MissingNetworkData", "NetworkData secret not found", 1),
         }
-    world.secret("late", nmstate="", labelled=True)  # an event tells of it
+    world.secret("late", nmstate="", labelled=True)  # an event reports it
     assert world.ready("host-1")["status"]["networkData"]["name"] == "late"
     world.secret("later", nmstate="")  # found by looking again
     assert world.ready("host-2")["status"]["networkData"]["name"] == "later"
@@ -206,7 +206,7 @@ def test_delete(world, replica):
     until(lambda: not replica.serves(url), "its image is gone")
 
 
-def test_delete_while_somebody_needs_it(world, replica, start):
+def test_delete_while_another_controller_needs_it(world, replica, start):
     other = "baremetalhost.metal3.io/preprovisioningImage"
     world.secret("net", nmstate=network("192.0.2.23"))
     world.create("host-1", finalizers=[other], networkDataName="net")

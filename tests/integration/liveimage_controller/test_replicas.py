@@ -50,7 +50,7 @@ def test_two_replicas_agree_and_come_to_rest(world, start):
         until(lambda: all(replica.number("waiting") == 0 for replica in both), "nothing is under way")
         looks = [replica.number("looks_total") + len(HOSTS) for replica in both]
         writes = [replica.number("status_writes_total") for replica in both]
-        for name in HOSTS:  # everybody looks at everything once more
+        for name in HOSTS:  # every replica looks at everything once more
             world.change(name, metadata={"labels": {"seen": "again"}})
         for replica, wanted in zip(both, looks, strict=True):
             until(lambda replica=replica, wanted=wanted: replica.number("looks_total") >= wanted, "every look")

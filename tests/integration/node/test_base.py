@@ -146,7 +146,7 @@ def test_the_second_run_changes_nothing_and_is_short(runs: Runs):
 
 
 @pytest.mark.long
-def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Controller, lab_nspawn):
+def test_one_dead_machine_among_three_delays_no_other(runs: Runs, controller: Controller, lab_nspawn):
     other = lab_nspawn.node("base-2", "debian")
     controller.add_nodes(other, **mirrored(lab_nspawn, "bookworm"))
     # its package manager was cut off at some time
@@ -202,7 +202,7 @@ def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, control
     assert runs.node.run("systemctl is-active containerd") == "active"
 
 
-def test_every_refusal_is_told_at_once_and_nothing_is_changed(runs: Runs, controller: Controller, lab_nspawn):
+def test_every_refusal_is_reported_at_once_and_nothing_is_changed(runs: Runs, controller: Controller, lab_nspawn):
     mark(runs.node)
     wrong = {"base_version_check": "refuse", "base_kubernetes_version": "1.35.8", "base_min_disk": "900T"}
     play = controller.play(BASE, hosts=["base-1"], **{**mirrored(lab_nspawn), **wrong})

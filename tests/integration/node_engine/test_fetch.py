@@ -63,7 +63,7 @@ def test_the_next_run_resumes_what_the_last_one_left(web, tmp_path):
     assert (tmp_path / "part").read_bytes() == DATA
 
 
-def test_a_server_without_ranges_begins_anew(web, tmp_path):
+def test_a_server_without_ranges_begins_again(web, tmp_path):
     web.ranges = False
     web.answers = [cut(DATA, 1000)]
     assert get(web, tmp_path / "part") == len(DATA) + 1000
@@ -77,7 +77,7 @@ def test_a_part_of_another_file_does_not_spoil_it(web, tmp_path, left):
     assert (tmp_path / "part").read_bytes() == DATA
 
 
-def test_another_range_than_asked_for_begins_anew(web, tmp_path):
+def test_another_range_than_asked_for_begins_again(web, tmp_path):
     (tmp_path / "part").write_bytes(DATA[:1000])
     web.answers = [status(206, Content_Range="bytes 0-9/10")]
     get(web, tmp_path / "part")
@@ -112,7 +112,7 @@ def test_a_server_that_is_busy_is_asked_again(web, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_nobody_listens(tmp_path):
+def test_no_server_listens(tmp_path):
     with serving() as gone:
         pass
     with pytest.raises(fetch.FetchError, match="refused"):

@@ -35,7 +35,7 @@ def test_what_the_check_refuses(joiner, lab_nspawn: RunningLab, late_server):
     cluster: RunningCluster = joiner.cluster
     good = cluster.token()
     wrong = good[:7] + "0" * 16  # known to the cluster, but the secret does not fit
-    nobody = lab_nspawn.controller.rpartition(".")[0] + ".253"
+    unused = lab_nspawn.controller.rpartition(".")[0] + ".253"
     late, late_ca = late_server
     cluster.bootstrap(False)
     cases = {
@@ -48,7 +48,7 @@ def test_what_the_check_refuses(joiner, lab_nspawn: RunningLab, late_server):
         "token_refused, expired": {"token": cluster.token(ttl=0)},
         "token_refused, unknown": {"token": "zzzzzz.0123456789abcdef"},
         "csr_forbidden": {"token": good},
-        "api_unreachable": {"api_server": f"https://{nobody}:6443", "timeout": 3},
+        "api_unreachable": {"api_server": f"https://{unused}:6443", "timeout": 3},
         "api_unreachable, no such name": {"api_server": "https://nowhere.invalid:6443", "timeout": 3},
         "clock_skew": {"api_server": late, "ca_cert": late_ca},
         "version_skew": {"kubelet_version": "1.99.0"},
@@ -85,7 +85,7 @@ def test_label_that_a_kubelet_may_not_set(joiner):
     nothing_left(joiner)
 
 
-def test_nobody_approves(joiner):
+def test_no_controller_approves(joiner):
     joiner.cluster.approve(False)
     made = {"kubeconfig": str(joiner.cluster.kubeconfig), "description": "for the test of a failure"}
     done = joiner.run(token_create=made, timeout=40)
@@ -96,7 +96,7 @@ def test_nobody_approves(joiner):
     nothing_left(joiner)
 
 
-def test_somebody_denies(joiner):
+def test_an_administrator_denies(joiner):
     cluster: RunningCluster = joiner.cluster
     cluster.approve(False)
     known = {request["metadata"]["name"] for request in cluster.requests()}

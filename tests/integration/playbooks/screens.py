@@ -88,7 +88,7 @@ class OnTerminal:
         self.slave = slave
 
     def read(self, until: Callable[[Screen], bool] | None = None, limit: float = 300) -> bool:
-        """Follow the screen until something stands on it, or the run ends; whether it stood there."""
+        """Follow the screen until it shows a text, or the run ends; whether it was shown."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             ready = select.select([self.master], [], [], 0.2)[0]

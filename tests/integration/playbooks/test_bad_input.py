@@ -98,7 +98,7 @@ OF_THE_RUN = {
     ),
     "no key name": ({"kubenode_ssh_keys": None}, ["kubenode_ssh_keys"]),
     "empty list of keys": ({"kubenode_ssh_keys": []}, ["kubenode_ssh_keys"]),
-    "unknown key name": ({"kubenode_ssh_keys": ["nobody"]}, ["kubenode_ssh_keys: ", "nobody"]),
+    "unknown key name": ({"kubenode_ssh_keys": ["missing"]}, ["kubenode_ssh_keys: ", "missing"]),
 }
 
 
@@ -131,7 +131,7 @@ def inventory(dry, names=("wrong-1",), **variables):
     [OF_A_MACHINE, OF_THE_CATALOGUE],
     ids=["inputs", "catalogue"],
 )
-def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, machines):
+def test_what_is_wrong_with_a_machine_is_reported_before_anything_is_created(dry, machines):
     inventory(dry, names=machines)
     content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["machines"]["hosts"] = {name: variables for name, (variables, _words) in machines.items()}
@@ -149,7 +149,7 @@ def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, ma
 
 
 @pytest.mark.parametrize("what", OF_THE_RUN)
-def test_what_is_wrong_with_the_run_is_told_before_anything_is_created(dry, what):
+def test_what_is_wrong_with_the_run_is_reported_before_anything_is_created(dry, what):
     variables, words = OF_THE_RUN[what]
     other = inventory(dry, **variables)
     assert dry.run() != 0
@@ -267,7 +267,7 @@ MISSPELT = {
 
 
 @pytest.mark.parametrize("playbook", MISSPELT)
-def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
+def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
     """They fail for other reasons; before that, the nearest name is suggested."""
     variables, words = MISSPELT[playbook]
     inventory(dry, ansible_host="127.0.0.1", ansible_port=1, **variables)

@@ -100,7 +100,7 @@ def test_an_image_command_on_cloud_machines(cloud):
     done = cloud.written("hcloud_image_url", "on-1", "armed-1", **COMMAND)
     assert done.rc != 0
     for name in ("on-1", "armed-1"):
-        assert f"server '{name}' runs, but for 2 s nobody could tell which system" in cloud.said
+        assert f"server '{name}' runs, but for 2 s it was not clear which system" in cloud.said
         assert f'name it: -e \'{{\\"kubenode_reinstall\\": [\\"{name}\\"]}}\'' in cloud.said
     done = cloud.written("hcloud_image_name", "new-1", "off-1", "on-1", kubenode_image_name="debian-12")
     assert done.rc == 0, done.output
@@ -131,7 +131,7 @@ LAYOUT = {"kubenode_image": {"name": "Debian-1200-bookworm-amd64-base.tar.gz"}}
         ("robot_inspect", {}, "its disks would be listed"),
     ],
 )
-def test_dedicated_servers_that_answer_nobody(robot, playbook, variables, then):
+def test_dedicated_servers_that_do_not_answer(robot, playbook, variables, then):
     robot.add("on-1", "armed-1")
     robot.add("off-1", powered=False, reset=["power"], wol=False)
     robot.arm("armed-1")

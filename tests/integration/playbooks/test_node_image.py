@@ -245,7 +245,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     assert "zz-kubenode" not in output
 
 
-def test_bad_input_is_told_at_once_and_creates_nothing(account):
+def test_bad_input_is_reported_at_once_and_creates_nothing(account):
     before = set(account.servers())
     matrix = {"kubernetes": ["1.36"], "architecture": ["mips"], "base": ["debian-13"], "name": "n" * 64}
     assert account.run(SNAPSHOT, kubenode_image_matrix=matrix) != 0
@@ -255,8 +255,8 @@ def test_bad_input_is_told_at_once_and_creates_nothing(account):
         "(64 characters) does not fit into a label",
     ):
         assert finding in account.output
-    nobody = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
-    assert account.run(SNAPSHOT, kubenode_image_matrix=nobody) != 0
+    missing = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
+    assert account.run(SNAPSHOT, kubenode_image_matrix=missing) != 0
     assert "'no-such-image' is neither the name nor the id of an image" in account.output
     wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
     assert account.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0

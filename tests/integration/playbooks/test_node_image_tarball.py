@@ -179,7 +179,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_bad_input_is_told_before_anything_is_made(account, what):
+def test_bad_input_is_reported_before_anything_is_made(account, what):
     variables, words = WRONG[what]
     before = account.servers()
     assert account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0

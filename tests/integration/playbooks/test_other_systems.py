@@ -93,7 +93,7 @@ def machines(account, **more):
     return {"hosts": "all", "gather_facts": False, "tasks": [task]}
 
 
-def test_a_run_of_machines_is_told_to_all(account, receiver):
+def test_a_run_of_machines_is_reported_to_all(account, receiver):
     done = start(account, receiver, [machines(account)]).wait()
     assert done.rc == 0, done.output
     said = clean(done.output)
@@ -143,7 +143,7 @@ def figures(done):
 
 
 @pytest.mark.long
-def test_a_fleet_that_fails_as_a_whole_is_told_all_the_same(account, receiver, tmp_path):
+def test_a_fleet_that_fails_as_a_whole_is_reported_all_the_same(account, receiver, tmp_path):
     """Its rescue never answers: late at the first try, failed at the second, and no task runs after that."""
     double = EventDouble(tmp_path)
     shared = settings(account, double, tmp_path)

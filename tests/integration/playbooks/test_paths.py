@@ -25,7 +25,7 @@ PATHS = {
 
 
 class User(Controller):
-    """A user whose inventory is in one folder, and who stands in another one."""
+    """A user whose inventory is in one folder, and whose working folder is another one."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(None, folder)
@@ -46,7 +46,7 @@ class User(Controller):
         return {**kept, "ANSIBLE_COLLECTIONS_PATH": path}
 
     def run(self, playbook: str, **variables: object):
-        """A run of an installed playbook from the folder in which the user stands."""
+        """A run of an installed playbook from the user's working folder."""
         file = self.inventory / "hosts.yml"
         host = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_private_key_file": str(self.key)}
         file.write_text(yaml.safe_dump({"all": {"hosts": {"n-1": host}, "vars": variables}}))

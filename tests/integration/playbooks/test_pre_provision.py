@@ -171,7 +171,7 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     assert ["err", "fan 3 \x1b[31mstands still"] in lines
     assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
 
-    # once a run; the next run asks again, and what was mended goes on. A machine that is done is not asked
+    # once a run; the next run asks again, and a repaired machine goes on. A machine that is done is not asked
     asked = testbed.ssh("stop-1", "cat /root/asked; touch /root/mended", "rescue")
     assert asked == "asked as stop-1 of hcloud\n"
     written = log_of(testbed, "pass-1").stat().st_mtime_ns

@@ -56,7 +56,7 @@ def test_a_terminal_shows_one_table_and_can_be_used_after_ctrl_c(fleet):
     writes = "TASK [Write the disks"
 
     def waits(screen):
-        """Whether the machines stand in the table of the SSH phase."""
+        """Whether the table of the SSH phase shows the machines."""
         rows = [row for row in table(screen) if row.startswith("other-")]
         return len(rows) == 6 and any(writes in line for line in screen.lines)
 

@@ -169,7 +169,7 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
 
 
 @pytest.mark.long
-def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
+def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
     lab.control("POST", "/faults", fault)
     before = disks(lab, "imposter-1")
@@ -196,7 +196,7 @@ def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
 
 
 @pytest.mark.long
-def test_nobody_waits_for_a_machine_whose_rescue_is_late(lab):
+def test_no_machine_waits_for_one_whose_rescue_is_late(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
     lab.control("POST", "/faults", fault)
     inventory(lab, "late-1", "early-1", kubenode_give_back_after=30, kubenode_sw_reset_timeout=60)

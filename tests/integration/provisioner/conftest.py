@@ -67,7 +67,7 @@ class Machine:
     def start(self, *arguments: str, **options) -> subprocess.Popen[str]:
         """Start a run and do not wait for it."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        environment = {"PATH": os.environ["PATH"], "TOLD": str(self.reported), "LANG": "C", **self.environment}
+        environment = {"PATH": os.environ["PATH"], "REPORT_DIR": str(self.reported), "LANG": "C", **self.environment}
         return subprocess.Popen(self.command(*arguments), env=environment, text=True, **pipes)
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

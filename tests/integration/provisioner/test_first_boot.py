@@ -52,7 +52,7 @@ def user_data(folder: Path, **variables: object) -> str:
 
 
 def with_packages(text: str, mirror_url: str) -> str:
-    """The user data of ours together with that of the lab, which tells apt where packages are."""
+    """The user data of ours together with that of the lab, which sets apt's package sources."""
     ours, labs = yaml.safe_load(text), mirror.cloud_config(mirror_url, "trixie")
     files = [*labs.pop("write_files"), *ours.pop("write_files")]
     labs["bootcmd"] = [["sh", "-c", SHARED_KERNEL]]
@@ -99,7 +99,7 @@ def test_it_is_a_node(booted, lab_nspawn):
     assert booted.run("hostname") == NAME
 
 
-def test_its_log_tells_the_steps_and_no_secret(booted):
+def test_its_log_has_the_steps_and_no_secret(booted):
     log = said(booted)
     assert re.search(r"^changed:   kernel \(\d+ of \d+ changed, ", log, re.MULTILINE), log
     assert re.search(rf"^changed:   kubelet {re.escape(KUBERNETES)} \(", log, re.MULTILINE), log

@@ -31,8 +31,8 @@ TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
 SPY = """#!/bin/sh
 pid=$$
 while [ "$pid" -gt 1 ]; do
-    tr '\\0' '\\n' <"/proc/$pid/cmdline" >>"$TOLD/cmdlines"
-    tr '\\0' '\\n' <"/proc/$pid/environ" >>"$TOLD/environs.$pid"
+    tr '\\0' '\\n' <"/proc/$pid/cmdline" >>"$REPORT_DIR/cmdlines"
+    tr '\\0' '\\n' <"/proc/$pid/environ" >>"$REPORT_DIR/environs.$pid"
     tr '\\0' ' ' <"/proc/$pid/cmdline" | grep -q -- --state-dir && break
     pid=$(awk '/^PPid/ {print $2}' "/proc/$pid/status")
 done
@@ -43,7 +43,7 @@ def variables(machine) -> dict:
     return json.loads((machine.reported / "variables.json").read_text(encoding="utf-8"))
 
 
-def has_told(process, machine) -> None:
+def has_reported(process, machine) -> None:
     """Wait until a run has reported its variables."""
 
     def reported() -> bool:
@@ -161,7 +161,7 @@ def test_a_token_is_in_no_command_line_environment_or_output(used, tmp_path, way
     machine = used()
     spy = tmp_path / "spy.sh"
     spy.write_text(SPY)
-    machine.environment = {"TOLD_SCRIPT": str(spy)}
+    machine.environment = {"SPY_SCRIPT": str(spy)}
     arguments = ["--phase", "base", "--verbose"]
     (tmp_path / "token").write_text(TOKEN + "\n")
     if way == "environment":
@@ -198,7 +198,7 @@ def test_a_failed_run_says_why(used):
 def test_one_run_at_a_time_and_the_payload_is_kept(used):
     machine = used()
     with machine.start("--phase", "base", "--set", "base_packages_extra=[wait]") as first:
-        has_told(first, machine)
+        has_reported(first, machine)
         kept = [(path, path.stat().st_mtime_ns) for path in machine.state.iterdir() if path.is_dir()]
         second = machine.run("--phase", "base")
         assert second.returncode == 1
@@ -215,7 +215,7 @@ def test_an_interrupted_run_leaves_nothing_behind(used, number):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]"]
     with machine.start(*arguments, start_new_session=True) as process:
-        has_told(process, machine)
+        has_reported(process, machine)
         # Ctrl-C goes to the whole group of the terminal, a service manager's end to the program
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         _stdout, stderr = process.communicate(timeout=180)
@@ -248,11 +248,34 @@ def test_an_ansible_that_loses_its_interrupt_is_ended(tmp_path, number):
         assert process.communicate(timeout=180)[0] == f"{-signal.SIGINT}\n"
 
 
+WHILE_IT_STARTS = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from provision import playbook
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        os.kill(os.getpid(), int(sys.argv[2]))
+playbook.subprocess.Popen = Popen
+folder = Path(sys.argv[1])
+print(playbook.run(folder, folder, "x.yml", {}, [], True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_interrupt_while_ansible_is_started_reaches_it(tmp_path, number):
+    (tmp_path / "launch.py").write_text("import signal\nsignal.pause()\n")
+    command = [sys.executable, "-c", WHILE_IT_STARTS, str(tmp_path), str(int(number))]
+    paths = {"PYTHONPATH": os.pathsep.join([os.environ["ANSIBLE_COLLECTIONS_PATH"], *filter(None, sys.path)])}
+    done = subprocess.run(command, env=os.environ | paths, stdout=subprocess.PIPE, text=True, timeout=180, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{-signal.SIGINT}\n")
+
+
 def test_what_a_killed_run_left_is_gone_after_the_next(used):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]", "--token", TOKEN]
     with machine.start(*arguments, start_new_session=True) as process:
-        has_told(process, machine)
+        has_reported(process, machine)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert run_folders(machine)
@@ -323,7 +346,7 @@ def test_help_and_version_unpack_nothing(machine):
     assert not machine.state.exists()
 
 
-def test_without_a_fitting_python_the_way_out_is_told(machine, tmp_path):
+def test_without_a_fitting_python_the_error_names_the_way_out(machine, tmp_path):
     for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
         (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
         (tmp_path / name).chmod(0o755)

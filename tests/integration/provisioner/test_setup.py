@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 from tests.unit.node_userdata.examples import rendered, written
 
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
-#: tells how it was called, and ends with the codes of a list, one a run
+#: notes how it was called, and ends with the codes of a list, one a run
 PROGRAM = b"""\
 import os, pathlib, sys
 folder = pathlib.Path(%r)
@@ -180,7 +180,7 @@ def test_it_gives_up(boot):
 
 
 @pytest.mark.parametrize("missing", [("curl",), ("curl", "wget")])
-def test_whatever_can_fetch_does(boot, tmp_path, missing):
+def test_each_program_that_can_fetch_is_used(boot, tmp_path, missing):
     (tmp_path / "bin").mkdir()
     boot.leave(tmp_path / "bin", *missing)
     boot.write()
@@ -217,7 +217,7 @@ def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
     assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
 
 
-def test_a_python_of_somebody_else_in_its_place_is_kept(boot, tmp_path):
+def test_a_python_of_another_user_in_its_place_is_kept(boot, tmp_path):
     (tmp_path / "bin").mkdir()
     boot.leave(tmp_path / "bin", "python3")
     archive = tmp_path / "python.tar.gz"

@@ -129,8 +129,8 @@ def test_a_large_command_that_changed_is_another_job_and_needs_room(shared):
         (False, True, False),
     ]
     _command, other = shared.install_large("changed", script, seed=1)
-    shared.reach("nobody", "127.0.0.1", ansible_port=1)
-    assert shared.command("nobody", command, "--check")["msg"].startswith("would run ")
+    shared.reach("absent", "127.0.0.1", ansible_port=1)
+    assert shared.command("absent", command, "--check")["msg"].startswith("would run ")
 
     # the place below it stays as it is
     shared.ssh("shared", "mount -t tmpfs -o size=200M none /root/.kubenode/commands")
@@ -209,7 +209,7 @@ def test_no_secret_is_printed_or_kept(shared):
     )
     assert not run.failed, run.output
     assert run["image_url"] == "https://images.example/a.raw"
-    # The options stand in the command line that the test itself gave to Ansible; Ansible 2.19 does not print them.
+    # The options are in the command line that the test itself gave to Ansible; Ansible 2.19 does not print them.
     for secret in ("s3cr3t-token", "s3cr3t-password", "s3cr3t-signature", "s3cr3t-bootstrap"):
         assert secret not in run.output
         for file in (shared.logs / "shared").iterdir():
@@ -291,26 +291,26 @@ def test_the_system_seen_before_the_reset_is_no_rescue(shared):
     assert "the system seen before the reset still answers" in run["msg"]
 
 
-def test_check_mode_checks_and_contacts_nobody(controller):
-    controller.reach("nobody", "127.0.0.1", ansible_port=1)
+def test_check_mode_checks_and_contacts_no_machine(controller):
+    controller.reach("absent", "127.0.0.1", ansible_port=1)
     command = controller.install("plain", DONE)
-    run = controller.command("nobody", command, "--check", bootstrap_data="x")
+    run = controller.command("absent", command, "--check", bootstrap_data="x")
     assert not run.failed, run.output
     assert run["changed"] is True
     assert run["msg"].startswith("would run ")
-    bad = controller.command("nobody", command, "--check", image_url="images.example/a.raw", root_devices=["/dev/sda"])
+    bad = controller.command("absent", command, "--check", image_url="images.example/a.raw", root_devices=["/dev/sda"])
     assert bad.failed
-    assert 'nobody: image_url "images.example/a.raw": it is neither an absolute URL' in bad["msg"]
+    assert 'absent: image_url "images.example/a.raw": it is neither an absolute URL' in bad["msg"]
     assert "root_devices [\"/dev/sda\"]: '/dev/sda' holds a '/'" in bad["msg"]
 
 
 @pytest.mark.long
-def test_silence_is_told_from_refusal(shared):
-    shared.reach("nobody", "127.0.0.1", ansible_port=1)
+def test_silence_and_refusal_are_distinguished(shared):
+    shared.reach("absent", "127.0.0.1", ansible_port=1)
     command = shared.install("plain", DONE)
-    silent = shared.command("nobody", command, rescue_timeout=1)
+    silent = shared.command("absent", command, rescue_timeout=1)
     assert (silent.failed, silent["in_rescue"]) == (True, False)
-    assert "nobody answers" in silent["msg"]
+    assert "no SSH server answers" in silent["msg"]
     address = shared.hosts["shared"]["ansible_host"]
     shared.reach("cmd-o", address)
     shared.command("cmd-o", command)

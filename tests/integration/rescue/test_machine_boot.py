@@ -100,9 +100,9 @@ def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller)
 
 
 @pytest.mark.long
-def test_a_disk_that_does_not_boot_is_told_apart(controller):
+def test_a_disk_that_does_not_boot_is_recognised(controller):
     before = rescued(controller, "boot-b")
-    # Stands for a firmware that falls back to the network: the rescue is armed once more.
+    # In place of a firmware that falls back to the network: the rescue is armed once more.
     controller.act("boot-b", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
     run = controller.run("boot-b", "machine_boot", previous_boot_id=before["boot_id"])
     assert run.failed
@@ -159,8 +159,8 @@ def test_a_rescue_can_be_expected(controller):
     assert run["system"]["previous_boot_id"] == first["boot_id"]
 
 
-def test_check_mode_contacts_nobody(controller):
-    controller.reach("nobody", "127.0.0.1", ansible_port=1)
-    run = controller.run("nobody", "machine_boot", "--check")
+def test_check_mode_contacts_no_machine(controller):
+    controller.reach("absent", "127.0.0.1", ansible_port=1)
+    run = controller.run("absent", "machine_boot", "--check")
     assert not run.failed, run.output
     assert run["changed"] is True

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.root
 HIDDEN, SEEN, BROKEN = 0, 1, 2
 
 
-def test_nobody_else_sees_what_is_mounted_while_an_archive_is_made(tmp_path, monkeypatch):
+def test_no_other_process_sees_what_is_mounted_while_an_archive_is_made(tmp_path, monkeypatch):
     outside = Path(f"/proc/{os.getpid()}/mounts")
 
     class Module:

@@ -25,7 +25,7 @@ def test_a_first_provisioning_costs_two_requests_a_machine_before_its_proof(acco
         assert [change["to"] for change in result["transitions"]] == ["EnablingRescue", "BootingToRescue"]
         assert (result["changed"], result["in_rescue"], result["armed"], result["api_calls"]) == (True, None, True, 2)
         assert result["server_number"] == account.numbers[name]
-    # Known by its material, whatever its name is there.
+    # Known by its material, with any name there.
     assert [entry["key"]["name"] for entry in account.robot("GET", "/key")] == ["mine"]
 
 
@@ -116,7 +116,7 @@ def test_resets_that_an_earlier_call_sent_count(account):
     assert "2 machines need a reset by the Robot API, which takes 2 an hour; 1 can be sent now" in run.result["msg"]
 
 
-def test_a_limit_that_others_used_up_fails_nobody_for_good(account):
+def test_a_limit_that_others_used_up_fails_no_machine_for_good(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
     account.lab.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 3})
@@ -136,7 +136,7 @@ def test_a_limit_that_others_used_up_fails_nobody_for_good(account):
 def test_a_403_mid_fleet_is_waited_out(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
-    # A window of seconds stands for the hour.
+    # A window of seconds is used in place of the hour.
     body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 20}
     account.lab.control("POST", "/robot/limits", body)
     run = account.rescue(prove=False)
@@ -146,7 +146,7 @@ def test_a_403_mid_fleet_is_waited_out(account):
     assert 1 <= len(refused) <= 4
 
 
-def test_what_somebody_else_armed_is_disarmed_first(account):
+def test_what_another_user_armed_is_disarmed_first(account):
     account.add("n1", "n2")
     account.robot("POST", f"/boot/{account.numbers['n1']}/rescue", {"os": "linux"})
     linux = {"dist": "Debian 12 base", "lang": "en"}

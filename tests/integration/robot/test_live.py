@@ -32,7 +32,7 @@ def test_a_powered_server_that_is_silent_is_left_as_it_is(account, more):
     assert account.requests("POST") == [], "no key is registered either"
 
 
-def test_a_server_that_is_off_serves_nobody_and_is_started(account):
+def test_a_server_that_is_off_has_no_users_and_is_started(account):
     account.add("off", powered=False, reset=["sw", "hw", "power"])
     machines = account.machines("off", first_contact="refuse")
     looked = account.rescue(machines, prove=False, look_only=True, on_error="report")
@@ -52,7 +52,7 @@ def test_a_server_that_is_named_and_off_is_started_at_once(account):
     assert {name: account.resets(name) for name in account.numbers} == {"off": ["power"], "on": ["sw"]}
 
 
-def test_check_mode_tells_of_the_refusal(account):
+def test_check_mode_reports_the_refusal(account):
     account.add("n1")
     run = account.rescue(account.machines(first_contact="refuse"), "--check", on_error="report")
     assert CLOSED in run.machines["n1"]["msg"]
@@ -71,7 +71,7 @@ def test_an_interrupted_run_is_gone_on_with_by_the_same_words(account):
     assert account.resets("n1") == ["sw", "sw"]
 
 
-def test_whoever_gives_up_disarms(account):
+def test_a_run_that_gives_up_disarms(account):
     """These machines do not answer: every reset type is tried, and then the next boot is from the disk again."""
     account.add("n1", reset=["hw"], wol=False)
     account.fault(point="boot", machine="n1", effect="dead", times=9)
@@ -84,7 +84,7 @@ def test_whoever_gives_up_disarms(account):
     assert json.loads((intents / "n1.json").read_text())["state"] == "given up"
 
 
-def test_a_word_that_is_left_over_resets_a_live_server_once(account):
+def test_a_permission_that_is_left_over_resets_a_live_server_once(account):
     """As kubenode_first_contact in an inventory: the first run ends without a rescue, and no later run tries again."""
     account.add("n1", reset=["hw"], wol=False)
     account.fault(point="boot", machine="n1", effect="dead", times=9)

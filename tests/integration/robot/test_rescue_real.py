@@ -18,11 +18,11 @@ LONG = 240
 LIMITS: dict[str, int] = {"ssh_timeout": LONG, "sw_timeout": LONG, "hw_timeout": LONG, "power_timeout": LONG}
 #: The same, for machines that let us in: the look at one ends as soon as it answers.
 THERE = {**LIMITS, "look_timeout": LONG}
-#: Seconds for a step that must not succeed, whatever its machine has to do.
+#: Seconds for a step that must not succeed, also when its machine is slow.
 SHORT = 10
 RECORD = '{"machine": "n1", "image_url": "https://images.example.com/a.raw"}'
 
-#: Stands in for a jump host: passes bytes on between its standard streams and an address.
+#: In place of a jump host: passes bytes on between its standard streams and an address.
 RELAY = """
 import os, socket, sys, threading
 line = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=180)
@@ -194,7 +194,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
 
     false = found["false"]
     assert (false["failed"], false["permanent"], false["host_keys"]) == (True, True, [])
-    assert "none of those Robot tells" in false["msg"]
+    assert "none of those Robot reports" in false["msg"]
     assert not (account.pins / "false.rescue").exists()
 
     untold = found["untold"]
@@ -252,7 +252,7 @@ def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
 
 @pytest.mark.long
 def test_the_way_through_a_jump_host(real_account):
-    """ssh-keyscan knows no jump hosts; the host keys are proven all the same."""
+    """ssh-keyscan knows no jump hosts; the host keys are proven without it."""
     account = real_account
     account.add("n1")
     relay = account.folder / "relay.py"

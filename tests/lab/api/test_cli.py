@@ -111,7 +111,7 @@ def test_token_of_the_users_choice(cli):
     assert "from-argument" in cli.run("env")
 
 
-def test_a_killed_lab_is_cleaned_up_and_started_anew(cli):
+def test_a_killed_lab_is_cleaned_up_and_started_again(cli):
     first = cli.up()
     os.kill(first["pid"], signal.SIGKILL)
     wait_for_end(first["pid"])
@@ -124,7 +124,7 @@ def test_a_killed_lab_is_cleaned_up_and_started_anew(cli):
     assert cli.run("down") == "lab 'default' is down\n"
 
 
-def test_somebody_elses_process_is_left_alone(cli):
+def test_a_process_of_another_program_is_left_alone(cli):
     state = cli.up()
     cli.run("down")
     innocent = subprocess.Popen(["sleep", "600"])

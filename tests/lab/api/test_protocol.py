@@ -124,7 +124,7 @@ def test_rate_limit_comes_back(clock, lab):
     assert api("GET", "/servers").status_code == 200
 
 
-def test_strangers_do_not_spend_the_projects_requests(lab):
+def test_unknown_clients_do_not_spend_the_projects_requests(lab):
     api = Api(lab(settings=Settings(limit=2, refill_per_second=0)))
     stranger = Api(api.lab, "wrong")
     assert [stranger("GET", "/servers").status_code for dummy in range(3)] == [401, 401, 429]

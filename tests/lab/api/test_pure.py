@@ -288,7 +288,7 @@ def test_longest_labels():
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self):
         self.now = 1_000_000.0

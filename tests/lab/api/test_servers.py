@@ -63,7 +63,7 @@ def test_a_network_without_a_free_address_takes_no_server(api):
         ({"image": 161547270}, 422, "invalid_input"),
         ({"location": "mars1"}, 422, "invalid_input"),
         ({"location": "ash"}, 422, "invalid_input"),
-        ({"ssh_keys": ["nobody"]}, 422, "invalid_input"),
+        ({"ssh_keys": ["missing"]}, 422, "invalid_input"),
         ({"networks": [7]}, 422, "invalid_input"),
         ({"firewalls": [{"firewall": 7}]}, 422, "invalid_input"),
         ({"placement_group": 7}, 422, "invalid_input"),

@@ -64,7 +64,7 @@ def test_power_disk_and_delete(hcloud, server):
     assert "not found" in hcloud("server", "describe", "n1", code=1)
 
 
-def test_books(hcloud, server):
+def test_networks_groups_and_firewalls(hcloud, server):
     hcloud("network", "create", "--name", "net", "--ip-range", "10.0.0.0/16")
     hcloud("server", "attach-to-network", "--network", "net", "n1")
     assert server()["private_net"][0]["ip"].startswith("10.0.")

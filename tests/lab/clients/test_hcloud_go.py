@@ -57,8 +57,8 @@ def wire(tmp_path_factory):
                 (work / "schema" / Path(name).name).write_text(text)
     shutil.copy(SOURCE, work)
     (work / "go.mod").write_text("module wire\n\ngo 1.19\n")
-    code, _told, said = go("build", "-o", "wire", ".")
-    assert code == 0, said
+    code, _output, errors = go("build", "-o", "wire", ".")
+    assert code == 0, errors
 
     def check(answers):
         text = "".join(json.dumps(answer) + "\n" for answer in answers)

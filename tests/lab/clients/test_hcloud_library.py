@@ -73,7 +73,7 @@ def test_the_way_of_an_installer(client):
     assert client.servers.get_by_name("n1") is None
 
 
-def test_create_starts_unless_told_otherwise(client):
+def test_create_starts_unless_switched_off(client):
     answer = client.servers.create("n1", ServerType(name="cx23"), Image(name="debian-12"))
     assert [action.command for action in answer.next_actions] == ["start_server"]
     assert answer.root_password, "without a key there is a password"

@@ -69,8 +69,8 @@ def play(lab, folder, tasks, **out):
         "ansible.builtin.copy": {"dest": str(folder / "out.json"), "content": "{{ out | to_json }}", "mode": "0600"},
         "vars": {"out": out},
     }
-    book = {"hosts": "localhost", "gather_facts": False, "vars": variables, "module_defaults": defaults}
-    (folder / "play.yml").write_text(yaml.safe_dump([book | {"tasks": [*tasks, dump]}]))
+    content = {"hosts": "localhost", "gather_facts": False, "vars": variables, "module_defaults": defaults}
+    (folder / "play.yml").write_text(yaml.safe_dump([content | {"tasks": [*tasks, dump]}]))
     run(lab, folder, "ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml")
     return json.loads((folder / "out.json").read_text())
 

@@ -149,7 +149,7 @@ def test_cloud_server(lab_nspawn):
         person.power_on()
         _eventually(lambda: _booted_disk(person), "/dev/sdb2")
         before.assert_untouched()
-        with pytest.raises(LabError, match="no machine 'nobody'"):
-            lab_nspawn.person("nobody").row()
+        with pytest.raises(LabError, match="no machine 'missing'"):
+            lab_nspawn.person("missing").row()
     finally:
         client.servers.get_by_id(answer.server.id).delete().wait_until_finished()

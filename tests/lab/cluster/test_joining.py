@@ -197,7 +197,7 @@ def test_the_server_goes_away_and_comes_back_with_what_it_knew(cluster: RunningC
     assert joining.certificate()
 
 
-def test_pods_can_be_made_and_the_keys_are_nobody_elses(cluster: RunningCluster) -> None:
+def test_pods_can_be_made_and_only_the_owner_reads_the_keys(cluster: RunningCluster) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -62,7 +62,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sum_of(folder: Path, given: Recipe) -> str:
-    """The sum of the recipe's module, as the refusal of another one tells it."""
+    """The sum of the recipe's module, as the refusal of another one names it."""
     with pytest.raises(ClusterError, match="has the sum h1:") as refused:
         build_recipe(given, folder, print)
     return str(refused.value).split("has the sum ")[1].split(",")[0]
@@ -89,7 +89,7 @@ def test_a_module_is_built_with_the_modules_it_was_released_with(tmp_path: Path)
 
 @pytest.mark.parametrize("how", ["no proxy", "no such version", "no Go"])
 @pytest.mark.usefixtures("proxy")
-def test_what_cannot_be_had_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_missing_module_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     given = recipe()
     if how == "no proxy":
         monkeypatch.setenv("GOPROXY", "off")
@@ -103,7 +103,7 @@ def test_what_cannot_be_had_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
     assert "\n" not in str(refused.value)
 
 
-def test_that_it_cannot_be_had_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_it_cannot_be_built_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def once(folder: Path, *_more: object) -> None:

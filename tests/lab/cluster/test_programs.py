@@ -39,7 +39,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
 
 
-def test_crictl_tells_the_version_it_was_asked_to_have(crictl: Path, programs: Programs) -> None:
+def test_crictl_prints_the_version_it_was_asked_to_have(crictl: Path, programs: Programs) -> None:
     assert run(crictl, "--version").stdout == "crictl version v1.36.0\n"
     with pytest.raises(ValueError, match="is longer than"):
         programs.crictl("1.36.0-with-a-very-long-name-behind-it")
@@ -68,7 +68,7 @@ def test_crictl_refuses_what_it_does_not_know(crictl: Path) -> None:
     assert run(crictl, "images", "--colour").returncode != 0
 
 
-def test_builds_are_made_once_and_forgotten_when_nobody_asks_for_them(
+def test_builds_are_made_once_and_removed_when_they_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))

@@ -58,7 +58,7 @@ def test_ignition_that_lost_a_line_is_not_believed() -> None:
     lines = reported(b"x" * 300)
     seen = read(*lines[:2], *lines[3:], "lab-coreos 4.00 end").seen
     assert seen.ignition is None
-    assert "not the one whose digest was told" in seen.failed
+    assert "not the one whose digest was printed" in seen.failed
 
 
 @pytest.mark.parametrize("state", ["none", "ignored"])
@@ -67,7 +67,7 @@ def test_boot_without_ignition(state: str) -> None:
     assert (seen.ignition, seen.ignition_state, seen.failed) == (None, state, "")
 
 
-def test_failure_is_told_with_its_reason() -> None:
+def test_failure_is_reported_with_its_reason() -> None:
     assert read("lab-coreos 3.00 failed cannot fetch http://192.0.2.1/").seen.failed == "cannot fetch http://192.0.2.1/"
 
 
@@ -91,7 +91,7 @@ def test_machine_that_cannot_be(machine: Machine, message: str, tmp_path: Path) 
         command(machine, tmp_path)
 
 
-def test_image_that_is_not_there_is_told_with_what_qemu_said(tmp_path: Path) -> None:
+def test_image_that_is_not_there_is_reported_with_the_error_of_qemu(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"none.iso: it went off before its end\n.*No such file"):
         boot(Machine(cd=str(tmp_path / "none.iso")))
 

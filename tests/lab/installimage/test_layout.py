@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a config to partition tables and arrays, and what the command line alone stands for."""
+"""From a config to partition tables and arrays, and the config that the command line alone means."""
 
 from __future__ import annotations
 

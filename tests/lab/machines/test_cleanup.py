@@ -57,7 +57,7 @@ def traces(label: str) -> list[str]:
 
 
 def vanished(label: str) -> None:
-    """Nothing is left, after a while (the kernel takes mounts and devices away in the background)."""
+    """Nothing is left, after some time (the kernel takes mounts and devices away in the background)."""
     until(lambda: not traces(label), f"the end of the traces of {label}", pause=0.1, show=lambda: traces(label))
 
 

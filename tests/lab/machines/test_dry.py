@@ -52,7 +52,7 @@ async def test_power_button_switches_off_and_tells(one: Bench) -> None:
     assert not one.machine.running
 
 
-async def test_cut_power_tells_nobody(one: Bench) -> None:
+async def test_cut_power_sends_no_event(one: Bench) -> None:
     await one.machine.create(None)
     await one.machine.power_on()
     await one.machine.cut_power()

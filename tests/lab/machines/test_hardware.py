@@ -47,7 +47,7 @@ async def _until(one: Bench, words: str) -> None:
     await until_async(holds, words, pause=0.1)
 
 
-async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_backend: Backend, key: Key) -> None:
+async def test_tools_in_the_rescue_distinguish_the_disks(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING, DiskSpec(32 * _MIB)), uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()
@@ -112,7 +112,7 @@ async def test_rescue_has_what_the_hosters_rescue_has(nspawn_backend: Backend, k
 
 
 async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
-    """It unmounts whatever has a path as its source, and gives an address to each interface that is not virtual."""
+    """It unmounts what has a path as its source, and gives an address to each interface that is not virtual."""
     nspawn_backend.share = tmp_path
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     await one.machine.create(None)

@@ -96,7 +96,7 @@ def test_another_suite_comes_from_where_the_hosts_own_does(apt: Path, tmp_path: 
     assert sources(suite, apt, release) == expected
 
 
-def test_a_host_that_is_no_debian_tells_nothing_about_its_suites(apt: Path, tmp_path: Path) -> None:
+def test_a_host_that_is_no_debian_has_no_suites(apt: Path, tmp_path: Path) -> None:
     (apt / "sources.list").write_text("deb http://mirror.example/ubuntu noble main universe\n")
     release = _release(tmp_path, "ID=ubuntu\nVERSION_CODENAME=noble\n")
     assert sources("trixie", apt, release) == []

@@ -23,7 +23,7 @@ def test_best_kind_is_one_that_can_be_opened_and_says_why() -> None:
 
 
 @pytest.mark.root
-def test_host_without_programs_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_on_a_host_without_programs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match="apt-get install systemd-container dnsmasq-base iproute2"):
         best_kind()

@@ -76,8 +76,8 @@ async def test_nodes_are_there_when_it_returns(nspawn_backend: Backend, key: Key
     ]
 
 
-async def test_nobody_is_let_go_before_the_last_word(tmp_path: Path) -> None:
-    """udevadm of systemd says two things, and fails when the second one is not read."""
+async def test_no_client_is_answered_before_its_last_message(tmp_path: Path) -> None:
+    """udevadm of systemd sends two messages, and fails when the second one is not read."""
 
     def message(kind: int) -> bytes:
         return struct.pack("16sIIQ", b"udev-252", 0xDEAD1DEA, kind, 0)
@@ -90,7 +90,7 @@ async def test_nobody_is_let_go_before_the_last_word(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as guest:
         await loop.sock_connect(guest, str(tmp_path / "control"))
         await loop.sock_sendall(guest, message(8))
-        for _turn in range(100):  # of the loop: all that the door would do on the first word is done
+        for _turn in range(100):  # of the loop: the socket has done all that it does after the first message
             await asyncio.sleep(0)
         await loop.sock_sendall(guest, message(0))
         assert await loop.sock_recv(guest, 1) == b""

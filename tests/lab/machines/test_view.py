@@ -56,7 +56,7 @@ class Watched(TreeWriter):
 
 
 @pytest.mark.root
-def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
+def test_a_guest_can_reach_every_device_that_it_is_shown(tmp_path: Path) -> None:
     """A device that was shown a moment before it could be made failed an image command: operation not permitted."""
     file = tmp_path / "disk.raw"
     file.touch()
@@ -79,7 +79,7 @@ def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
 
 
 class Renumbered:
-    """What a `DiskView` asks a loop device: two partitions, whose numbers the kernel gives anew when it reads again."""
+    """What a `DiskView` asks a loop device: two partitions, whose numbers the kernel changes when it reads again."""
 
     number = 7
 

@@ -84,7 +84,7 @@ def test_a_cut_off_machine_stays_cut_off(lab_nspawn: RunningLab) -> None:
     urls = [f"{lab.mirror_url}/apt/key.asc", f"http://{_METADATA}/hetzner/v1/metadata/hostname"]
 
     def assert_urls_are(*wanted: str) -> None:
-        # without an answer a client gives up after a while; with one on its way it has patience
+        # without an answer a client soon gives up; while an answer arrives it waits
         limits = {"cut": 5, "reached": 180}
         curls = [f"curl -s -m {limits[want]} -o /dev/null {url}" for url, want in zip(urls, wanted, strict=True)]
         assert node.run("; ".join(f"{curl} && echo reached || echo cut" for curl in curls)).split() == [*wanted]
@@ -92,7 +92,7 @@ def test_a_cut_off_machine_stays_cut_off(lab_nspawn: RunningLab) -> None:
     assert_urls_are("reached", "reached")
     lab.isolate("cut", [lab.controller])
     assert_urls_are("cut", "cut")
-    # Without the metadata service cloud-init would look for it for a while at every boot.
+    # Without the metadata service cloud-init would look for it for some time at every boot.
     lab.isolate("cut", [lab.controller, _METADATA])
     before = node.boot_id()
     node.ssh("systemctl reboot")
@@ -127,5 +127,5 @@ def test_wrong_wishes_are_refused(lab_nspawn: RunningLab) -> None:
         lab_nspawn.node("wrong", disk="8 gigs")
     with pytest.raises(LabError, match="user_data is for cloud-init, and cloud_init is off"):
         lab_nspawn.node("wrong", user_data="#cloud-config\n", cloud_init=False)
-    with pytest.raises(LabError, match="no server is called 'nobody'"):
-        lab_nspawn.isolate("nobody")
+    with pytest.raises(LabError, match="no server is called 'missing'"):
+        lab_nspawn.isolate("missing")

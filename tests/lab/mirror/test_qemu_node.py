@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What containers cannot show of a node: modules, controllers of its own kernel, and swap that nobody asked for."""
+"""What containers cannot show of a node: modules, controllers of its own kernel, and swap that was not configured."""
 
 from __future__ import annotations
 

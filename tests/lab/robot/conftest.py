@@ -99,7 +99,7 @@ def clock():
 
 @pytest.fixture
 def robot(lab, clock):
-    """Robot in a fresh lab of dry machines, on a clock that stands still."""
+    """Robot in a fresh lab of dry machines, with a clock that does not move."""
     return Robot(lab(kind="dry", robot_settings=RobotSettings(clock=clock)), clock)
 
 

@@ -40,7 +40,7 @@ def test_boot_order(robot, server, at):
     with pytest.raises(LabClientError, match="422"):
         at("POST", "boot-order", {"order": [1]})
     with pytest.raises(LabClientError, match="404"):
-        at("POST", "boot-order", {"disks": [1]}, machine="nobody")
+        at("POST", "boot-order", {"disks": [1]}, machine="missing")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "\udc80".encode("utf-8", "surrogatepass")])

@@ -76,7 +76,7 @@ class Guest:
         return done.returncode, done.stdout
 
     def arrive(self):
-        """Trust exactly what Robot tells, after comparing it with what sshd shows; returns the lines."""
+        """Trust exactly what Robot reports, after comparing it with what sshd shows; returns the lines."""
         lines = self.scan()
         reported = {entry["key"]["fingerprint"] for entry in self.robot.last(self.number)["host_key"]}
         shown = {_fingerprint(line) for line in lines}

@@ -34,7 +34,7 @@ class TestFirmwareTakesItsTimeAtEveryBoot:
         """How long each boot waits, by what it would boot; the test sets it."""
         seconds = {"rescue": 0, "disk": 0}
 
-        def firmware_seconds(_chassis, *, rescue):
+        def firmware_seconds(_power_control, *, rescue):
             return seconds["rescue" if rescue else "disk"]
 
         monkeypatch.setattr(DedicatedPower, "firmware_seconds", firmware_seconds)
@@ -47,10 +47,10 @@ class TestFirmwareTakesItsTimeAtEveryBoot:
         robot.reset(server, kind)
         machine = robot.machine(server)
         assert (machine["powered"], machine["running"], robot.boots(server)) == (True, False, ["disk"])
-        assert robot.rescue(server)["active"], "nobody asked for it yet"
+        assert robot.rescue(server)["active"], "no firmware has asked for it yet"
         robot.reset(server, "sw")
         robot.reset(server, "power")
-        assert robot.boots(server) == ["disk"], "a firmware that counts hears no keyboard"
+        assert robot.boots(server) == ["disk"], "a firmware that counts down ignores the keyboard"
         seconds["rescue"] = 0
         robot.reset(server, "hw")
         assert robot.boots(server) == ["disk", "rescue"]
@@ -94,7 +94,7 @@ def test_rescue_is_for_one_boot(robot, server):
     assert key == robot.good("GET", f"/key/{fingerprint}")["key"]["data"]
 
 
-def test_last_tells_the_host_keys_once_it_booted(robot, server):
+def test_last_returns_the_host_keys_once_it_booted(robot, server):
     armed = robot.arm(server)
     assert robot.last(server) == armed
     robot.clock.pass_by(80)
@@ -176,9 +176,9 @@ class TestFaults:
         robot.reset(server, "hw")
         machine = robot.machine(server)
         assert (machine["powered"], machine["running"], robot.boots(server)) == (True, False, ["disk"])
-        assert robot.rescue(server)["active"], "nobody asked for it yet"
+        assert robot.rescue(server)["active"], "no firmware has asked for it yet"
         robot.reset(server, "sw")
-        assert robot.boots(server) == ["disk"], "a firmware that counts hears no keyboard"
+        assert robot.boots(server) == ["disk"], "a firmware that counts down ignores the keyboard"
         robot.reset(server, "hw")
         assert robot.boots(server) == ["disk", "rescue"]
 

@@ -26,7 +26,7 @@ def test_three_failures_shut_the_address_out_for_ten_minutes(robot, server):
     assert robot.good("GET", "/server")
 
 
-def test_a_good_login_starts_the_count_anew(robot, server):
+def test_a_good_login_resets_the_count(robot, server):
     for _dummy in range(3):
         robot.refused("GET", "/server", auth=WRONG)
         robot.refused("GET", "/server", auth=WRONG)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever an archive holds, its members stay within the new root, or it is refused in words."""
+"""The members of any archive stay within the new root, or a message refuses it."""
 
 from __future__ import annotations
 
@@ -160,5 +160,5 @@ def test_a_survey_counts_by_file_system_and_knows_what_is_missing():
         (pack(info("a" * 300, tarfile.DIRTYPE))[:700], "rootfs"),
     ],
 )
-def test_content_is_told_by_its_beginning(head, kind):
+def test_content_is_recognised_by_its_beginning(head, kind):
     assert kind_of_content(head) == kind

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bootstrap data and image heads are told apart by content."""
+"""Bootstrap data and image heads are recognised by their content."""
 
 from __future__ import annotations
 

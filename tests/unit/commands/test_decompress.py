@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every format comes out as it went in, whatever the pieces; nothing that is cut or damaged comes out as whole."""
+"""Every format comes out as it went in, in pieces of any size; cut or damaged data never comes out as whole."""
 
 from __future__ import annotations
 

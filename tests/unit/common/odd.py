@@ -38,7 +38,7 @@ def examples(*texts: str) -> Callable:
 
 @contextlib.contextmanager
 def server(*answers: bytes) -> Iterator[str]:
-    """The URL of a server that sends these bytes, the last ones again and again, whatever it is asked for."""
+    """The URL of a server that sends these bytes, the last ones again and again, for any request."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

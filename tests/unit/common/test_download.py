@@ -201,7 +201,7 @@ def slept(monkeypatch) -> list[float]:
     return found
 
 
-def test_pauses_grow_to_a_limit_and_a_byte_begins_anew(web, slept):
+def test_pauses_grow_to_a_limit_and_a_byte_resets_them(web, slept):
     web.answers = [send(500)] * 4 + [cut(1, ETag='"a"')] + [send(500)] * 5
     with pytest.raises(DownloadError, match=r"given up after 10 connections: HTTP 500"):
         list(Download("x", web.url, pause=4).chunks())

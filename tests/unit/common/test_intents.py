@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands for the installation of a system that has no record."""
+"""What identifies the installation of a system that has no record."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ FORMS = (
 def test_no_form_of_a_secret_survives(secrets, noise, data):
     form = data.draw(st.sampled_from(FORMS))(data.draw(st.sampled_from(secrets))).encode()
     masker = Masker(secrets)
-    masked = masker.bytes(form.join(noise))
-    # what stands beside it may complete another secret, but never this one
+    masked = masker.data(form.join(noise))
+    # the text beside it may complete another secret, but never this one
     assert len(form) < masking.SHORTEST or form not in masked
-    assert masker.bytes(masked) == masked or MASK.encode() in masked
+    assert masker.data(masked) == masked or MASK.encode() in masked
 
 
 @given(secret=SECRETS, begin=st.integers(0, 200), end=st.integers(0, 200))
@@ -87,7 +87,7 @@ def test_every_longer_line_of_bootstrap_data(lines):
     for line in data.replace(b"\r", b"\n").split(b"\n"):
         line = line.strip()
         if len(line) >= masking.SHORTEST_LINE and set(line) != {ord("*")}:
-            assert line not in masker.bytes(b"cat: " + line + b"\n")
+            assert line not in masker.data(b"cat: " + line + b"\n")
 
 
 def test_overlapping_secrets_go_as_a_whole():
@@ -98,7 +98,7 @@ def test_overlapping_secrets_go_as_a_whole():
 def test_ordinary_text_stays():
     masker = Masker(["abc", "", None], ["x" * 11])
     assert masker.text("abc and more") == "abc and more"
-    assert Masker([]).bytes(b"all of it") == Masker([]).torn(b"all of it") == b"all of it"
+    assert Masker([]).data(b"all of it") == Masker([]).torn(b"all of it") == b"all of it"
 
 
 class _Counting(bytes):
@@ -115,9 +115,9 @@ def test_a_large_log_is_not_compared_with_each_of_many_lines():
     bootstrap = json.dumps({f"key-{number}": f"value of {number}" * 3 for number in range(4000)}, indent=1).encode()
     masker = Masker(["geheim-geheim"], masking.of_lines(bootstrap))
     log = b"12.34 out the quick brown fox writes block 123456 of the disk\n" * 20000 + bootstrap
-    masker.bytes(_Counting(bootstrap))
+    masker.data(_Counting(bootstrap))
     alone = _Counting.compared
-    masked = masker.bytes(_Counting(log))
+    masked = masker.data(_Counting(log))
     assert _Counting.compared == 2 * alone > 0, "a line in which no secret begins is compared with none"
     assert b"value of 77" not in masked
     assert b"quick brown fox" in masked

@@ -126,8 +126,8 @@ def test_every_place_has_the_same_rule_for_any_name(place, name):
 
 
 def same_rule(place, name):
-    told = PLACES[place](name)
+    message = PLACES[place](name)
     error = names.machine_error(name)
-    assert bool(told) == bool(error)
-    assert not error or error in told
-    assert not error or repr(name[:30])[1:-1] in told
+    assert bool(message) == bool(error)
+    assert not error or error in message
+    assert not error or repr(name[:30])[1:-1] in message

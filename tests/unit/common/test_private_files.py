@@ -36,9 +36,9 @@ def test_a_full_disk_leaves_the_file_before_and_nothing_else(tmp_path, monkeypat
     assert path.read_text() == '{\n "a": 1\n}\n'
 
 
-def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path):
+def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "n1.json"
     victim.write_text("kept")
-    (tmp_path / f"n1.json.{os.getpid()}.new").symlink_to(victim)
+    path.symlink_to(victim)
     private_files.write_json(str(path), {})
-    assert victim.read_text() == "kept"
+    assert (victim.read_text(), path.read_text(), path.is_symlink()) == ("kept", "{}\n", False)

@@ -86,7 +86,7 @@ def test_an_intent_that_was_only_brought_there_is_no_consent(rescue, begun):
         rescue("empty")
 
 
-def test_a_word_that_was_used_up_by_what_lies_there_does_not_count(rescue):
+def test_a_permission_that_the_installation_on_the_disk_used_up_does_not_count(rescue):
     with pytest.raises(job.JobError, match="this was used"):
         rescue("named", reinstall=[MACHINE])
     assert rescue("named", reinstall={MACHINE: OTHER[:8]}) == "reinstall"
@@ -109,7 +109,7 @@ def test_an_emptying_that_changed_nothing_has_not_begun(rescue, monkeypatch, ear
         rescue("empty")
 
 
-def test_an_image_that_cannot_be_had_is_no_beginning(rescue, monkeypatch):
+def test_an_image_that_cannot_be_fetched_is_no_beginning(rescue, monkeypatch):
     def refuse(_url, _token):
         raise targets.fetchable.NotFetchable("it cannot be fetched")
 

@@ -95,8 +95,8 @@ def test_a_root_on_a_disk_is_never_hidden_by_other_lines(before, after):
     assert place_of("\n".join([*lines, "5 1 8:2 / / rw - ext4 /dev/sda2 rw"]), "") == DISK
 
 
-def test_the_script_tells_of_this_very_system():
-    """Whatever runs the tests: it is no rescue of Hetzner's."""
+def test_the_script_describes_this_very_system():
+    """The machine of the tests is no rescue of Hetzner's."""
     done = subprocess.run(
         ["sh"], input="exec 2>/dev/null\n" + origin.SCRIPT, text=True, capture_output=True, check=True
     )
@@ -126,7 +126,7 @@ def disk(size=100, wwns=(), serials=()):
     [
         (disk(wwns=["naa.5002538d40aa0001"]), disk(wwns=["0x5002538D40AA0001"]), (True, "wwn")),
         (disk(wwns=["eui.0025"]), disk(wwns=["eui.0026"]), (False, "wwn")),
-        # a WWN decides, whatever the serial numbers say
+        # a WWN decides, not the serial numbers
         (disk(wwns=["0x5"], serials=["a"]), disk(wwns=["0x6"], serials=["a"]), (False, "wwn")),
         (disk(wwns=["0x0"], serials=["a"]), disk(wwns=["0x6"], serials=["A "]), (True, "serial")),
         (disk(serials=["a"]), disk(serials=["b"]), (False, "serial")),

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe
 
 MINE, OTHER = "a" * 32, "b" * 32
 TARGET = {"name": "sda", "size": 10, "wwns": [], "serials": ["S1"]}
@@ -69,7 +69,7 @@ def judge(record=None, installation=MINE, written=None, origin=None, **options):
         ({"wanted": "ssh"}, "ssh", ""),
         ({"wanted": "ssh", "record": OLD}, "unproven", "another system"),
         ({"record": OLD, "adopt": True}, "adopted", ""),
-        # nobody knows what to expect
+        # it is not known what to expect
         ({"installation": ""}, "ssh", ""),
         ({"installation": "", "wanted": "disk"}, "unproven", "did not install"),
         ({"installation": "", "wanted": "disk", "record": OLD}, "nonce", ""),
@@ -195,13 +195,13 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     boot = machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
 
     def judged(disk, record):
-        cloud_init = probe.CloudInit("done")
-        return boot._judge_proof(probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
+        cloud_init = system_probe.CloudInit("done")
+        return boot._judge_proof(system_probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
 
     assert judged(SECOND, RECORD).verdict is gate.Verdict.NEVER
     assert "another disk (sdb, S2)" in judged(SECOND, RECORD).why
     assert judged(TARGET, RECORD).verdict is gate.Verdict.OPEN
-    # somebody may have written the disk since
+    # another process may have written the disk since
     assert judged(TARGET, None).verdict is gate.Verdict.NEVER
     given["installation"] = OTHER
     assert intents.written_of(path, OTHER) is None
@@ -239,21 +239,21 @@ def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succ
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("succeeded", [False, True])
 def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeeded, replaces):
-    run, book = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
+    run, store = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
     run.result["installation"] = MINE
     path = intents.file_of(str(tmp_path), "n1")
     assert intents.seen_to_succeed(None, MINE) is None
-    book.open(run, "empty")
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is None
+    store.open(run, "empty")
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is None
     claims.note_begun(path)
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is False
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is False
     intents.note_written(path, [], succeeded)
     intents.close(path, intents.GIVEN_UP)
     if replaces:  # armed for another one, of which nothing was written
         run.result["installation"] = OTHER
-        book.open(run, "reinstall", replaces=MINE)
-        assert intents.seen_to_succeed(book.of("n1"), OTHER) is None
-    assert intents.seen_to_succeed(book.of("n1"), MINE) is succeeded
+        store.open(run, "reinstall", replaces=MINE)
+        assert intents.seen_to_succeed(store.of("n1"), OTHER) is None
+    assert intents.seen_to_succeed(store.of("n1"), MINE) is succeeded
 
 
 def test_a_command_that_is_started_again_must_succeed_again(tmp_path):
@@ -289,7 +289,7 @@ def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, know
     boot = machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
     boot._proof = proof.Proof(proof.NONCE)
     record = {"machine": "n1", "installation": MINE}
-    system = probe.System("b", "n1", "6", "Debian", on(TARGET), probe.CloudInit("done"), record)
+    system = system_probe.System("b", "n1", "6", "Debian", on(TARGET), system_probe.CloudInit("done"), record)
     assert boot._write_record(system, {})
     about = {key: written[0].get(key) for key in ("image_url", "command")}
     assert about == (

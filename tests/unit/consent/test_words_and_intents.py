@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, consent, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
@@ -37,7 +37,7 @@ BY_WORD = {"machine": "n1", "installation": OTHER, "consent": "fresh+reinstall",
         (None, None, False),
     ],
 )
-def test_what_a_word_covers(given_words, record, covered):
+def test_what_a_permission_covers(given_words, record, covered):
     words = consent.Words("reinstall", given_words)
     assert words.findings == []
     assert words.covers("n1", record) is covered
@@ -55,7 +55,7 @@ def test_what_a_word_covers(given_words, record, covered):
         (intents.GIVEN_UP, False, False),
     ],
 )
-def test_an_intent_that_ended_before_anything_was_written_uses_no_word_up(state, begun, used):
+def test_an_intent_that_ended_before_anything_was_written_uses_no_permission_up(state, begun, used):
     kept = dict(intents.make("n1", MINE, "reinstall"), state=state, begun=begun)
     assert bool(consent.Words("reinstall", ["n1"]).used_by("n1", kept)) is used
 
@@ -71,11 +71,11 @@ def test_an_intent_that_ended_before_anything_was_written_uses_no_word_up(state,
         ({"n1": None}, "no id"),
     ],
 )
-def test_words_that_mean_nothing_are_told(given_words, finding):
+def test_permissions_that_mean_nothing_are_reported(given_words, finding):
     assert finding in consent.Words("reinstall", given_words).findings[0]
 
 
-def test_a_used_word_says_how_to_go_on():
+def test_the_error_about_a_used_permission_says_how_to_go_on():
     text = consent.Words("reinstall", ["n1"]).why_not("n1", BY_WORD)
     assert text == (
         "kubenode_reinstall names n1, but this was used at T for installation bbbbbbbb, which is there; to write it "
@@ -85,7 +85,7 @@ def test_a_used_word_says_how_to_go_on():
 
 
 @given(st.lists(st.sampled_from(consent.KINDS)))
-def test_a_word_is_used_up_by_what_it_allowed(kinds):
+def test_a_permission_is_used_up_by_what_it_allowed(kinds):
     record = {"installation": MINE, "consent": consent.joined(*kinds)}
     for word in ("reinstall", "wipe"):
         assert consent.Words(word, ["n1"]).covers("n1", record) is (word not in kinds)
@@ -150,7 +150,7 @@ def now_open(**more):
     [
         (MINE, None, None, FIRST_BOOT, "fresh"),
         (MINE, None, None, [action("enable_rescue", 9, "error"), *FIRST_BOOT], "fresh"),
-        # without our label, nobody knows what it was made for
+        # without our label, it is not known what it was made for
         ("", None, None, FIRST_BOOT, ""),
         (MINE, None, None, REPAIR, ""),
         (MINE, None, None, FIRST_BOOT[:-1], ""),
@@ -203,7 +203,7 @@ def test_unknown_kinds_of_consent_are_refused():
 
 
 def test_the_clock_of_an_intent_is_the_controllers():
-    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == boot_states.to_rfc3339(NOW)
+    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == times.to_rfc3339(NOW)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_clock_of_an_intent_is_the_controllers():
         ([], {"goes": ["AB-CD"]}, None, "To write it, name the machine"),
     ],
 )
-def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_path, word, more, record, why):
+def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch, tmp_path, word, more, record, why):
     entry = {"device": "sda1", "kind": "filesystem", "type": "ext4", "label": "", "uuid": "ab-cd", "detail": ""}
     entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
     emptied = []
@@ -271,6 +271,6 @@ def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_
     ],
 )
 @pytest.mark.parametrize("variable", ["reinstall", "wipe", "delete", "release"])
-def test_every_finding_about_words_names_what_would_be_taken(variable, given_words, fix):
+def test_every_finding_about_permissions_names_what_would_be_taken(variable, given_words, fix):
     (finding,) = consent.Words(variable, given_words).findings
     assert finding.endswith(fix)

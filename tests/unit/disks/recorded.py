@@ -184,7 +184,7 @@ def spanning(kind: str, uuid: str, usage: str = "filesystem") -> facts.Raw:
 
 
 def odd() -> facts.Raw:
-    """Disks that are never meant or hard to tell: LUKS, no size, read-only, one disk on two paths, unknown data."""
+    """Disks that are never meant or hard to identify: LUKS, no size, read-only, one disk on two paths, unknown data."""
     twice = {"serial": "3500A07510A1B2C3", "wwn": "0x500a07510a1b2c3d", "tran": "sas", "model": "MICRON 5100"}
     return facts.Raw(
         lsblk(

@@ -136,7 +136,7 @@ def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
         ({"edges": {"sda": False}, "lost": {"sda": (1 << 20, "")}}, [CANNOT_BE_READ]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_told_is_not_empty(more, holds):
+def test_a_disk_that_cannot_be_read_is_not_empty(more, holds):
     """blkid finds nothing in each of them: exit code 2, or 1 where it cannot read."""
     raw = facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": recorded.FREE}, **more)
     found = of(raw)["sda"]["holds"]
@@ -199,7 +199,7 @@ def test_a_file_system_is_found_where_partitions_begin_and_erased_with_the_rest(
     assert not any(disk.read_bytes())
 
 
-def test_a_blank_or_small_disk_has_nothing_lost_and_one_that_is_gone_cannot_be_told(tmp_path):
+def test_a_blank_or_small_disk_has_nothing_lost_and_for_one_that_is_gone_it_is_unknown(tmp_path):
     disk = tmp_path / "disk"
     for size in (0, 1 << 20, 3 << 20):
         disk.write_bytes(b"\xff" * size)
@@ -211,14 +211,14 @@ def test_a_blank_or_small_disk_has_nothing_lost_and_one_that_is_gone_cannot_be_t
     assert gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
 
 
-def test_partitions_come_in_order_whatever_lsblk_does():
+def test_partitions_come_in_order_from_any_lsblk():
     parts = [recorded.block(f"sda{number}", recorded.GIB, "part") for number in (10, 2, 1)]
     blkid = {f"sda{number}": recorded.content("ext4", "filesystem", str(number)) for number in (10, 2, 1)}
     raw = facts.Raw(recorded.lsblk(recorded.sata("a", tuple(parts))), blkid={"sda": recorded.gpt(), **blkid})
     assert [entry["device"] for entry in of(raw)["sda"]["holds"]] == ["sda", "sda1", "sda2", "sda10"]
 
 
-def test_two_contents_at_once_are_both_told():
+def test_two_contents_at_once_are_both_reported():
     signatures = [
         {"type": "ext4", "uuid": "1", "label": "old", "usage": "filesystem"},
         {"type": "zfs_member", "uuid": "2", "label": "tank", "usage": "filesystem"},
@@ -245,7 +245,7 @@ def test_a_protective_or_boot_record_adds_no_table():
     assert types("gpt", blkid=recorded.FREE) == ["gpt"], "the table at the disk's end alone"
 
 
-def test_mounts_and_swap_are_told_by_number_or_path():
+def test_mounts_and_swap_are_found_by_number_or_path():
     mountinfo = "31 1 252:0 / /mnt/old\\040one rw,relatime - ext4 /dev/mapper/vg0-root rw\n"
     swaps = "Filename\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/dm-1  partition\t8388604\t0\t-2\n"
     found = of(recorded.raid1_with_lvm(mountinfo=mountinfo, swaps=swaps))["nvme0n1"]["holds"]
@@ -321,7 +321,7 @@ def test_size_words(size, words):
     assert parse.size_words(size) == words
 
 
-def test_control_characters_of_a_label_reach_nobody():
+def test_control_characters_of_a_label_are_never_shown():
     raw = facts.Raw(
         recorded.lsblk(recorded.sata("a", model="evil\x1b[2Jmodel\u202e")),
         blkid={"sda": recorded.content("ext4", "filesystem", "1", "bad\x1b]0;x\x07")},
@@ -349,7 +349,7 @@ JSON = st.recursive(
 
 @recorded.CALM
 @given(JSON, JSON, st.text(max_size=200))
-def test_whatever_a_tool_prints_nothing_crashes(one, two, text):
+def test_no_output_of_a_tool_crashes_anything(one, two, text):
     try:
         raw = facts.Raw(
             json.dumps({"blockdevices": one}),

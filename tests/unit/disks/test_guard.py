@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards: nothing is erased that nobody consented to, and what is erased is exactly what was consented to."""
+"""Guards: nothing is erased without consent, and what is erased is exactly what the user consented to."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_raid_with_our_system_on_two_disks():
     assert "Debian GNU/Linux 12 (bookworm) (installed as node-1)" in refused
 
 
-def test_the_diff_tells_each_disk_and_no_other():
+def test_the_diff_names_each_disk_and_no_other():
     found = guard.diff(DISKS, ["sdb", "sdf"])
     assert [one["before_header"].split()[1] for one in found] == ["sdb", "sdf"]
     assert all(one["after"] == "nothing\n" and one["before"].strip() for one in found)

@@ -175,7 +175,7 @@ WWN = st.integers(1, 2**64 - 1).map("{:016x}".format)
 
 @recorded.CALM
 @given(st.lists(WWN, min_size=1, max_size=6, unique=True), st.data())
-def test_whatever_its_form_a_wwn_means_the_disk_that_has_it(numbers, data):
+def test_a_wwn_in_any_form_means_the_disk_that_has_it(numbers, data):
     disks = [disk(f"sd{chr(97 + place)}", wwn="0x" + number) for place, number in enumerate(numbers)]
     wanted = data.draw(st.sampled_from(numbers))
     form = data.draw(st.sampled_from(["{}", "0x{}", "wwn-0x{}", "0X{}", "/dev/disk/by-id/wwn-0x{}", "naa.{}"]))
@@ -245,7 +245,7 @@ def test_names_for_other_modules():
     with pytest.raises(disk_names.Unresolved, match="another disk after the next boot"):
         disk_names.one("sda", DISKS)
     with pytest.raises(disk_names.Unresolved, match="there are: sda"):
-        disk_names.one("nobody", DISKS)
+        disk_names.one("missing", DISKS)
 
 
 def test_a_name_that_two_disks_have_is_stable_for_neither():

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers that tools, disks and hints tell: ASCII digits, or none."""
+"""Numbers that tools, disks and hints give: ASCII digits, or none."""
 
 from __future__ import annotations
 

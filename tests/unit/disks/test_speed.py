@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast disks are read: what fio says, who is too slow, and what is told of it."""
+"""How fast disks are read: what fio says, which disk is too slow, and what is reported."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_without_fio_nothing_is_known():
     assert gather.read_speed(Nothing(), "/dev/sda") == {"speed": None, "failed": False, "detail": "fio is not there"}
 
 
-def test_what_is_told():
+def test_what_is_reported():
     disks = [disk("sda", serial="A"), disk("sdb", serial="B", rotational=True), disk("sdc"), disk("sdd")]
     said = [
         {"speed": 39999, "failed": False, "detail": ""},

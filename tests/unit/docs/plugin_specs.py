@@ -86,7 +86,7 @@ def example_tasks(examples: list, name: str) -> Iterator[dict]:
 
 
 def concrete(value, option: dict):
-    """A value of the option's type in place of a template; None stands for an item that cannot be made up."""
+    """A value of the option's type in place of a template; None for an item that cannot be made up."""
     if isinstance(value, str) and value.lstrip().startswith("{{"):
         if option.get("choices"):
             return option["choices"][0]
@@ -113,21 +113,21 @@ def spec_differences(documentation: dict, spec: dict, where: str = "") -> list[s
     result = ["%s%s is not documented" % (where, name) for name in sorted(set(spec) - set(documentation))]
     result += ["%s%s is documented only" % (where, name) for name in sorted(set(documentation) - set(spec))]
     for name in sorted(set(spec) & set(documentation)):
-        told, code = documentation[name], spec[name]
+        doc, code = documentation[name], spec[name]
         pairs = {
-            "default": (told.get("default"), code.get("default")),
-            "type": (told.get("type", "str"), code.get("type", "str")),
-            "elements": (told.get("elements"), code.get("elements")),
-            "required": (bool(told.get("required")), bool(code.get("required"))),
-            "choices": (list(told.get("choices") or []), list(code.get("choices") or [])),
-            "aliases": (sorted(told.get("aliases") or []), sorted(code.get("aliases") or [])),
+            "default": (doc.get("default"), code.get("default")),
+            "type": (doc.get("type", "str"), code.get("type", "str")),
+            "elements": (doc.get("elements"), code.get("elements")),
+            "required": (bool(doc.get("required")), bool(code.get("required"))),
+            "choices": (list(doc.get("choices") or []), list(code.get("choices") or [])),
+            "aliases": (sorted(doc.get("aliases") or []), sorted(code.get("aliases") or [])),
         }
         result += [
             "%s%s: %s is %r in the documentation, %r in the code" % (where, name, field, *pair)
             for field, pair in pairs.items()
             if pair[0] != pair[1]
         ]
-        result += spec_differences(told.get("suboptions") or {}, code.get("options") or {}, where + name + ".")
+        result += spec_differences(doc.get("suboptions") or {}, code.get("options") or {}, where + name + ".")
     return result
 
 

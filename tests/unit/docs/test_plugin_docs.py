@@ -67,9 +67,9 @@ def test_secrets_are_no_log(name):
 
 
 def test_differences_are_found():
-    told = {"a": {"type": "int", "default": 1}, "b": {"suboptions": {"c": {}}, "type": "dict"}, "d": {}}
+    doc = {"a": {"type": "int", "default": 1}, "b": {"suboptions": {"c": {}}, "type": "dict"}, "d": {}}
     code = {"a": {"type": "int", "default": 2}, "b": {"type": "dict", "options": {"c": {"required": True}}}, "e": {}}
-    assert plugin_specs.spec_differences(told, code) == [
+    assert plugin_specs.spec_differences(doc, code) == [
         "e is not documented",
         "d is documented only",
         "a: default is 1 in the documentation, 2 in the code",

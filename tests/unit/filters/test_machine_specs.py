@@ -71,13 +71,13 @@ def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(pur
     ],
 )
 def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, port):
-    """A wrong ``ansible_port`` is told by its own name."""
+    """The error about a wrong ``ansible_port`` names that variable."""
     (machine,) = machine_specs([{"inventory_hostname": "n1", **variables}], purpose)
     assert machine.get("os_port") == port
 
 
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
-def test_a_word_about_the_first_contact_in_an_inventory_is_one_that_may_be_left_over(monkeypatch, given, counts):
+def test_a_permission_of_the_first_contact_in_an_inventory_may_be_left_over(monkeypatch, given, counts):
     monkeypatch.setattr(specs, "_of_the_command_line", lambda: given)
     hosts = [{"inventory_hostname": "n1", "kubenode_first_contact": "reset"}]
     assert machine_specs(hosts, "robot_rescue") == [{"name": "n1", "first_contact": counts}]

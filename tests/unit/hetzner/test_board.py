@@ -76,7 +76,7 @@ def test_a_lost_look_is_repeated():
         assert board(server).wait(action(1), soon())["id"] == 1
 
 
-def test_an_action_nobody_knows_any_more_is_an_error():
+def test_an_action_that_the_api_no_longer_knows_is_an_error():
     with ScriptedServer(answer()) as server, pytest.raises(MachineError, match=r"does not know .* \(id 1\) any more"):
         board(server).wait(action(1), soon())
     assert len(server.requests) == 3

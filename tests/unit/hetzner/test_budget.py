@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self):
         self.now = 1000.0
@@ -34,7 +34,7 @@ def known(remaining, limit=3600):
     return budget, clock
 
 
-def test_nothing_known_holds_nobody_back():
+def test_an_unknown_budget_delays_no_request():
     budget = Budget(Clock())
     assert not budget.known
     assert budget.delay() == 0
@@ -139,7 +139,7 @@ EVENTS = st.tuples(st.sampled_from(["send", "take", "answer"]), st.integers(0, 1
 @settings(max_examples=300)
 @given(st.integers(1, 3), st.lists(EVENTS, min_size=12, max_size=60))
 def test_no_order_of_answers_overdraws_the_bucket(left, events):
-    """The API takes requests and answers them in any order; time stands still, so that nothing comes back."""
+    """The API takes requests and answers them in any order; time does not move, so that nothing comes back."""
     budget, _clock = known(left)
     underway, taken = [], []
     for event, which in events:
@@ -149,6 +149,6 @@ def test_no_order_of_answers_overdraws_the_bucket(left, events):
             left -= 1
             taken.append((underway.pop(which % len(underway)), left))
         elif event == "answer" and taken:
-            mark, told = taken.pop(which % len(taken))
-            budget.answered(headers(told), mark)
+            mark, remaining = taken.pop(which % len(taken))
+            budget.answered(headers(remaining), mark)
         assert left >= 0

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry 
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 
-TOKEN = "a-token-nobody-may-see"
+TOKEN = "a-token-that-is-secret"
 BUDGET = {"RateLimit-Limit": "3600", "RateLimit-Remaining": "3000", "RateLimit-Reset": "2000000000"}
 SERVER = {"id": 7, "name": "n1", "status": "off", "labels": {LABEL: "n1"}}
 
@@ -67,7 +67,7 @@ def test_a_request_carries_token_agent_and_body_and_is_counted():
         (Reply(drop=True), NoAnswer),
     ],
 )
-def test_one_request_is_sent_once_whatever_happens(reply, error):
+def test_one_request_is_sent_once_after_any_fault(reply, error):
     with ScriptedServer(reply) as server:
         with pytest.raises(error):
             api(server, timeout=600).request("POST", "/servers", json={})
@@ -88,7 +88,7 @@ def test_one_request_is_sent_once_when_no_answer_comes():
     assert [method for method, *_rest in server.requests] == ["POST", "GET"]
 
 
-def test_errors_tell_code_fields_and_correlation():
+def test_errors_have_code_fields_and_correlation():
     details = {"fields": [{"name": "image", "messages": ["is gone"]}]}
     body = {"error": {"code": "invalid_input", "message": "bad\x1b[2J input", "details": details}}
     with ScriptedServer(Reply(422, body, {"X-Correlation-Id": "abc"})) as server, pytest.raises(ApiError) as caught:
@@ -125,7 +125,7 @@ def test_reads_end_with_the_time_limit():
     assert sum(slept) <= 4
 
 
-def test_nobody_listens():
+def test_no_server_listens():
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
@@ -182,7 +182,7 @@ def test_a_taken_name_is_final_at_the_first_try():
     assert len(server.requests) == 1
 
 
-def test_a_server_of_somebody_else_is_not_taken_for_the_lost_one():
+def test_a_server_of_another_user_is_not_taken_for_the_lost_one():
     foreign = {**SERVER, "labels": {}}
     script = [Reply(502, text="lost"), Reply(200, {"servers": [foreign]})]
     with ScriptedServer(*script) as server, pytest.raises(MachineError, match="another server named 'n1' appeared"):

@@ -198,7 +198,7 @@ def test_nothing_that_may_hold_something_is_touched_without_consent():
             assert state.status == "off"
         else:
             assert step in (*HARMLESS, boot_decision.ASK_RESCUE) or step.startswith("refuse")
-            # somebody may be at work there
+            # a person may be at work there
             assert step != boot_decision.ATTACH
 
 

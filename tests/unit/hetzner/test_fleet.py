@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet 
 
 
 class Stoppable:
-    """Stands where the API stands: takes note of a stop."""
+    """In place of the API: notes a stop."""
 
     def __init__(self):
         self.stopped_by = None
@@ -78,7 +78,7 @@ def test_any_other_error_stops_the_api_and_is_raised(error):
 
 
 def test_no_machines_no_work():
-    run_all(Stoppable(), [], lambda _run: pytest.fail("there is nobody to work for"))
+    run_all(Stoppable(), [], lambda _run: pytest.fail("there is no machine to work on"))
 
 
 def test_errors_with_a_known_way_out_name_it():

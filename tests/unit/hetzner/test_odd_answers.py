@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
     budget,
     catalog,
@@ -47,7 +47,7 @@ def test_a_limit_is_a_number_or_unknown(text):
 
 
 @pytest.mark.parametrize("date", DATES)
-def test_a_date_that_is_none_tells_no_time(date):
+def test_an_invalid_date_gives_no_time(date):
     api = Api.__new__(Api)
     api._server_clock, api._clock = None, time.monotonic
     api._read_clock(date)
@@ -102,7 +102,7 @@ def test_an_installed_record_may_be_any_json():
 @given(st.text(max_size=40) | st.text(alphabet="0123456789-:.TZ+", max_size=30))
 def test_a_time_is_of_rfc_3339_or_refused(text):
     try:
-        boot_states.from_rfc3339(text)
+        times.from_rfc3339(text)
     except ValueError:
         return
     assert re.fullmatch(r"[0-9-]{10}[Tt ][0-9:]{8}(\.[0-9]+)?([Zz]|[+-][0-9:]{5})", text)
@@ -111,12 +111,12 @@ def test_a_time_is_of_rfc_3339_or_refused(text):
 @pytest.mark.parametrize("value", [None, 5, True, 1.5, [], {}])
 def test_what_is_no_text_is_no_time(value):
     with pytest.raises(ValueError, match="no time"):
-        boot_states.from_rfc3339(value)
+        times.from_rfc3339(value)
 
 
 @pytest.mark.parametrize("fraction", ["", ".5", ".500", ".500000", ".500000000"])
 def test_every_python_reads_every_fraction(fraction):
-    assert boot_states.from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
+    assert times.from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
 
 
 # --- Robot
@@ -124,7 +124,7 @@ def test_every_python_reads_every_fraction(fraction):
 
 @odd.examples(float("inf"), float("nan"), 10**400, True, 0, -5, "3600", None, 10**6)
 @given(st.none() | st.booleans() | st.integers() | st.floats() | odd.texts)
-def test_the_window_that_a_403_tells_is_a_day_at_most(interval):
+def test_the_window_that_a_403_names_is_a_day_at_most(interval):
     found = robot._interval_of({"error": {"interval": interval}})
     good = isinstance(interval, int) and not isinstance(interval, bool) and 1 <= interval <= 24 * 3600
     assert found == (interval if good else robot.WINDOW)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The SSH client's command line, and what is believed of the answers."""
+"""The SSH client's command line, and which parts of an answer are trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_rescue_is_recognised():
     ("old", "new"),
     [(IN_RAM, ON_DISK), (IN_RAM, ""), ("marks=oldroot,motd", "marks="), ("uid=0", "uid=1000")],
 )
-def test_what_is_no_rescue_whatever_it_is_called(old, new):
+def test_what_is_no_rescue_under_any_name(old, new):
     answer = parse_probe(GOOD.replace(old, new).replace("renamed", "rescue"))
     assert not answer.in_rescue
     assert f"which is no rescue: {answer.origin.why_no_rescue}" in answer.describe()
@@ -86,7 +86,7 @@ def test_hostile_output_never_gets_through(before, value):
         (127, "sh: not found", SYSTEM),
     ],
 )
-def test_failures_are_told_apart(code, errors, kind):
+def test_failures_are_distinguished(code, errors, kind):
     assert parse_failure(code, errors).kind == kind
 
 

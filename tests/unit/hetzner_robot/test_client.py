@@ -41,7 +41,7 @@ LIMIT = failure(403, "RATE_LIMIT_EXCEEDED", max_request=50, interval=3600)
 
 
 class Time:
-    """A clock that sleeping moves; nobody waits."""
+    """A clock that a sleep moves forward, without a real wait."""
 
     def __init__(self):
         self.now = 0.0
@@ -222,7 +222,7 @@ def test_other_routes_are_not_waited_for_longer_than_the_step():
         (Reply(200, {"reset": {"type": "hw", "operating_status": "shut off"}}), SENT),
     ],
 )
-def test_a_reset_is_sent_once_whatever_is_answered(reply, outcome):
+def test_a_reset_is_sent_once_with_any_answer(reply, outcome):
     with Scripted(reply) as robot:
         robot.api.reserve(RESET, robot.deadline())
         found, status = BootRoutes(robot.api, "n1", 1).reset("hw", robot.deadline(), lambda: None)
@@ -253,7 +253,7 @@ def test_arming_that_was_not_carried_out_is_repeated():
         assert robot.sent[2] == "POST /v1/boot/1/rescue"
 
 
-def test_whatever_else_is_armed_is_disarmed_first():
+def test_all_else_that_is_armed_is_disarmed_first():
     active = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
     with Scripted(failure(409, "BOOT_BLOCKED"), active, Reply(200, {"linux": {"active": False}}), ARMED) as robot:
         BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
@@ -265,7 +265,7 @@ def test_whatever_else_is_armed_is_disarmed_first():
         ]
 
 
-def test_a_rescue_that_is_armed_already_is_armed_anew():
+def test_a_rescue_that_is_armed_already_is_armed_again():
     with Scripted(failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED) as robot:
         BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
         assert robot.sent == ["POST /v1/boot/1/rescue", "DELETE /v1/boot/1/rescue", "POST /v1/boot/1/rescue"]
@@ -288,7 +288,7 @@ def test_requests_are_counted_for_the_fleet_and_for_each_machine():
         assert (robot.api.calls, robot.api.calls_of["n1"], robot.api.calls_of["n2"]) == (4, 2, 1)
 
 
-def test_nobody_listening_is_no_sent_request():
+def test_a_refused_connection_is_no_sent_request():
     with Scripted(OK) as robot:
         pass
     with pytest.raises(NoAnswer) as error:

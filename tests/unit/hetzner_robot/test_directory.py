@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which server is which machine, and what a module is told to reach Robot with."""
+"""Which server is which machine, and the address and login of Robot that a module is given."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_number_then_address_then_name(machine, number):
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        ({"name": "nobody"}, "no server with the name 'nobody'"),
+        ({"name": "missing"}, "no server with the name 'missing'"),
         ({"name": "x", "server_number": 9}, "no server with the number 9"),
         ({"name": "twin"}, "the servers 3, 4 all have the name 'twin'"),
         ({"name": "x", "server_number": 1, "server_ip": "192.0.2.3"}, "does not have the server_ip"),

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self):
         self.now = 1000.0
@@ -120,12 +120,12 @@ def test_the_plan_adds_up(count, left, hourly):
     plan = ResetPlan(count, left, hourly)
     assert plan.fits == (count <= left)
     if hourly:
-        # Whoever waits so many hours has sent them all, and one hour less would not do.
+        # After so many hours all are sent; one hour less is too short.
         assert left + plan.hours * hourly >= count
         assert plan.hours == 0 or left + (plan.hours - 1) * hourly < count
 
 
-def test_the_arithmetic_is_told():
+def test_the_message_shows_the_arithmetic():
     assert ResetPlan(60, 40, 50).message == (
         "60 machines need a reset by the Robot API, which takes 50 an hour; 40 can be sent now, and the other 20 "
         "within about 1 h"
@@ -169,7 +169,7 @@ def test_the_resets_of_earlier_runs_count_for_an_hour(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.stat().st_mode & 0o077]
 
 
-def test_a_refusal_tells_the_next_run_that_the_hour_is_used_up_by_whomever(tmp_path):
+def test_a_refusal_shows_the_next_run_that_the_hour_is_used_up(tmp_path):
     wall = Wall()
     first = limits_with(log_of(tmp_path, wall))
     first.leaves(RESET)
@@ -224,7 +224,7 @@ def test_a_file_that_is_none_counts_nothing_and_is_written_again(tmp_path, text)
     assert log.ages() == [0.0]
 
 
-def test_a_folder_that_is_not_there_or_not_ours_stops_nobody(tmp_path):
+def test_a_folder_that_is_not_there_or_not_ours_stops_no_run(tmp_path):
     log = log_of(tmp_path / "none", Wall())
     log.sent()
     log.refused(50, 3600.0)

@@ -80,7 +80,7 @@ class Api:
 @example({"rescue": {"host_key": 1}})
 @example({"rescue": {"host_key": [{"key": {"fingerprint": "\ud800"}}]}})
 @given(WRAPPED)
-def test_whatever_is_answered_about_one_server_is_an_error_of_its_machine(body):
+def test_a_wrong_answer_about_one_server_is_an_error_of_its_machine(body):
     api = Api(body)
     one, deadline = robot_boot.BootRoutes(api, "n1", 1), Deadline(10, "x")
     for ask in (
@@ -105,7 +105,7 @@ def test_whatever_is_answered_about_one_server_is_an_error_of_its_machine(body):
 @example([{"server": {"server_number": 1, "server_ipv6_net": [1], "server_name": {}, "product": 1}}])
 @example([{"server": {"server_number": True}}])
 @given(listed("server") | ANYTHING)
-def test_whatever_is_answered_about_all_servers_is_an_error_or_facts(body):
+def test_any_answer_about_all_servers_is_an_error_or_facts(body):
     try:
         servers = robot_servers.read_servers(Api(body), Deadline(10, "x"))
     except FleetError:
@@ -123,7 +123,7 @@ def test_whatever_is_answered_about_all_servers_is_an_error_or_facts(body):
 
 @example([{"key": {"fingerprint": login_keys.md5_fingerprint(PUBLIC), "data": [1]}}])
 @given(listed("key"))
-def test_whatever_is_answered_about_keys_is_known_or_not(body):
+def test_any_answer_about_keys_is_known_or_not(body):
     assert login_keys.is_registered(PUBLIC, Api(body).read_list("/key", "key", Deadline(10, "x"))) in (True, False)
 
 

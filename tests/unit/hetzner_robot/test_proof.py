@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fingerprints: of host keys, as Robot tells them, and of user keys, as Robot names them."""
+"""Fingerprints: of host keys, as Robot reports them, and of user keys, as Robot names them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def made_up(kind, body):
     return "%s %s" % (kind, base64.b64encode(len(name).to_bytes(4, "big") + name + body).decode())
 
 
-def told(*fingerprints):
+def reported(*fingerprints):
     return {"host_key": [{"key": {"fingerprint": one, "type": "ED25519", "size": 256}} for one in fingerprints]}
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=6, unique=True), st.data())
-def test_exactly_the_keys_that_were_told_are_proven(bodies, data):
+def test_exactly_the_keys_that_were_reported_are_proven(bodies, data):
     shown = [made_up("ssh-ed25519", body) for body in bodies]
     right = data.draw(st.lists(st.sampled_from(shown), unique=True))
-    rescue = told(
+    rescue = reported(
         *[ssh_keys.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
     )
     assert rescue_probe.proven(shown, rescue_probe.announced(rescue)) == sorted(right)
@@ -64,13 +64,13 @@ def test_a_prefix_or_padding_is_the_same_fingerprint():
     key = made_up("ssh-ed25519", b"x")
     fingerprint = ssh_keys.sha256_fingerprint(key)
     for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
-        assert rescue_probe.proven([key], rescue_probe.announced(told(form))) == [key]
+        assert rescue_probe.proven([key], rescue_probe.announced(reported(form))) == [key]
 
 
 @pytest.mark.parametrize(
-    "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, told("", None, 7)]
+    "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, reported("", None, 7)]
 )
-def test_what_tells_nothing_proves_nothing(rescue):
+def test_an_answer_without_keys_proves_nothing(rescue):
     assert rescue_probe.announced(rescue) == []
     assert rescue_probe.proven([made_up("ssh-ed25519", b"x")], []) == []
 

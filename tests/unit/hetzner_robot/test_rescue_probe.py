@@ -32,7 +32,7 @@ def key(body):
 
 OLD_BOOT, NEW_BOOT = "0" * 8 + "-0000-0000-0000-" + "0" * 12, "1" * 8 + "-0000-0000-0000-" + "0" * 12
 OLD_KEY, NEW_KEY, FALSE_KEY = key(b"old"), key(b"new"), key(b"false")
-NOBODY_THERE = Answer(SILENT, "Connection timed out")
+NO_ANSWER = Answer(SILENT, "Connection timed out")
 IN_RAM, ON_DISK = Origin(0, RAM, ["oldroot"]), Origin(0, DISK)
 OLD_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=OLD_BOOT, origin=ON_DISK)
 DISK_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=NEW_BOOT, origin=ON_DISK)
@@ -40,10 +40,10 @@ RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, origin=IN_RAM)
 
 
 class Machine:
-    """Stands where SSH and Robot stand: shows keys, answers, and takes note of who was logged in to."""
+    """In place of SSH and Robot: shows keys, answers, and notes each login."""
 
     def __init__(self, strict=True):
-        self.shown, self.answer, self.told, self.active = [], NOBODY_THERE, [], True
+        self.shown, self.answer, self.published, self.active = [], NO_ANSWER, [], True
         self.logins, self.pinned, self.asked, self.negotiated = [], None, 0, None
         self.now, self.elsewhere = 0.0, None
         self.probed = RescueProbe(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
@@ -61,7 +61,7 @@ class Machine:
 
     def probe_pinned(self, _name, _address):
         self.logins.append("pinned")
-        return self.answer if set(self.pinned) & set(self.shown) else NOBODY_THERE
+        return self.answer if set(self.pinned) & set(self.shown) else NO_ANSWER
 
     def pin_keys(self, _name, keys):
         self.pinned = keys
@@ -73,11 +73,11 @@ class Machine:
     def rescue(self, _deadline, last):
         assert last
         self.asked += 1
-        entries = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(one)}} for one in self.told]
+        entries = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(one)}} for one in self.published]
         return {"active": self.active, "host_key": entries}
 
-    def booted(self, shown, answer, told):
-        self.shown, self.answer, self.told, self.active = [shown], answer, told, False
+    def booted(self, shown, answer, published):
+        self.shown, self.answer, self.published, self.active = [shown], answer, published, False
 
     def see(self):
         self.now += 2
@@ -90,7 +90,7 @@ class Machine:
         return found
 
 
-def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
+def test_the_rescue_gets_commands_only_after_its_key_is_proven():
     machine = Machine()
     assert machine.see_for(100) == NOT_THERE
     assert (machine.logins, machine.asked) == ([], 0)
@@ -103,13 +103,13 @@ def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
 def test_a_false_key_ends_it_and_nothing_is_sent():
     machine = Machine()
     machine.booted(FALSE_KEY, RESCUE, [NEW_KEY])
-    with pytest.raises(Permanent, match="none of those Robot tells") as error:
+    with pytest.raises(Permanent, match="none of those Robot reports") as error:
         machine.see_for(60)
     assert error.value.permanent
     assert (machine.logins, machine.pinned) == ([], None)
 
 
-def test_a_system_that_is_going_down_may_show_a_key_that_nobody_knew():
+def test_a_system_that_is_going_down_may_show_an_unknown_key():
     """It was asked for one type of key, and shows another one in its last seconds."""
     machine = Machine()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
@@ -126,11 +126,11 @@ def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(left)
     machine = Machine()
     machine.shown, machine.negotiated, machine.answer = [OLD_KEY, key(b"rsa"), key(b"ecdsa")], OLD_KEY, OLD_SYSTEM
     machine.probed.look()
-    machine.told, machine.active = [NEW_KEY], False
+    machine.published, machine.active = [NEW_KEY], False
     machine.shown = [machine.shown[left]]
     machine.negotiated = None
     assert machine.see() == SAME_BOOT
-    machine.answer = NOBODY_THERE
+    machine.answer = NO_ANSWER
     assert machine.see_for(60) == NOT_THERE
     assert machine.asked == 0
 
@@ -194,7 +194,7 @@ def test_a_false_rescue_with_the_old_key_never_counts():
     machine.booted(OLD_KEY, RESCUE, [NEW_KEY])
     with pytest.raises(Permanent):
         machine.see_for(60)
-    machine.told, machine.active = [], True
+    machine.published, machine.active = [], True
     assert machine.see_for(60) == NOT_THERE
     assert machine.pinned is None
 
@@ -223,7 +223,7 @@ def test_fingerprints_that_come_late_are_good_enough():
     machine.booted(NEW_KEY, RESCUE, [])
     assert machine.see_for(30) == NOT_THERE
     assert machine.probed.undecided
-    machine.told = [NEW_KEY]
+    machine.published = [NEW_KEY]
     assert machine.see_for(12) == ARRIVED
     assert not machine.probed.undecided
 
@@ -270,13 +270,13 @@ def test_a_rescue_that_is_there_already_is_proven_too():
     assert (machine.probed.proven, machine.asked) == ([NEW_KEY], 1)
     machine.probed.wait_for_proof([FALSE_KEY, NEW_KEY], clocked(machine, 70))
     assert machine.asked == 1
-    machine.told = [FALSE_KEY]
+    machine.published = [FALSE_KEY]
     machine.probed.restart()
     with pytest.raises(Permanent):
         machine.probed.wait_for_proof([FALSE_KEY], clocked(machine, 70))
 
 
-def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
+def test_a_rescue_that_was_armed_again_since_it_booted_cannot_be_proven():
     machine = Machine()
     machine.booted(NEW_KEY, RESCUE, [])
     machine.active = True
@@ -292,12 +292,12 @@ def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
     [
         (OLD_SYSTEM, SAME_BOOT),
         (DISK_SYSTEM, OTHER_SYSTEM),
-        (NOBODY_THERE, NOT_THERE),
+        (NO_ANSWER, NOT_THERE),
         (Answer(DENIED, "no"), NOT_THERE),
     ],
 )
 def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(answer, found):
-    """Where the rescue's port is silent: it serves somebody, and is not reset."""
+    """Where the rescue's port is silent: it may be in use, and is not reset."""
     machine = Machine()
     machine.elsewhere = answer
     assert machine.see() == found

@@ -103,7 +103,7 @@ def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
 
 @pytest.mark.parametrize("answer", [decision.SILENT, decision.DENIED])
 @pytest.mark.parametrize("proven", [True, False])
-def test_nobody_is_reset_who_may_serve_somebody(answer, proven):
+def test_a_server_that_may_be_in_use_is_not_reset(answer, proven):
     assert decision.towards_rescue(seen(answer, proven=proven, off=False)) not in ARMING
 
 
@@ -202,7 +202,7 @@ ARMED = {"machine": "n1", "installation": "0" * 32, "state": "open", "armed_at":
         (None, {**ARMED, "state": "given up"}, ""),
     ],
 )
-def test_a_word_about_the_first_contact_counts_until_a_run_has_ended(word, kept, used):
+def test_a_permission_of_the_first_contact_counts_until_a_run_has_ended(word, kept, used):
     why = contact_used("n1", word, kept)
     assert used in why
     assert bool(why) is bool(used)

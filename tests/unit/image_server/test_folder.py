@@ -35,7 +35,7 @@ def states(written: float = 0.0, **digests: bytes) -> dict[str, State]:
 
 @pytest.fixture
 def now(monkeypatch):
-    """A clock that stands still."""
+    """A clock that does not move."""
     moment = 1_790_000_000.0
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
     return moment
@@ -70,7 +70,7 @@ def test_what_is_missing_once_was_being_replaced():
     assert changes.update(states(a=b"1", b=b"1")) == (["b"], [])
 
 
-def test_links_that_lead_nowhere_are_told_when_they_are_read(tmp_path):
+def test_links_that_lead_nowhere_are_reported_when_they_are_read(tmp_path):
     (tmp_path / "a.yaml").symlink_to(tmp_path / "gone")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     assert set(scan(str(tmp_path))) == {"a.yaml", "loop.yaml"}

@@ -64,7 +64,7 @@ def test_no_hostname_at_all():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("hostnam: x", r"^hostnam: unknown key; did you mean hostname\?"),
         ("kernel_arguments: {appends: [x]}", r"^kernel_arguments.appends: unknown key"),
@@ -90,8 +90,8 @@ def test_no_hostname_at_all():
         ("a: 1\na: 2", r"^the file in line 2: key a is given twice"),
     ],
 )
-def test_refused(text, told):
-    with pytest.raises(ImageError, match=told):
+def test_refused(text, message):
+    with pytest.raises(ImageError, match=message):
         parse_options(text)
 
 

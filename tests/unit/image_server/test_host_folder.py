@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever lies in a folder: the server goes on, good hosts are served, and no two share a name."""
+"""With any files in a folder: the server goes on, good hosts are served, and no two share a name."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_nothing_is_done_when_nothing_changed(bases, tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_bytes(GOOD)
     (tmp_path / "bad.yaml").write_bytes(b"interfaces: 3")
     world = World(bases, tmp_path)
-    monkeypatch.setattr(module, "read_text", None)  # nobody opens a file again
+    monkeypatch.setattr(module, "read_text", None)  # no file is opened again
     changes = world.registry.changes
     for _look in range(3):
         world.static.refresh()

@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.filter.image_server_plan imp
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
     machine_paths,
     pack_program,
@@ -70,19 +71,20 @@ def test_the_filter_gets_every_variable_with_its_default():
     defaults, mapping = load("defaults/main.yml"), load("vars/main.yml")["__image_server_variables"]
     assert mapping == {name.removeprefix("image_server_"): "{{ %s }}" % name for name in defaults}
     own = {name.removeprefix("image_server_"): value for name, value in defaults.items()}
-    assert own == {name: option["default"] for name, option in role_inputs.options().items()}
+    assert own == {name: option["default"] for name, option in role_specs.options("image_server").items()}
     assert set(role_inputs.RoleInputs.__annotations__) == {*own, "documents", "own", "warnings"}
     assert take()["documents"] == {}
 
 
 def test_choices_of_the_specs_are_those_of_the_program():
-    choices = {name: tuple(option["choices"]) for name, option in role_inputs.options().items() if "choices" in option}
+    specs = role_specs.options("image_server")
+    choices = {name: tuple(option["choices"]) for name, option in specs.items() if "choices" in option}
     assert choices["vlan_interfaces"] == VLAN_MODES
     assert choices["nmstate"] == nmstatectl.CHOICES
     assert choices["log_level"] == command_line.LEVELS
 
 
-def test_every_error_is_told_at_once_with_variable_value_and_fix():
+def test_one_message_lists_every_error_with_variable_value_and_fix():
     error = refused(
         bind_addr="x:99999",
         metrics_addr=":70000",

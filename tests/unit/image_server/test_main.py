@@ -68,18 +68,18 @@ def test_refused(case, tmp_path: Path, capsys, monkeypatch):
     for name, text, mode in (("readable", "s" * 64, 0o644), ("short", "short", 0o600)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(mode)
-    arguments, environ, told = CASES[case]
+    arguments, environ, messages = CASES[case]
     own = {**GOOD, **{key: value.format(tmp=tmp_path) for key, value in environ.items()}}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main([word.format(tmp=tmp_path) for word in arguments], own) == USAGE
     err = capsys.readouterr().err
-    for text in told:
+    for text in messages:
         assert text.format(tmp=tmp_path) in err
     assert len(err.splitlines()) == 1
     assert "S3CRET" not in err
 
 
-def test_a_flag_nobody_knows(capsys):
+def test_an_unknown_flag(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--nmstate-dirs", "x"], GOOD)
     assert ended.value.code == 2

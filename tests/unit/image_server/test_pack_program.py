@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -30,12 +31,13 @@ def test_equal_sources_make_equal_bytes():
 
 
 def test_what_the_program_imports_is_in_it():
-    inside = {name.rpartition(".")[0].rpartition("/__init__")[0] or name[:-3] for name, _path in pack_program.sources()}
+    inside = {name.rpartition(".")[0].rpartition("/__init__")[0] or name[:-3] for name in pack_program.sources()}
     inside = {name[len(INSIDE) + 1 :] for name in inside}
-    for name, path in pack_program.sources():
+    for name, content in pack_program.sources().items():
         source = name[len(INSIDE) + 1 :]
-        for _line, target in imports(ast.parse(path.read_text(encoding="utf-8")), source):
+        for _line, target in imports(ast.parse(content), source):
             assert {target, target.rpartition("/")[0]} & inside, f"{source} imports {target}"
+        assert not re.search(rb"^ *(?:from|import) ansible\b", content, re.MULTILINE), f"{source} needs ansible-core"
 
 
 def test_it_starts_without_the_collection(tmp_path):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts behind URLs: same wishes same URL, other wishes another image, nothing old where something is wrong now."""
+"""Hosts behind URLs: same inputs same URL, other inputs another image, nothing old where something is wrong now."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def own(place: Path, tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_the_same_wishes_the_same_url_and_no_work(place, monkeypatch):
+def test_the_same_inputs_give_the_same_url_and_no_work(place, monkeypatch):
     world = World(place)
     first = world.publisher.publish("ns-web-1-uid-x86_64", HOST, "x86_64", BOTH, modified=5)
     images = [world.image(url) for url in first.values()]
-    monkeypatch.setattr(module.hosts, "build", None)  # nobody builds again
+    monkeypatch.setattr(module.hosts, "build", None)  # nothing is built again
     assert world.publisher.publish("ns-web-1-uid-x86_64", HOST, "x86_64", BOTH) == first
     assert [world.image(url) for url in first.values()] == images
 
@@ -89,7 +89,7 @@ def test_paths_are_short_have_suffixes_and_are_those_of_every_replica(place):
     assert urls[0]["initramfs"].endswith(".initramfs")
 
 
-def test_other_wishes_another_image_behind_the_same_url(place):
+def test_other_inputs_give_another_image_behind_the_same_url(place):
     world = World(place)
     first = world.publisher.publish("key", HOST, "", ["iso"], modified=5)
     before = world.image(first["iso"])
@@ -260,14 +260,14 @@ SECRETS = {
 
 @pytest.mark.parametrize("case", SECRETS)
 def test_a_secret_is_not_served_under_a_name_that_can_be_guessed(place, case):
-    host, agent, told = SECRETS[case]
+    host, agent, secret = SECRETS[case]
     world = World(place, secrets=False)
     good = world.publisher.offer("db", replace(HOST, name="db"), "", BOTH)
     assert set(good.urls) == set(BOTH)
     outcome = world.publisher.offer("web-1", host, "", BOTH, agent=agent)
     assert outcome.urls == {}
     for problem in outcome.problems.values():
-        assert f"the image holds {told}, and its name can be guessed; give secret-file" in str(problem)
+        assert f"the image holds {secret}, and its name can be guessed; give secret-file" in str(problem)
         assert "S3CRET" not in str(problem)
     assert world.publisher.withheld(world.publisher.path("web-1", "iso"))
     assert set(World(place).publisher.offer("web-1", host, "", BOTH, agent=agent).urls) == set(BOTH)

@@ -93,19 +93,19 @@ HOSTS = {
 @pytest.mark.parametrize("name", sorted(HOSTS))
 @pytest.mark.parametrize("target", [b"/a.iso", b"http://x/a.iso"])
 def test_a_request_of_http_1_1_has_one_host(name, target):
-    lines, told = HOSTS[name]
+    lines, answers = HOSTS[name]
     head = b"GET %b HTTP/1.1\r\n%b\r\n" % (target, lines)
-    assert fed(head, 1) == fed(head, 1000) == told
-    assert fed(head + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000) == (told if told[0] else [0, 0])
+    assert fed(head, 1) == fed(head, 1000) == answers
+    assert fed(head + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000) == (answers if answers[0] else [0, 0])
     old = b"GET %b HTTP/1.0\r\n%b\r\n" % (target, lines)
-    assert fed(old, 1000) == ([0] if name == "none" else told)
+    assert fed(old, 1000) == ([0] if name == "none" else answers)
 
 
 def test_the_next_request_has_its_own_host():
     assert fed(LINE + b"\r\n" + b"GET / HTTP/1.1\r\n\r\n", 1000) == [0, 400]
 
 
-def test_what_stands_in_a_trailer_is_no_header():
+def test_a_field_of_a_trailer_is_no_header():
     trailer = b"0\r\nHost: y\r\nRange: bytes=0-1\r\n\r\n"
     (found,) = RequestReader().feed(LINE + b"Transfer-Encoding: chunked\r\n\r\n" + trailer)
     assert (found.problem, found.headers) == (0, {})

@@ -214,7 +214,7 @@ def test_volumes_must_fit_their_group():
 @given(st.lists(st.builds(
     part, st.text(max_size=12), st.sampled_from(["ext4", "esp", "swap", "none", "x y"]), st.text(max_size=6)
 ), max_size=4))  # fmt: skip
-def test_whatever_is_given_ends_in_findings_or_is_harmless(parts):
+def test_any_input_ends_in_findings_or_is_harmless(parts):
     findings = layouts.check_layout(Layout(parts))
     if not findings:
         assert all(set(f"{one['mount']}{one['size']}") <= set(map(chr, range(33, 127))) for one in parts)

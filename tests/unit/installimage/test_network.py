@@ -70,7 +70,7 @@ def test_what_a_rescue_has(resolvers):
         lambda argv: (0, '{"a": 1}', ""),
     ],
 )
-def test_a_rescue_without_a_network_of_a_servers_own_tells_nothing(run, resolvers):
+def test_a_rescue_without_a_network_of_its_server_reports_nothing(run, resolvers):
     assert network.read(run, resolvers=resolvers) is None
 
 
@@ -193,7 +193,7 @@ def settled(top, files, programs=(), services=()):
 DISABLED = {NO_CLOUD: "# written by kubenode.provision\nnetwork: {config: disabled}\n"}
 
 
-def test_a_system_with_networkd_gets_a_file_whatever_else_installimage_wrote(tmp_path):
+def test_a_system_with_networkd_gets_a_file_also_beside_others_of_installimage(tmp_path):
     files = {**CLOUD, "etc/network/interfaces": INTERFACES}
     said, written = settled(tmp_path, files, services=["systemd-networkd"])
     assert said == "network systemd-networkd"
@@ -226,7 +226,7 @@ def test_a_system_with_networkmanager_gets_a_private_keyfile(tmp_path):
         ({"etc/sysconfig/network/ifcfg-eth0": OURS}, [], []),
     ],
 )
-def test_what_installimage_wrote_stands_where_a_program_reads_it(tmp_path, files, programs, services):
+def test_what_installimage_wrote_is_where_a_program_reads_it(tmp_path, files, programs, services):
     said, written = settled(tmp_path, {**CLOUD, **files}, programs, services)
     assert (said, written) == ("network installimage", DISABLED)
     for path, content in files.items():
@@ -250,13 +250,13 @@ def test_the_route_to_the_neighbours_needs_no_net_tools(tmp_path):
         ("#network:\n", False),
     ],
 )
-def test_who_tells_cloud_init_about_the_network_decides(tmp_path, config, left):
+def test_the_source_of_the_network_for_cloud_init_decides(tmp_path, config, left):
     files = {"etc/cloud/cloud.cfg": "x: 1\n", "etc/cloud/cloud.cfg.d/50-own.cfg": config}
     said, written = settled(tmp_path, files, services=["systemd-networkd"])
     assert (said == "", written == {}) == (left, left)
 
 
-def test_a_system_without_a_known_program_is_told(tmp_path):
+def test_a_system_without_a_known_program_is_reported(tmp_path):
     said, written = settled(tmp_path, CLOUD)
     assert (said.startswith("warning the image has no program"), written) == (True, {})
 

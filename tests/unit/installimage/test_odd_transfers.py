@@ -88,7 +88,7 @@ def refused(text: str, folder: Path) -> None:
 @pytest.mark.parametrize("number", odd.WORDS)
 @pytest.mark.parametrize("text", ["there={}\nend=1\n", "there=0\nmemory={}\nend=1\n",
                                   "there=0\nmemory=9000000\nfiles={} 5 4096\nend=1\n", "end=1\n{}\n"])  # fmt: skip
-def test_an_upload_into_what_tells_no_numbers_fails(text, number, tmp_path):
+def test_an_upload_to_a_program_that_prints_no_numbers_fails(text, number, tmp_path):
     refused(text.format(number), tmp_path)
 
 

@@ -300,7 +300,7 @@ def test_groups_that_a_layout_with_lvm_cannot_keep_are_refused(monkeypatch, pvs,
     assert "Nothing was written" in str(caught.value)
 
 
-def test_a_chosen_disk_that_holds_something_is_refused_whatever_the_layout(monkeypatch):
+def test_a_chosen_disk_with_content_is_refused_with_any_layout(monkeypatch):
     for fields in ({}, LVM):
         with pytest.raises(Refused, match=r"root_devices: sda .* is not empty"):
             kept(monkeypatch, {"sda": "old"}, **fields)

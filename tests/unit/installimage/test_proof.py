@@ -136,7 +136,7 @@ HOOK = {"usr/share/initramfs-tools/hooks/cryptroot": "x"}
         ),
     ],
 )
-def test_an_encrypted_system_can_open_what_it_lies_on(tmp_path, files, programs, words):
+def test_an_encrypted_system_can_open_its_own_disk(tmp_path, files, programs, words):
     for path, content in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)

@@ -215,8 +215,8 @@ def sent(
     kind: upload.Kind = upload.IMAGE,
 ) -> Path:
     target = source.parent / "work/images/x.tar"
-    told = said if said is not None else []
-    upload.upload(line, kind, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    lines = said if said is not None else []
+    upload.upload(line, kind, source, str(target), digest, lines.append, sleep=lambda _: None)  # type: ignore[arg-type]
     return target
 
 

@@ -136,7 +136,7 @@ def failed(said, title="Extracting image (local)", head=HEAD):
         ("", "installimage refused its configuration with exit code 1", False),
     ],
 )
-def test_a_refusal_is_told_by_its_own_sentence(sentence, reason, permanent):
+def test_a_refusal_is_recognised_by_its_sentence(sentence, reason, permanent):
     failure = refused(sentence)
     assert reason in failure.reason
     assert sentence.strip() in failure.reason
@@ -222,18 +222,19 @@ cleaning up
 """)
 
 
-def test_the_part_that_failed_and_what_was_said_in_it_are_told_and_not_the_advice_behind_it():
+def test_the_reason_names_the_part_that_failed_and_its_output_and_not_the_advice_behind_it():
     failure = judged(1, REAL_TERMINAL, REAL_DEBUG, "")
     assert failure.reason == (
         "installimage failed in step 10/15 (Executing additional commands: Setting hostname) with exit code 1: "
         'Device "" does not exist.'
     )
     assert not failure.permanent
-    told = []
-    terminal = installer.Terminal(lambda line: None, told.append)
+    steps = []
+    terminal = installer.Terminal(lambda line: None, steps.append)
     terminal.take(REAL_TERMINAL.encode())
     terminal.end()
-    assert told == ["installimage 9/15: Setting up network config", "installimage 10/15: Executing additional commands"]
+    assert steps[0] == "installimage 9/15: Setting up network config"
+    assert steps[1:] == ["installimage 10/15: Executing additional commands"]
 
 
 def test_a_part_counts_until_it_is_done():
@@ -311,7 +312,7 @@ def test_the_report_and_the_output_of_the_script():
 
 
 @given(st.text())
-def test_nobody_who_does_not_know_the_word_can_report(text):
+def test_without_the_secret_word_no_report_counts(text):
     report = post_install.Report("kubenode-post-install " + text, "cafe" * 8)
     assert not report.done
     assert report.host_keys == []
@@ -320,9 +321,9 @@ def test_nobody_who_does_not_know_the_word_can_report(text):
 # --- steps
 
 
-def test_steps_are_told_once_as_they_begin():
-    said, told = [], []
-    terminal = installer.Terminal(said.append, told.append)
+def test_steps_are_reported_once_as_they_begin():
+    said, steps = [], []
+    terminal = installer.Terminal(said.append, steps.append)
     for data in (
         b"\x1b[2J\x1b[1;32m  1/16",
         b" : delete partitions \x1b[60G\x1b[1;36m busy \x1b[0m",
@@ -332,7 +333,7 @@ def test_steps_are_told_once_as_they_begin():
     ):
         terminal.take(data)
     terminal.end()
-    assert told == ["installimage 1/16: delete partitions", "installimage 2/16: extract image"]
+    assert steps == ["installimage 1/16: delete partitions", "installimage 2/16: extract image"]
     assert terminal.steps.failed
     assert said[0].split() == ["1/16", ":", "delete", "partitions", "busy", "done"]
     assert not any("\x1b" in line for line in said)
@@ -382,7 +383,7 @@ def test_the_script_is_valid_shell_without_secrets(fields):
     assert not re.search(r"@[A-Z]+@", script)
 
 
-def test_host_keys_that_the_image_lacks_are_made_before_they_are_told():
+def test_host_keys_that_the_image_lacks_are_made_before_they_are_reported():
     script = scripted()
     assert (
         script.index("ssh-keygen -A") < script.index("no host keys, and none can be made") < script.index("host-key $(")

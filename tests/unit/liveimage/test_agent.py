@@ -20,11 +20,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 IMAGE = "quay.io/example/ironic-agent@sha256:" + "a" * 64
 SECRET = json.dumps({"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}})
 INPUTS = agent.AgentInputs(agent_image=IMAGE, ironic_urls=("https://ironic.example.com",))
-NOBODY = agent.Host()
+NO_HOST = agent.Host()
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def made(inputs: agent.AgentInputs = INPUTS, host: agent.Host = NOBODY) -> dict:
+def made(inputs: agent.AgentInputs = INPUTS, host: agent.Host = NO_HOST) -> dict:
     config = agent.build(inputs, host).to_dict()
     assert ignition.problems(config) == []
     return config
@@ -145,7 +145,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 
 @settings(deadline=None)
 @given(TEXT, TEXT, TEXT, st.lists(TEXT.filter(bool), max_size=2))
-def test_icc_15_9_whatever_is_given_systemd_reads_back(options, proxy, extra, podman):
+def test_icc_15_9_systemd_reads_every_value_back(options, proxy, extra, podman):
     inputs = replace(
         INPUTS, ip_options=options, http_proxy=proxy, environment={"EXTRA": extra}, podman_options=tuple(podman)
     )

@@ -52,7 +52,7 @@ def test_equal_files_of_two_servers_have_one_tag(tmp_path):
     tags = {whole(identify(str(path))).patched([(100, b"ignition")]).etag() for path in (one, other)}
     assert len(tags) == 1
     assert identify(str(one)).identity == hashlib.sha256(CONTENT).hexdigest()
-    assert identify(str(one)) != identify(str(other))  # they are two files all the same
+    assert identify(str(one)) != identify(str(other))  # they are still two files
 
 
 @pytest.mark.parametrize("place", [0, 70_001, SIZE // 2 + 5000, SIZE - 1])

@@ -47,7 +47,7 @@ def test_architectures_are_in_the_names(tmp_path):
     assert found.find("aarch64", "initramfs") == str(tmp_path / "live.arm64.img")
     assert found.supports("arm64")
     assert found.find("s390x", "iso") is not None
-    assert not found.supports("s390x")  # no initramfs, although nobody asks for one
+    assert not found.supports("s390x")  # no initramfs, although none was asked for
 
 
 def test_a_name_of_its_own_goes_before_the_configured_one(tmp_path):

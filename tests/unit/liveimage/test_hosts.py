@@ -55,15 +55,15 @@ def test_text_and_data_are_the_same():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [(None, "web-1"), ("other", "other"), ("", "")], ids=["name", "own", "none"]
+    ("given", "expected"), [(None, "web-1"), ("other", "other"), ("", "")], ids=["name", "own", "none"]
 )
-def test_hostname(given, told):
+def test_hostname(given, expected):
     made = hosts.build(INPUTS, HostInputs("web-1", hostname=given))
     unit = next(unit for unit in made.config["systemd"]["units"] if unit["name"] == "ironic-agent.service")
-    assert f'IPA_DEFAULT_HOSTNAME={told}"' in unit["contents"]
+    assert f'IPA_DEFAULT_HOSTNAME={expected}"' in unit["contents"]
 
 
-def test_a_document_without_a_profile_is_told():
+def test_a_document_without_a_profile_is_reported():
     made = hosts.build(INPUTS, HostInputs("web-1", network="interfaces: [{name: eth0, state: absent}]"))
     assert made.profiles == {}
     assert "configures no interface" in made.warnings[0]
@@ -112,7 +112,7 @@ def test_what_is_merged_wins():
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "expected"),
     [
         (HostInputs("web_1"), r"'web_1' is not one by RFC 1123"),
         (HostInputs("web", merge={"ignition": 3}), r"merge: ignition.version None"),
@@ -125,8 +125,8 @@ def test_what_is_merged_wins():
     ],
     ids=["hostname", "merge", "ignition", "network", "network-list", "path", "twice", "unit"],
 )
-def test_refused_by_name(host, told):
-    with pytest.raises(ImageError, match=told):
+def test_refused_by_name(host, expected):
+    with pytest.raises(ImageError, match=expected):
         hosts.build(INPUTS, host)
 
 

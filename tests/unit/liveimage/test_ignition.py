@@ -131,12 +131,12 @@ def test_merging_with_nothing_changes_nothing():
 def test_shown_without_secrets():
     config = ignition.Config().file("/etc/open", "text\n", 0o644).file("/etc/secret", "hunter2", 0o600)
     config.file("/etc/more", "line\n", append=True)
-    told = config.to_dict()
-    told["passwd"] = {"users": [{"name": "core", "passwordHash": "hunter2"}]}
-    text = json.dumps(ignition.shown(told))
+    document = config.to_dict()
+    document["passwd"] = {"users": [{"name": "core", "passwordHash": "hunter2"}]}
+    text = json.dumps(ignition.shown(document))
     assert "hunter2" not in text
     assert ignition.source(b"hunter2")["source"] not in text
     assert '"text\\n"' in text
     assert '"line\\n"' in text
     assert "(7 bytes)" in text
-    assert told["passwd"]["users"][0]["passwordHash"] == "hunter2"
+    assert document["passwd"]["users"][0]["passwordHash"] == "hunter2"

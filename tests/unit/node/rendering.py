@@ -11,8 +11,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_plan,
     downloads,
+    node_check,
     packages,
-    preflight,
     templates,
 )
 from tests.unit.node.facts import READ_AT
@@ -29,10 +29,10 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
         "# %s" % node["arch"],
         "# Kubernetes %s" % inputs["kubernetes_version"],
     ]
-    against = preflight.refusals(node, inputs, READ_AT, READ_AT)
+    against = node_check.refusals(node, inputs, READ_AT, READ_AT)
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
-    lines += ["warning: " + text for text in preflight.warnings(node, inputs)]
+    lines += ["warning: " + text for text in node_check.warnings(node, inputs)]
     lines.append("packages: %s" % " ".join(packages.packages(node, inputs)["missing"]))
     for item in downloads.artifacts(node, inputs):
         lines += [

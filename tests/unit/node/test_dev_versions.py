@@ -176,13 +176,13 @@ SURPRISES = [
 ]
 
 
-@pytest.mark.parametrize(("url", "answer", "told"), SURPRISES)
-def test_a_surprise_writes_nothing(tmp_path, projects, capsys, url, answer, told):
+@pytest.mark.parametrize(("url", "answer", "message"), SURPRISES)
+def test_a_surprise_writes_nothing(tmp_path, projects, capsys, url, answer, message):
     file = data_file(tmp_path)
     before = file.read_text()
     projects.put(url, answer)
     assert run(projects, file) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert file.read_text() == before
 
 

@@ -63,7 +63,7 @@ def test_blocks_are_the_whole_text():
     assert joined(blocks(PLAN)) == PLAN
 
 
-def test_a_name_stands_for_one_block():
+def test_a_name_means_one_block():
     with pytest.raises(ValueError, match="two blocks are called 'runc'"):
         blocks(PLAN + "\nrunc 1.4.4\n")
 

@@ -193,12 +193,12 @@ def test_a_plan(golden, name):
     text = rendered(facts, given(**variables))
     if text != differences.joined(golden[name]):
         changed = differences.shown(differences.differences(golden[name], blocks(text)))
-        told = [
+        lines = [
             "the plan %s differs from its golden one:" % name,
             *changed,
             "read what changed; KUBENODE_GOLDEN=write takes it",
         ]
-        pytest.fail("\n".join(told), pytrace=False)
+        pytest.fail("\n".join(lines), pytrace=False)
 
 
 def test_the_probe(golden):

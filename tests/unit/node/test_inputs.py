@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     openpgp,
-    role_specs,
     trust,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError
@@ -94,14 +94,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("variables", "told"), REFUSED)
-def test_one_error_names_variable_value_and_fix(variables, told):
+@pytest.mark.parametrize(("variables", "message"), REFUSED)
+def test_one_error_names_variable_value_and_fix(variables, message):
     with pytest.raises(PlanError) as refused:
         given(**variables)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_everything_wrong_is_told_at_once():
+def test_everything_wrong_is_reported_at_once():
     with pytest.raises(PlanError) as refused:
         given(swap="on", journald_max="x", mirror="y")
     assert len(str(refused.value).splitlines()) == 3
@@ -201,7 +201,7 @@ def test_fingerprints_are_those_gnupg_shows(key):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "use one whole"),
         (BOTH, "the block holds 2 keys"),
@@ -210,11 +210,11 @@ def test_fingerprints_are_those_gnupg_shows(key):
         (KUBERNETES_LIKE.text.replace("PUBLIC", "PRIVATE"), "use one whole"),
     ],
 )
-def test_no_key_is_taken_for_another(text, told):
-    if told is None:
+def test_no_key_is_taken_for_another(text, message):
+    if message is None:
         assert openpgp.fingerprint(text) != KUBERNETES_LIKE.fingerprint
         return
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         openpgp.fingerprint(text)
 
 

@@ -21,8 +21,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     downloads,
     host_settings,
     kubelet,
+    node_check,
     packages,
-    preflight,
 )
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
@@ -46,7 +46,7 @@ def by_id(plan):
 @pytest.mark.parametrize("choice", range(len(CHOICES)))
 def test_every_plan(name, choice):
     machine, taken = node(name), given(**CHOICES[choice])
-    if preflight.refusals(machine, taken, READ_AT, READ_AT):
+    if node_check.refusals(machine, taken, READ_AT, READ_AT):
         # nothing is planned for it; which these are, test_refusals says
         return
     plan = base_plan.settings(machine, taken)
@@ -77,7 +77,7 @@ def test_secret_files_travel_apart_and_are_root_only():
     assert all("content" not in plan[name] for name in secrets)
 
 
-def test_steps_come_in_their_order_whatever_was_asked():
+def test_steps_come_in_their_order_for_any_choice():
     taken = given()
     steps = ["health", "runtime", "kernel", "preflight"]
     found = [item["step"] for item in base_plan.settings(node("debian-13"), taken, steps)]
@@ -374,7 +374,7 @@ def test_a_unit_of_ours_goes_when_the_package_takes_over():
     assert plan["runtime/unit"]["kind"] == "absent"
 
 
-def test_the_filter_takes_what_the_role_gives_and_tells_errors_plainly():
+def test_the_filter_takes_what_the_role_gives_and_reports_errors_plainly():
     variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep", "base_http_proxy": "http://me:hunter2@x"}
     taken = json.loads(json.dumps(filter_plan(variables, "inputs", versions=data())))
     machine = node("debian-13")

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, packages
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.preflight import preflight
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.node_check import preflight
 from tests.unit.node.facts import NAMES, READ_AT, given, node
 
 

@@ -98,7 +98,7 @@ def test_only_failures_in_a_row_count(probe):
     assert probe.done == []
 
 
-def test_the_threshold_restarts_once_and_begins_anew(probe):
+def test_the_threshold_restarts_once_and_the_count_begins_again(probe):
     probe.set(answer="1")
     for _number in range(3):
         last = probe.run()
@@ -129,14 +129,14 @@ def test_what_was_stopped_on_purpose_stays_stopped(probe):
 
 
 @pytest.mark.parametrize("active", ["failed", "activating", "deactivating"])
-def test_what_nobody_wished_for_is_restarted(probe, active):
+def test_a_state_that_is_not_intended_is_restarted(probe, active):
     probe.set(active=active, answer="1")
     for _number in range(3):
         probe.run()
     assert probe.done == RESTARTED
 
 
-def test_a_damaged_count_begins_anew(probe):
+def test_a_damaged_count_begins_again(probe):
     (probe.folder / "state" / "failures").write_text("2; reboot")
     probe.set(answer="1")
     assert probe.run() == ["<4>no answer from the container runtime within 300 s, 1 of 3"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import preflight
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import node_check
 from tests.unit.node.facts import NAMES, READ_AT, given, node
 from tests.unit.node.samples import unhurried
 
@@ -16,7 +16,7 @@ DEFAULT = given()
 
 
 def against(facts, before=READ_AT, after=READ_AT, **variables):
-    return preflight.refusals(facts, given(**variables) if variables else DEFAULT, before, after)
+    return node_check.refusals(facts, given(**variables) if variables else DEFAULT, before, after)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,8 +26,8 @@ def test_every_supported_system_is_welcome(name, arch):
 
 
 def test_without_the_rights_of_root_nothing_else_is_said():
-    (told,) = against(node("debian-13", uid=1000, arch="riscv64"))
-    assert told.startswith("the role needs the rights of root, but tasks run as user id 1000; set become: true")
+    (refusal,) = against(node("debian-13", uid=1000, arch="riscv64"))
+    assert refusal.startswith("the role needs the rights of root, but tasks run as user id 1000; set become: true")
 
 
 OTHERS = [("debian", "11"), ("ubuntu", "20.04"), ("centos", "9"), ("rocky", "8.10"), ("amzn", "2"), ("debian", "")]
@@ -36,8 +36,8 @@ OTHERS = [("debian", "11"), ("ubuntu", "20.04"), ("centos", "9"), ("rocky", "8.1
 @pytest.mark.parametrize(("identity", "version"), OTHERS)
 def test_another_system_is_refused_with_the_list(identity, version):
     facts = node("debian-13", os={"id": identity, "version_id": version, "pretty_name": "Some OS"})
-    (told,) = against(facts)
-    assert told.startswith("Some OS is not supported; supported are Debian 12 and 13")
+    (refusal,) = against(facts)
+    assert refusal.startswith("Some OS is not supported; supported are Debian 12 and 13")
 
 
 def test_another_architecture_is_refused():
@@ -48,20 +48,20 @@ def test_another_architecture_is_refused():
 
 @pytest.mark.parametrize(("version", "refused"), [("1.34.11", False), ("1.35.8", True), ("1.36.4", True)])
 @pytest.mark.parametrize("check", ["refuse", "warn"])
-def test_cgroup_1_is_refused_from_1_35_on_whatever_is_allowed(version, refused, check):
+def test_cgroup_1_is_refused_from_1_35_on_with_any_option(version, refused, check):
     facts = node("debian-13", cgroup=1)
     inputs = given(kubernetes_version=version, version_check=check)
-    assert bool(preflight.refusals(facts, inputs, READ_AT, READ_AT)) is refused
-    assert any("cgroup v1" in text for text in preflight.warnings(facts, inputs)) is not refused
+    assert bool(node_check.refusals(facts, inputs, READ_AT, READ_AT)) is refused
+    assert any("cgroup v1" in text for text in node_check.warnings(facts, inputs)) is not refused
 
 
 def test_an_old_containerd_is_refused_or_warned_of():
     facts = node("debian-13", packages={"containerd": "1.7.24~ds1-6+deb13u1"})
-    (told,) = against(facts, containerd_source="distribution")
-    assert told.startswith("containerd 1.7.24 is too old for Kubernetes 1.37, which needs 2.3.0, 2.4.0 or newer")
+    (refusal,) = against(facts, containerd_source="distribution")
+    assert refusal.startswith("containerd 1.7.24 is too old for Kubernetes 1.37, which needs 2.3.0, 2.4.0 or newer")
     inputs = given(containerd_source="distribution", version_check="warn")
-    assert preflight.refusals(facts, inputs, READ_AT, READ_AT) == []
-    assert preflight.warnings(facts, inputs) == [told]
+    assert node_check.refusals(facts, inputs, READ_AT, READ_AT) == []
+    assert node_check.warnings(facts, inputs) == [refusal]
 
 
 def test_the_candidate_decides_before_anything_is_installed():
@@ -71,7 +71,7 @@ def test_the_candidate_decides_before_anything_is_installed():
 
 
 @pytest.mark.parametrize(
-    ("name", "variables", "told"),
+    ("name", "variables", "message"),
     [
         ("rocky-9", {"containerd_source": "distribution"}, "has no containerd package; use tarball or repository"),
         ("rocky-9", {"container_runtime": "docker"}, "set base_containerd_source to repository"),
@@ -80,9 +80,9 @@ def test_the_candidate_decides_before_anything_is_installed():
         ("flatcar", {"storage_clients": ["nfs"]}, "of which Flatcar has no package"),
     ],
 )
-def test_a_source_that_a_system_does_not_have(name, variables, told):
+def test_a_source_that_a_system_does_not_have(name, variables, message):
     (text,) = against(node(name), **variables)
-    assert told in text
+    assert message in text
 
 
 def test_a_digest_for_the_other_architecture_does_not_help():
@@ -91,22 +91,22 @@ def test_a_digest_for_the_other_architecture_does_not_help():
         "checksums": {"kubelet": {"1.36.99": {"arm64": "a" * 64}}},
     }
     assert against(node("debian-13", arch="arm64"), **variables) == []
-    (told,) = against(node("debian-13"), **variables)
-    assert told.startswith("no sha256 of kubelet 1.36.99 for amd64 is pinned")
+    (refusal,) = against(node("debian-13"), **variables)
+    assert refusal.startswith("no sha256 of kubelet 1.36.99 for amd64 is pinned")
 
 
 def test_the_archive_of_all_programs_is_of_an_architecture_too():
     sums = {"kubernetes-node": {"1.37.99": {"arm64": "a" * 128}}}
     assert against(node("debian-13", arch="arm64"), kubernetes_version="1.37.99", checksums=sums) == []
-    (told,) = against(node("debian-13"), kubernetes_version="1.37.99", checksums=sums)
-    assert told.startswith("no sha256 of kubelet 1.37.99 for amd64 is pinned")
+    (refusal,) = against(node("debian-13"), kubernetes_version="1.37.99", checksums=sums)
+    assert refusal.startswith("no sha256 of kubelet 1.37.99 for amd64 is pinned")
 
 
-def test_a_dynamic_build_does_not_stand_in_for_the_static_one():
+def test_a_dynamic_build_does_not_replace_the_static_one():
     sums = {"containerd": {"2.9.0": {"amd64": "a" * 64, "arm64": "b" * 64}}}
     assert against(node("rocky-10"), containerd_version="2.9.0", checksums=sums) == []
-    (told,) = against(node("rocky-9"), containerd_version="2.9.0", checksums=sums)
-    assert "containerd-static 2.9.0" in told
+    (refusal,) = against(node("rocky-9"), containerd_version="2.9.0", checksums=sums)
+    assert "containerd-static 2.9.0" in refusal
 
 
 ROOM = [
@@ -138,7 +138,7 @@ def test_a_clock_counts_against_the_time_it_was_read_in(offset, took):
         assert bool(against(facts, READ_AT, READ_AT + took)) is (outside > 30)
 
 
-def test_a_clock_nobody_keeps():
+def test_a_clock_without_a_time_service():
     facts = node("debian-13", time={"unix": READ_AT, "ntp_synchronized": False, "services": {}})
     assert against(facts) == []
     assert against(facts, time_sync="check") != []
@@ -150,9 +150,9 @@ def test_a_clock_nobody_keeps():
 def test_selinux_that_is_off_cannot_enforce():
     assert "turn it on and reboot" in against(node("rocky-9", selinux="disabled"), selinux="enforcing")[0]
     assert against(node("rocky-9", selinux="disabled"), selinux="permissive") == []
-    assert preflight.warnings(node("debian-13"), given(selinux="enforcing")) != []
+    assert node_check.warnings(node("debian-13"), given(selinux="enforcing")) != []
 
 
-def test_every_reason_is_told_at_once():
+def test_every_reason_is_reported_at_once():
     facts = node("debian-13", cgroup=1, disk_free={"/": 0}, time={"unix": 0.0, "services": {}})
     assert len(against(facts)) == 3

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values survive the formats they are written in, whatever they hold."""
+"""Values with any characters survive the formats they are written in."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     downloads,
-    role_specs,
     versions,
 )
 from tests.unit.node.facts import data

@@ -199,7 +199,7 @@ IDENTITY = {
     "etc/ssh/ssh_host_ed25519_key": "/etc/ssh holds host keys",
     "etc/dropbear/initramfs/dropbear_rsa_host_key": "/etc/dropbear/initramfs holds host keys",
     "etc/kubernetes/kubelet.conf": "joined a cluster",
-    "root/.ssh/authorized_keys": "lets somebody in",
+    "root/.ssh/authorized_keys": "lets its owner log in",
     "etc/kubenode/base.json": "prebaked",
 }
 
@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_read_leaves_no_archive(tmp_path, monkeypatch):
 
 
 class Disk:
-    """A disk whose tools tell nothing."""
+    """A disk whose tools report nothing."""
 
     path = "/dev/sdx"
 

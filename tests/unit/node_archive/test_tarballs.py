@@ -45,9 +45,9 @@ def test_names_of_both_formats():
 @pytest.mark.parametrize("base", sorted(files.SYSTEMS))
 def test_known_bases_are_what_installimage_takes_them_for(base):
     (name,) = names(build(base))
-    told = image_names.parse_image_name(name)
-    assert told.distro == base.partition("-")[0]
-    assert str(told.version).startswith(base.partition("-")[2].replace(".", ""))
+    parsed = image_names.parse_image_name(name)
+    assert parsed.distro == base.partition("-")[0]
+    assert str(parsed.version).startswith(base.partition("-")[2].replace(".", ""))
 
 
 WRONG = {
@@ -63,7 +63,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_is_told_at_once(what):
+def test_what_cannot_be_is_reported_at_once(what):
     builds, inputs, words = WRONG[what]
     with pytest.raises(files.TarballsNotUsable) as caught:
         files.tarballs(builds, inputs)
@@ -103,7 +103,7 @@ def test_a_file_is_known_by_its_record(tmp_path):
     assert entry["missing"] == [path.name]
 
 
-def test_outcomes_tell_what_was_found_made_and_missed():
+def test_outcomes_name_what_was_found_made_and_missed():
     found = files.tarballs([build(), build("debian-12"), build("debian-11")], {"formats": ["tarball"]})
     found[0]["files"][0] |= {"there": True, "size": 5, "sha256": "aa"}
     made = {"item": found[1]["files"][0], "sha256": "bb", "size": 6, "seconds": 1.5, "system": "Debian", "epoch": 1}
@@ -111,13 +111,13 @@ def test_outcomes_tell_what_was_found_made_and_missed():
         found[1]["machine"]: {"kubenode_packing": {"results": [made]}},
         found[2]["machine"]: {"kubenode__problem": "no\nroom"},
     }
-    told = files.outcomes(found, hosts)
-    assert [(one["msg"], one["changed"], one["failed"]) for one in told] == [
+    outcomes = files.outcomes(found, hosts)
+    assert [(one["msg"], one["changed"], one["failed"]) for one in outcomes] == [
         ("exists", False, False),
         ("made", True, False),
         ("failed: no room", False, True),
     ]
-    lines = files.table(told)
+    lines = files.table(outcomes)
     assert len(lines) == 4
     assert lines[2].split()[:4] == ["Debian-1200-bookworm-amd64-kubenode-1.36.4.tar.zst", "0.0", "bb", "1.5"]
 
@@ -178,7 +178,7 @@ def test_broken_chunks_leave_nothing(sink, tmp_path, body):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_without_room_is_told(tmp_path):
+def test_a_target_without_room_is_reported(tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), run_server.sink_handler({"/file": "/dev/null/file"}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     outlet = ArchiveWriter(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))

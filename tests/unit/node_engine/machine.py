@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.
 
 
 class PowerCut(BaseException):
-    """The run ends here, whatever it was doing."""
+    """The run ends here, in the middle of its work."""
 
 
 class Machine:
@@ -105,11 +105,11 @@ class Machine:
 
     @property
     def pending(self) -> str:
-        """What is still owed."""
+        """What remains to do."""
         return self.file(PATH).read_text() if self.file(PATH).exists() else "{}"
 
 
 def setting(kind: str, label: str = "", /, **fields: Any) -> dict[str, Any]:
-    """A setting; files belong to whoever runs the tests."""
+    """A setting; files belong to the user that runs the tests."""
     own = {"owner": str(os.getuid()), "group": str(os.getgid())} if kind in ("file", "directory") else {}
     return {"id": label or kind, "step": "s", "kind": kind, **own, **fields}

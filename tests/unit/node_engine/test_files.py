@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files, directories, links and their removal, below a folder that stands for the machine."""
+"""Files, directories, links and their removal, below a folder in place of the machine's root."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs, files and debts of the machine itself."""
+"""Programs, files and pending restarts of the machine itself."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_kernel_modules(tmp_path):
     assert list(found.values()) == ["available", "loaded", "builtin", "builtin", "missing"]
 
 
-def test_debts_outlive_the_run_and_end_when_everybody_was_told(tmp_path):
+def test_pending_handlers_outlive_the_run_and_end_when_all_were_reported(tmp_path):
     host = Host(str(tmp_path))
     Pending(host).add(["a", "b"])
-    debts = Pending(host)
-    assert debts.ids() == debts.ids("unit") == {"a", "b"}
-    debts.notified("unit", ["a", "never"])
+    pending = Pending(host)
+    assert pending.ids() == pending.ids("unit") == {"a", "b"}
+    pending.notified("unit", ["a", "never"])
     again = Pending(host)
     assert again.ids("unit") == {"b"}
     assert again.ids("other") == {"a", "b"}
@@ -130,7 +130,7 @@ def test_debts_outlive_the_run_and_end_when_everybody_was_told(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"a": 1}', '{"a"'])
-def test_debts_that_cannot_be_read_are_none(tmp_path, text):
+def test_pending_that_cannot_be_read_are_none(tmp_path, text):
     (tmp_path / "run/kubenode").mkdir(parents=True)
     (tmp_path / PATH.lstrip("/")).write_text(text)
     assert Pending(Host(str(tmp_path))).ids() == set()

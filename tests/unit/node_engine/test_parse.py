@@ -75,7 +75,7 @@ def test_addresses_and_routes():
         assert parse.addresses(nothing) == []
 
 
-def test_units_are_told_apart_by_their_order():
+def test_units_are_matched_by_their_order():
     found = parse.units(UNITS, ["a.service", "b.service", "c.service"])
     assert parse.unit_facts(found["a.service"]) == {"load": "loaded", "active": "active", "enabled": "enabled"}
     assert [parse.service_state(found[name]) for name in found] == ["active", "absent", "inactive"]
@@ -143,7 +143,7 @@ def test_sysctl_paths(key, path):
     assert parse.sysctl_path(key) == "/proc/sys/" + path
 
 
-def test_dpkg_tells_installed_from_known_and_held():
+def test_installed_known_and_held_packages_of_dpkg_are_distinguished():
     text = (
         "bash\t5.2.15-2+b8\tii \ncurl\t7.88.1\thi \nold\t1\trc \nnew\t\tun \ntriggers\t2\tiW \n"
         "dpkg-query: no packages found matching nope\n"

@@ -93,7 +93,7 @@ def test_bad_settings(bad, says):
     assert says in error
 
 
-def test_all_errors_are_told_at_once():
+def test_all_errors_are_reported_at_once():
     found = setting_spec.errors(
         [setting(path="x", content="", mode=1), setting("swap", mode="on"), setting("swap", mode="off")]
     )

@@ -66,7 +66,7 @@ def test_a_unit_that_does_not_run_is_not_started_for_a_change(running):
     waiting = {**UNIT, "state": None}
     assert not running.apply([CONFIG, waiting])["unit"]
     assert running.ran == []
-    assert running.pending == "{}", "nobody waits for it any more"
+    assert running.pending == "{}", "nothing waits for it any more"
 
 
 @pytest.mark.parametrize("cut", ["systemctl daemon-reload", "systemctl restart"])
@@ -161,7 +161,7 @@ def test_the_error_says_what_was_applied_before(machine):
 
 
 def machine_results(machine: Machine, wanted: list[dict]) -> list[dict]:
-    """Results that a failed run tells."""
+    """Results that a failed run returns."""
     with pytest.raises(engine.ApplyError) as caught:
         machine.apply(wanted)
     return caught.value.results
@@ -178,7 +178,7 @@ def test_a_handler_runs_once_for_several_changes(machine):
     assert not machine.apply(wanted)["handler"]
 
 
-def test_only_some_steps_leave_the_debt_to_the_others(running):
+def test_only_some_steps_leave_the_restart_to_the_others(running):
     running.put("/etc/containerd/config.toml", "old")
     steps = [{**CONFIG, "step": "runtime"}, {**UNIT, "step": "health"}]
     assert running.apply(steps, only=["runtime"]) == {"config": True}
@@ -209,7 +209,7 @@ def test_a_unit_whose_conditions_are_not_met_is_left_until_something_changes(mac
     assert machine.ran == ["systemctl start -- kubelet.service"]
 
 
-def test_nobody_waits_with_wait_0(machine):
+def test_with_wait_0_the_unit_is_not_waited_for(machine):
     machine.unit("kubelet.service", enabled="enabled", Type="simple")
     machine.programs["systemctl --no-block start"] = Done(0, "", "")
     assert machine.apply([setting("unit", name="kubelet", state="started", wait=0)]) == {"unit": True}

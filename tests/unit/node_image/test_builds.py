@@ -50,7 +50,7 @@ def test_a_matrix_is_every_combination_but_the_excluded_ones():
     assert found[3]["command"] == "image-url-command-raw-disk"
 
 
-def test_what_the_snapshot_module_is_told():
+def test_the_options_of_the_snapshot_module():
     (build,) = builds(matrix(name="{base}-{architecture}"), force=True, keep=2, labels={"pool": "a"})
     wanted = dict(build["snapshot"])
     assert wanted.pop("digest") == build["digest"]
@@ -163,15 +163,15 @@ def test_findings_of_an_upload(upload, finding):
 
 
 def test_all_findings_come_together():
-    told = refused(matrix(kubernetes=["1.36"], architecture=["mips"]), [{"name": "a"}])
-    assert told.startswith("4 findings, nothing was created or changed:\n- ")
-    assert "kubenode_image_server_types names no server type for mips" in told
+    error = refused(matrix(kubernetes=["1.36"], architecture=["mips"]), [{"name": "a"}])
+    assert error.startswith("4 findings, nothing was created or changed:\n- ")
+    assert "kubenode_image_server_types names no server type for mips" in error
 
 
 def test_nothing_to_build_and_a_version_given_twice():
     assert "both empty" in refused()
-    told = refused(matrix(), variables={"base_kubernetes_version": "1.35.9"})
-    assert "base_kubernetes_version is '1.35.9' although" in told
+    error = refused(matrix(), variables={"base_kubernetes_version": "1.35.9"})
+    assert "base_kubernetes_version is '1.35.9' although" in error
     assert builds(matrix(), variables={"base_kubernetes_version": "1.36.4"})
 
 
@@ -184,16 +184,16 @@ def test_a_machine_s_name_is_always_a_host_name_and_follows_owner_and_image(owne
     assert made != images.machine_name(owner + "x", name, architecture)
 
 
-def test_outcomes_tell_of_failures_too():
+def test_outcomes_have_failures_too():
     found = builds(matrix(kubernetes=["1.35.9", "1.36.4"]))
     made = [
         {"name": found[0]["name"], "architecture": "x86", "id": 7, "image_size": 1.5, "failed": False, "msg": "made"}
     ]
     hosts = {found[1]["machine"]: {"kubenode__problem": "Prebake base:\n no route"}}
-    told = images.outcomes(found, made, hosts)
-    assert [(one["id"], one["failed"]) for one in told] == [(7, False), (None, True)]
-    assert told[1]["msg"] == "failed: Prebake base: no route"
+    outcomes = images.outcomes(found, made, hosts)
+    assert [(one["id"], one["failed"]) for one in outcomes] == [(7, False), (None, True)]
+    assert outcomes[1]["msg"] == "failed: Prebake base: no route"
     assert images.outcomes(found, made, {})[1]["msg"] == "failed: it was not reached; run again"
-    lines = images.table(told)
+    lines = images.table(outcomes)
     assert lines[1].split() == ["debian-13-kubernetes-1.35.9", "x86", "7", "1.50", "made"]
     assert len({line.index(word) for line, word in zip(lines, ("architecture", "x86", "x86"), strict=True)}) == 1

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A root file system of packages: what is asked of mmdebstrap, what is refused, what makes another one."""
+"""A root file system of packages: the options of mmdebstrap, what is refused, what makes another one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_how_it_is_fetched_does_not_decide_what_it_is():
 
 
 class Tool:
-    """A stand-in for the host's tools: mmdebstrap writes what it is told to."""
+    """A stand-in for the host's tools: mmdebstrap writes the given content."""
 
     def __init__(self, content=b"archive", code=0, err=""):
         self.content, self.code, self.err, self.calls = content, code, err, 0
@@ -148,7 +148,7 @@ class Tool:
         return self.code, "", self.err
 
 
-def test_it_is_made_once_and_anew_when_forced_changed_or_damaged(tmp_path):
+def test_it_is_made_once_and_again_when_forced_changed_or_damaged(tmp_path):
     path, tool = tmp_path / "new/metal.tar.zst", Tool()
     options = {**PLAIN, "path": str(path)}
     assert debian.run(options, tool, check_mode=True)["changed"]
@@ -173,16 +173,16 @@ def test_a_failure_leaves_the_old_archive_and_says_why(tmp_path):
     path = tmp_path / "metal.tar.zst"
     options = {**PLAIN, "path": str(path)}
     debian.run(options, Tool())
-    told = "I: running\nE: Unable to locate package nosuch\x1b[31m\nW: later\n"
+    errors = "I: running\nE: Unable to locate package nosuch\x1b[31m\nW: later\n"
     with pytest.raises(NotPacked, match="Unable to locate package nosuch") as caught:
-        debian.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, told))
+        debian.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, errors))
     assert "\x1b" not in str(caught.value)
     assert path.read_bytes() == b"archive"
     assert not debian.run(options, Tool())["changed"]
     assert not list(tmp_path.glob(".partial*"))
 
 
-def test_bad_options_are_told_before_the_program_is_looked_for(tmp_path):
+def test_bad_options_are_reported_before_the_program_is_looked_for(tmp_path):
     with pytest.raises(NotPacked, match="- suite 'X'"):
         debian.run({**PLAIN, "suite": "X", "path": str(tmp_path / "a.tar")}, None)
 

@@ -48,6 +48,6 @@ def test_each_fault_is_found_alone(change, fault):
     assert fault in found
 
 
-def test_a_machine_that_told_nothing_is_not_fit():
+def test_a_machine_that_reported_nothing_is_not_fit():
     assert len(faults({}, "1.36.4")) == 4
     assert faults({**FIT, "swaps": [{"name": "/swap.img"}]}, "1.36.4", "keep") == []

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Image files of the controller: proven, told apart, and served in ranges."""
+"""Image files of the controller: proven, recognised by their content, and served in ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import image_file, run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import controller_image, run_server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -97,11 +97,11 @@ def test_a_process_is_known_by_its_start():
 
 
 def test_a_file_is_proven_by_its_digest(image, tmp_path):
-    assert image_file.proven(image, DIGEST.upper()) == DIGEST
-    with pytest.raises(image_file.FileNotUsable, match="is damaged or not the one you meant"):
-        image_file.proven(image, "0" * 64)
-    with pytest.raises(image_file.FileNotUsable, match="there is no such file"):
-        image_file.proven(tmp_path / "none", DIGEST)
+    assert controller_image.proven(image, DIGEST.upper()) == DIGEST
+    with pytest.raises(controller_image.FileNotUsable, match="is damaged or not the one you meant"):
+        controller_image.proven(image, "0" * 64)
+    with pytest.raises(controller_image.FileNotUsable, match="there is no such file"):
+        controller_image.proven(tmp_path / "none", DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_a_file_is_proven_by_its_digest(image, tmp_path):
 def test_what_is_no_image_is_named(tmp_path, head, what):
     path = tmp_path / "file"
     path.write_bytes(head + bytes(64))
-    with pytest.raises(image_file.FileNotUsable, match=f"it is {what}; give a raw image"):
-        image_file.is_qcow2(path)
+    with pytest.raises(controller_image.FileNotUsable, match=f"it is {what}; give a raw image"):
+        controller_image.is_qcow2(path)
 
 
-def test_qcow2_is_told_by_its_content(image, tmp_path):
-    assert not image_file.is_qcow2(image)
+def test_qcow2_is_recognised_by_its_content(image, tmp_path):
+    assert not controller_image.is_qcow2(image)
     (tmp_path / "a.raw").write_bytes(b"QFI\xfb" + bytes(64))
-    assert image_file.is_qcow2(tmp_path / "a.raw")
+    assert controller_image.is_qcow2(tmp_path / "a.raw")

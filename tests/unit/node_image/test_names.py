@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which image a name means: CAPH's rules, and the newest where somebody asks for it."""
+"""Which image a name means: CAPH's rules, and the newest where the user asks for it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def node(machine_id, provider_id="", *addresses):
 )
 def test_the_machine_id_decides_where_it_is_known(registered, given, own):
     assert is_own(node(registered), given) is own
-    # whatever else would fit
+    # although all else would fit
     fits = node(registered, "hcloud://1", ("InternalIP", "192.0.2.1"))
     assert is_own(fits, given, "hcloud://1", ["192.0.2.1"]) is own
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a join that failed is told apart: lines of the kubelet, requests, versions."""
+"""How the cause of a failed join is found: lines of the kubelet, requests, versions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_ready_counts_for_the_boot_that_was_asked_for():
 
 
 class World:
-    """A cluster whose clock only goes when somebody sleeps."""
+    """A cluster whose clock only moves during a sleep."""
 
     def __init__(self, *pods, refusals=()):
         self.pods, self.refusals, self.now, self.asked = list(pods), list(refusals), 0.0, []
@@ -145,7 +145,7 @@ def test_a_pod_that_came_meanwhile_goes_too_unless_it_would_be_lost(kind, refuse
         assert world.drain() == ["ns/a", "ns/b"]
 
 
-def test_pods_that_end_are_waited_for_unless_nobody_ends_them():
+def test_pods_that_end_are_waited_for_unless_the_kubelet_is_silent():
     leaving = pod("a", deletionTimestamp="2026-11-23T00:00:00Z")
     with pytest.raises(drain.NotDrained, match="still ending"):
         World(leaving).drain(timeout=5)

@@ -156,7 +156,7 @@ def test_undoing_takes_back_only_what_was_not_there():
     assert "/etc/kubernetes/kubelet.env" in paths
     assert "/var/lib/kubelet/pki" not in paths
     assert "/etc/kubernetes/pki/ca.crt" not in paths
-    # whoever wrote it, it holds a token
+    # it holds a token, whichever program wrote it
     assert "/etc/kubernetes/bootstrap-kubelet.conf" in paths
     assert (listed[0]["name"], listed[0]["state"], listed[0]["optional"]) == ("kubelet.service", "stopped", True)
 
@@ -247,16 +247,16 @@ def test_a_kubelet_that_lost_cadvisors_flags_is_not_given_them():
         {"kubelet_extra_args": {"event-qps": 0}},
     ],
 )
-def test_events_without_a_limit_are_told(changes):
-    def told(version, given):
+def test_events_without_a_limit_give_a_warning(changes):
+    def limit_warnings(version, given):
         warnings = join_plan({**GIVEN, **given}, "check", node=machine(version))["warnings"]
         return [one for one in warnings if "eventRecordQPS is 0" in one]
 
-    assert told("1.37.1", changes) == [
+    assert limit_warnings("1.37.1", changes) == [
         "eventRecordQPS is 0: kubelet 1.37.1 sends events without a limit; before 1.37, 0 meant the default, 50"
     ]
-    assert told("1.36.4", changes) == []
-    assert told("1.37.1", {"kubelet_config": {"eventRecordQPS": 5}}) == []
+    assert limit_warnings("1.36.4", changes) == []
+    assert limit_warnings("1.37.1", {"kubelet_config": {"eventRecordQPS": 5}}) == []
 
 
 def test_swap_that_base_left_on_is_accepted():
@@ -286,7 +286,7 @@ def test_refused_without_an_error():
     wrong = {**GIVEN, "kubelet_config": {"maxPod": 1}}
     assert "maxPod" in join_plan(wrong, "inputs", kubelet_version="1.36.4", fail=False)["refused"]
     assert "refused" not in join_plan({**wrong, "state": "absent"}, "inputs", kubelet_version="1.36.4", fail=False)
-    # base tells that this is no version
+    # base reports that this is no version
     assert "refused" not in join_plan(wrong, "inputs", kubelet_version="banana", fail=False)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions, removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import actions as actions_
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 DEFAULT = [item for item in removable.ITEMS if item not in removable.ASKED]
@@ -99,9 +98,9 @@ class Machine:
         return found
 
     def clean(self, items=DEFAULT, kept=("/var/tmp/kept/inner",)):
-        actions = actions_.actions(self.host, items, kept)
+        actions = cleanup_actions.actions(self.host, items, kept)
         before = self.files()
-        actions_.apply(self.host, actions)
+        cleanup_actions.apply(self.host, actions)
         assert before != self.files() or not actions
         return actions
 
@@ -113,7 +112,7 @@ def machine(tmp_path):
 
 def test_looking_changes_nothing(machine):
     before = machine.files()
-    assert actions.actions(machine.host, removable.ITEMS)
+    assert cleanup_actions.actions(machine.host, removable.ITEMS)
     assert machine.files() == before
     assert machine.ran == []
 
@@ -129,7 +128,7 @@ def test_identity_caches_and_logs_go_and_all_else_stays(machine):
 
 def test_the_second_run_finds_nothing(machine):
     machine.clean()
-    assert actions.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
+    assert cleanup_actions.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
 
 
 def test_nothing_is_named_twice(machine):
@@ -171,11 +170,11 @@ def test_links_are_never_followed(machine, tmp_path):
 
 def test_a_log_that_becomes_a_link_is_not_emptied(machine, tmp_path):
     (tmp_path / "precious").write_text("precious")
-    actions = actions_.actions(machine.host, ["logs"])
+    actions = cleanup_actions.actions(machine.host, ["logs"])
     os.unlink(tmp_path / "var/log/syslog")
     os.symlink(tmp_path / "precious", tmp_path / "var/log/syslog")
     with pytest.raises(OSError, match="syslog"):
-        actions_.apply(machine.host, actions)
+        cleanup_actions.apply(machine.host, actions)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
@@ -219,7 +218,7 @@ def test_the_iscsi_initiator_takes_a_new_name(machine, unit, left):
     machine.write(removable.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
     machine.clean(["iscsi"])
     assert machine.files().get(removable.ISCSI_NAME) == left
-    assert actions.actions(machine.host, ["iscsi"]) == []
+    assert cleanup_actions.actions(machine.host, ["iscsi"]) == []
 
 
 def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
@@ -230,7 +229,7 @@ def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
 
 @pytest.mark.parametrize("path", removable.JOINED)
 def test_a_node_of_a_cluster_is_refused(machine, path):
-    actions.refuse_joined(machine.host)
+    cleanup_actions.refuse_joined(machine.host)
     machine.write(path, "identity")
-    with pytest.raises(actions.Refused, match=path):
-        actions.refuse_joined(machine.host)
+    with pytest.raises(cleanup_actions.Refused, match=path):
+        cleanup_actions.refuse_joined(machine.host)

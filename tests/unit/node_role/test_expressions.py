@@ -97,7 +97,7 @@ def test_tags_choose_steps():
     assert {item["step"] for item in templated("{{ __base_settings }}", given)} == {"swap"}
 
 
-def test_what_base_refuses_is_told_without_secrets(tmp_path):
+def test_what_base_refuses_is_reported_without_secrets(tmp_path):
     wrong = {"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y", "base_template_path": ["nowhere"]}
     refused = base(**wrong)["__base_inputs"]["refused"]
     assert "base_swap is 'on'" in refused

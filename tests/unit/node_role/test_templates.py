@@ -70,7 +70,7 @@ def test_relative_folders_are_looked_for_beside_the_inventory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("template", "text", "told"),
+    ("template", "text", "message"),
     [
         ("kubelet_service", "{{ missing }}", "base_template_path: kubelet.service.j2: 'missing' is undefined"),
         ("kubelet_service", "{% if %}", "base_template_path: kubelet.service.j2, line 1: "),
@@ -79,12 +79,12 @@ def test_relative_folders_are_looked_for_beside_the_inventory(tmp_path):
         ("containerd-config_toml", "version = ", "base_template_path: containerd-config.toml.j2: no TOML: "),
     ],
 )
-def test_a_template_that_fails_is_refused_before_anything_is_changed(tmp_path, template, text, told):
+def test_a_template_that_fails_is_refused_before_anything_is_changed(tmp_path, template, text, message):
     runtime = "docker" if template.startswith("docker") else "containerd"
     inputs = taken(template_path=folder(tmp_path, **{template: text}), container_runtime=runtime)
     steps = base_plan(inputs, "steps")
     (refusal,) = base_plan(inputs, "preflight", node=node("debian-13"), steps=steps, before=READ_AT)["refusals"][-1:]
-    assert refusal.startswith(told)
+    assert refusal.startswith(message)
     with pytest.raises(AnsibleFilterError, match=r"base_template_path"):
         planned(inputs)
 
@@ -110,16 +110,16 @@ def test_the_kubelets_configuration_is_merged_over_the_template(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("template", "text", "told"),
+    ("template", "text", "message"),
     [
         ("kubelet-config_yaml", "a: [", "kubelet-config.yaml.j2: no YAML: "),
         ("kubelet-config_yaml", "- a", "kubelet-config.yaml.j2: it is no dictionary of fields"),
         ("kubelet_env", "{{ x }}", "kubelet.env.j2: 'x' is undefined"),
     ],
 )
-def test_a_template_of_join_that_fails_is_refused_by_the_check(tmp_path, template, text, told):
+def test_a_template_of_join_that_fails_is_refused_by_the_check(tmp_path, template, text, message):
     given = {**GIVEN, "template_path": folder(tmp_path, **{template: text})}
-    assert told in join_plan(given, "check", node=machine(), fail=False)["refused"]
+    assert message in join_plan(given, "check", node=machine(), fail=False)["refused"]
 
 
 DROP_INS = {"kubelet.service": {"50-nice.conf": "[Service]\nNice=-5\n"}, "containerd.service": {"a.conf": "[Unit]\n"}}
@@ -136,7 +136,7 @@ def test_drop_ins_are_written_and_restart_their_units():
     assert order.index(written["id"]) < order.index("kubelet/kubelet-unit")
 
 
-def test_a_drop_in_that_nobody_wants_any_more_goes():
+def test_a_drop_in_that_is_no_longer_wanted_is_removed():
     record = {"unit_drop_ins": {"kubelet.service": ["50-nice.conf", "60-other.conf"]}}
     later = taken(unit_drop_ins={"kubelet.service": {"60-other.conf": "[Service]\n"}})
     plan = planned(later, node("debian-13", base=record))
@@ -147,7 +147,7 @@ def test_a_drop_in_that_nobody_wants_any_more_goes():
 
 
 @pytest.mark.parametrize(
-    ("drop_ins", "told"),
+    ("drop_ins", "message"),
     [
         (
             {"sshd.service": {"a.conf": ""}},
@@ -163,8 +163,8 @@ def test_a_drop_in_that_nobody_wants_any_more_goes():
         ("x", "base_unit_drop_ins is 'x'; use a dictionary"),
     ],
 )
-def test_what_is_no_drop_in_is_refused(drop_ins, told):
-    assert told in base_plan({"unit_drop_ins": drop_ins}, "inputs", versions=data(), fail=False)["refused"]
+def test_what_is_no_drop_in_is_refused(drop_ins, message):
+    assert message in base_plan({"unit_drop_ins": drop_ins}, "inputs", versions=data(), fail=False)["refused"]
 
 
 def test_the_documents_name_every_template():

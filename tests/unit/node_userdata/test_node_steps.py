@@ -75,7 +75,7 @@ VALUE = st.recursive(
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["msg", "steps", "artifacts", "failure", "module_stderr"]), VALUE), st.text())
-def test_whatever_a_machine_says_stays_on_its_line(result, name):
+def test_text_of_a_machine_stays_on_its_line(result, name):
     lines = [step.line(signs) for step in steps.steps(name, result, 1.0, steps.OK) for signs in (True, False)]
     lines += steps.reason(result) + steps.message(result)
     assert all(not set(line) & set("\r\n\x1b\u2028") for line in lines)

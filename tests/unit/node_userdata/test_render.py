@@ -52,7 +52,7 @@ def test_cloud_init_begins_with_its_marker():
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_whoever_holds_a_secret_is_roots_alone(name):
+def test_only_root_reads_a_file_with_a_secret(name):
     secret = ["abcdef.0123456789abcdef", "x-y", "key = 'value'", "http://proxy:3128"]
     for path, (mode, content) in written(rendered(FULL, name), name).items():
         if any(part in content for part in secret):
@@ -60,7 +60,7 @@ def test_whoever_holds_a_secret_is_roots_alone(name):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_limit_is_exact_and_the_overrun_is_told(name):
+def test_limit_is_exact_and_the_overrun_is_reported(name):
     size = len(rendered(FULL, name, limit=0).encode())
     assert rendered(FULL, name, limit=size)
     with pytest.raises(InputError, match=f"is {size} bytes, 1 more than the {size - 1} allowed"):
@@ -111,7 +111,7 @@ def test_values_arrive_as_they_were(name, cloud_config, value, comment):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"provision_source": None}, "provision_source: is missing"),
         ({"provision_source": "http://x/y"}, "provision_source: has no digest"),
@@ -134,13 +134,13 @@ def test_values_arrive_as_they_were(name, cloud_config, value, comment):
         ({"tokens": "x"}, "tokens: is no input"),
     ],
 )
-def test_wrong_inputs_are_named(changed, told):
+def test_wrong_inputs_are_named(changed, message):
     with pytest.raises(InputError) as caught:
         rendered({**SMALL, **changed})
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
-def test_everything_wrong_is_told_at_once():
+def test_everything_wrong_is_reported_at_once():
     with pytest.raises(InputError) as caught:
         rendered({"hostname": "A", "token": "B", "extra": 1})
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["extra", "hostname", "token"]

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.node_user_data import node_user_data
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, role_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables
 from tests.unit.node.test_inputs import REFUSED, SECRETS
 from tests.unit.node_join._machines import Authority
 from tests.unit.node_userdata.examples import FULL, SMALL
@@ -29,9 +30,9 @@ def refused(inputs: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("variables", "told"), REFUSED)
-def test_what_base_refuses_is_not_rendered(variables, told):
-    del told  # the same variable is named; a wrong type has a sentence of its own
+@pytest.mark.parametrize(("variables", "message"), REFUSED)
+def test_what_base_refuses_is_not_rendered(variables, message):
+    del message  # the same variable is named; a wrong type has a sentence of its own
     text = refused({**SMALL, "vars": {f"base_{name}": value for name, value in variables.items()}})
     assert any(f"base_{name}" in text for name in [*variables, "shutdown_grace_period_critical", "repository_keys"])
 
@@ -43,7 +44,7 @@ def test_a_refusal_never_shows_a_credential(variables):
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "message"),
     [
         ({"labels": {"node-role.kubernetes.io/x": ""}}, "join_labels: a kubelet may not set"),
         ({"taints": ["a"]}, "join_taints: 'a' is no taint"),
@@ -66,9 +67,9 @@ def test_a_refusal_never_shows_a_credential(variables):
         ({"lables": {}}, "'join_lables', which is no variable.*join_labels"),
     ],
 )
-def test_what_join_refuses_is_not_rendered(variables, told):
+def test_what_join_refuses_is_not_rendered(variables, message):
     text = refused({**JOINS, "vars": {f"join_{name}": value for name, value in variables.items()}})
-    assert re.search(told, text), text
+    assert re.search(message, text), text
 
 
 def test_what_has_an_input_of_its_own_is_checked_as_well():
@@ -89,7 +90,7 @@ def test_only_the_roles_that_will_run_are_checked_in_full():
     assert "join_taints" in refused({**SMALL, "vars": {"join_taints": {"a": "b"}}})
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_that_is_wrong_is_reported_at_once():
     text = refused({**JOINS, "vars": {"base_swap": "on", "base_mirror": "y", "base_ipvs": 2, "join_taints": ["a"]}})
     assert [name in text for name in ("base_swap", "base_mirror", "base_ipvs", "join_taints")] == [True] * 4
     assert len(text.splitlines()) == 4

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a real shell makes of the settings of setup.sh: exactly the values, whatever they are."""
+"""What a real shell makes of the settings of setup.sh: exactly the values, with any characters."""
 
 from __future__ import annotations
 

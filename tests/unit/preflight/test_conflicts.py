@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every variable of a machine in every playbook that writes machines: used, refused, told, or of another subject."""
+"""Every variable of a machine in each playbook that writes machines: used, refused, reported, or of another subject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight impor
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
-#: Of limits and ways that a playbook does not have: nothing that a user wants is lost. The rest is refused or told.
+#: Of limits and ways that a playbook does not have: nothing that a user wants is lost. The rest is refused or reported.
 _RESETS = """kubenode_clear_quarantine kubenode_give_back_after kubenode_host_key_checking kubenode_hw_reset_timeout
     kubenode_look_timeout kubenode_on_reset_limit kubenode_power_reset_timeout kubenode_rename kubenode_server_name
     kubenode_ssh_key_name kubenode_ssh_reset_timeout kubenode_sw_reset_timeout kubenode_device_strings
@@ -88,10 +88,10 @@ ALL = set().union(*(used(playbook) for playbook in SILENT))
 def test_no_variable_of_a_machine_is_ignored_without_a_word(playbook):
     """The table of the code and the one of this test together are all variables that another playbook uses."""
     rows = [*conflicts.UNUSED, *conflicts.FOREIGN]
-    told = {row.variable for row in rows if playbook in row.playbooks}
+    reported = {row.variable for row in rows if playbook in row.playbooks}
     pairs = {name for pair in conflicts.PAIRS for name in (pair.one, pair.other) if playbook in pair.playbooks}
     silent = set(SILENT[playbook].split())
-    assert ALL - used(playbook) - told - pairs - silent == set()
+    assert ALL - used(playbook) - reported - pairs - silent == set()
     assert silent - ALL == set()
     always = {row.variable for row in rows if playbook in row.playbooks and not (row.unless or row.of)}
     assert used(playbook) & always == set(READ_FOR_NOTHING.get(playbook, ()))
@@ -108,7 +108,7 @@ def test_the_tables_name_variables_and_playbooks_that_exist():
 
 
 def test_what_is_read_once_for_the_run_is_in_the_table():
-    """A task with run_once reads a variable of the first host, whatever the others say."""
+    """A task with run_once reads a variable of the first host, not those of the others."""
     tasks = re.split(r"\n(?=- name: )", "\n".join(path.read_text() for path in sorted(PLAYBOOKS.glob("tasks/*.yml"))))
     once = [task for task in tasks if "\n  run_once: true" in task]
     read = {name for task in once for name in re.findall(r"\{\{ (kubenode_[a-z_]+) \| default", task)}
@@ -154,7 +154,7 @@ def test_a_dedicated_server_is_no_cloud_machine():
 
 
 @pytest.mark.parametrize("row", conflicts.UNUSED, ids=lambda row: f"{row.playbooks[0]}-{row.variable}")
-def test_what_a_playbook_does_not_use_is_told(row):
+def test_what_a_playbook_does_not_use_is_reported(row):
     host = {"inventory_hostname": "n1", row.variable: "x"}
     if row.of:
         assert conflicts.unused([host], row.playbooks[0]) == []

@@ -40,13 +40,13 @@ def test_without_a_name_nothing_goes(given):
     ("given", "words"),
     [("a", "kubenode_delete: 'a' is neither"), ({"a": "1"}, "is no id of an installation"), (["z"], "names z, which")],
 )
-def test_words_that_cannot_be_meant(given, words):
+def test_permissions_that_cannot_be_meant(given, words):
     errors = leaving.plan(hosts("a"), "delete", given, ["a"])["errors"]
     assert len(errors) == 1
     assert words in errors[0]
 
 
-def test_a_word_of_the_inventory_is_refused_unless_the_command_line_has_it():
+def test_a_permission_of_the_inventory_is_refused_unless_the_command_line_has_it():
     run = hosts("a", kubenode_delete=["a"])
     (error,) = leaving.plan(run, "delete", ["a"], ["a"])["errors"]
     assert "stands in the inventory" in error

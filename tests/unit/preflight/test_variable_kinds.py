@@ -71,7 +71,7 @@ def test_playbooks_without_a_check_of_their_own_look_at_what_ssh_gets(playbook, 
     assert variable in sentence
 
 
-def test_what_the_check_tells_is_not_told_before_it():
+def test_what_the_check_reports_is_not_reported_before_it():
     hosts = [{"inventory_hostname": "n1", "kubenode_require_digest": "maybe"}]
     assert machine_specs(hosts, "image_url_check") == [{"name": "n1"}]
 

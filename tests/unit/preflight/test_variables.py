@@ -32,7 +32,7 @@ def test_the_names_are_those_of_docs_and_playbooks():
     assert used - documented == known_variables.OF_PLAYBOOKS
 
 
-def test_a_misspelt_variable_is_told_with_the_nearest_one():
+def test_a_misspelt_variable_is_reported_with_the_nearest_one():
     host = {"kubenode_image_ulr": "x", "kubenode__dir": "/", "kubenode_armed": {}, "kubenode_wipe": [], "other": 1}
     hosts = [{**host, "inventory_hostname": f"n{number}"} for number in range(1, 6)]
     assert known_variables.unknown(hosts) == [
@@ -41,4 +41,12 @@ def test_a_misspelt_variable_is_told_with_the_nearest_one():
     ]
     assert known_variables.unknown([{"inventory_hostname": "a", "kubenode_zzz": 1}]) == [
         "kubenode_zzz, set for a, is no variable of kubenode.provision and does nothing"
+    ]
+
+
+def test_a_misspelt_variable_of_a_role_is_named_too():
+    hosts = [{"inventory_hostname": "a", "base_kubernetes_versoin": "1.36.4", "base_something_of_the_users": 1}]
+    assert known_variables.unknown_of_roles(hosts, ["base", "join"]) == [
+        "base_kubernetes_versoin, set for a, is no variable of kubenode.provision and does nothing; "
+        "base_kubernetes_version is one"
     ]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All machines at once: each has a thread, and only the first thread speaks and hears signals."""
+"""All machines at once: each has a thread, and only the first thread prints and gets signals."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_what_threads_say_comes_from_the_first_one_and_before_the_end(spoken):
     assert spoken[-1] == ("c: alone", True)
 
 
-def test_only_the_first_thread_hears_signals():
+def test_only_the_first_thread_gets_signals():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     (blocked,) = display.each([1], lambda _number: signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     assert {signal.SIGINT, signal.SIGTERM} <= set(blocked)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
-def test_threads_do_not_hold_a_worker_that_is_told_to_end():
+def test_threads_do_not_hold_a_worker_that_has_to_end():
     (daemon,) = display.each([1], lambda _number: threading.current_thread().daemon)
     assert daemon
 

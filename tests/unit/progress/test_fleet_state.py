@@ -161,7 +161,7 @@ def test_what_is_cut_fits(text, width):
 
 
 @given(st.integers(8, 60), st.integers(60, 200), st.integers(1, 60), st.text(max_size=300))
-def test_a_frame_fits_its_screen_whatever_machines_say(height, width, count, text):
+def test_a_frame_fits_its_screen_with_any_text_of_machines(height, width, count, text):
     fleet = Fleet([f"machine-{number}" * 3 for number in range(count)])
     for place, name in enumerate(fleet.machines):
         fleet.message(name, text)

@@ -20,7 +20,7 @@ NAMES = [f"n{number}" for number in range(1, 6)]
 
 
 class Screen:
-    """Stands where a terminal does: its size is the test's."""
+    """In place of a terminal: its size is the test's."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.width, self.height, self.closed = width, height, False
@@ -113,7 +113,7 @@ def test_none_is_nothing_but_failures(said):
     assert said.take() == "n2: FAILED: broken\n"
 
 
-def test_a_table_is_drawn_over_the_one_before_and_other_lines_stand_above_it(said):
+def test_a_table_is_drawn_over_the_one_before_and_other_lines_are_above_it(said):
     screen = Screen()
     show = shown(said, "fleet", screen)
     show.tick()
@@ -196,7 +196,7 @@ def test_threads_are_heard_by_the_view_in_the_first_thread(said):
     assert said.take() == ""
 
 
-def test_a_file_that_grows_is_told_now_and_then(said, tmp_path):
+def test_a_file_that_grows_is_reported_now_and_then(said, tmp_path):
     path = tmp_path / "image.partial"
     beat = module_progress.Beat(str(path), ("looks", "packs image"), said, clock=lambda: said.now)
     for second in range(50):

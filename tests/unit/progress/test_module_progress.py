@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a module of the API tells in a file, and what is made of a file that holds anything."""
+"""What a module of the API reports in a file, and what the reader makes of a file with any content."""
 
 from __future__ import annotations
 

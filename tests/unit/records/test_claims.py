@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims: exactly the claimed disks of the same machine, for a day, in a file that nobody else can read."""
+"""Claims: exactly the claimed disks of the same machine, for a day, in a file that no other user can read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def path(tmp_path):
     return str(tmp_path / "claims" / "node-1.json")
 
 
-def test_what_was_claimed_is_covered_whatever_its_kernel_names(path):
+def test_what_was_claimed_is_covered_under_any_kernel_name(path):
     assert claims.claim(path, "node-1", DISKS)
     assert claims.covers(path, "node-1", [dict(disk, name="sdx") for disk in reversed(DISKS)])
 
@@ -47,7 +47,7 @@ def test_no_claim_no_cover(path):
 
 
 @pytest.mark.parametrize("disks", [[{"serial": "", "wwn": ""}], [{"name": "sda"}], [DISKS[0], DISKS[0]], []])
-def test_disks_that_cannot_be_told_apart_are_never_claimed(path, disks):
+def test_disks_that_cannot_be_distinguished_are_never_claimed(path, disks):
     claims.claim(path, "node-1", DISKS)
     assert not claims.claim(path, "node-1", disks)
     assert not claims.covers(path, "node-1", disks)
@@ -130,7 +130,7 @@ def test_a_claim_counts_from_the_start_of_what_may_write(path):
 
 
 @pytest.mark.parametrize(("says_no", "kept"), [(True, False), (False, True)])
-def test_what_may_have_begun_ends_by_its_own_word_alone(path, says_no, kept):
+def test_what_may_have_begun_ends_by_its_own_report_alone(path, says_no, kept):
     _intent(path)
     claims.claim(path, "node-1", DISKS, begun=False)
     claims.note_begun(path, surely=False)

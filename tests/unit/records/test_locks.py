@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine has one run at a time; what a killed run left behind stops nobody."""
+"""A machine has one run at a time; what a killed run left behind stops no other."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_run_takes_a_machine_again_and_others_do_not(locks, other, tmp_path):
     assert not (tmp_path / "locks/node-3.json").exists(), "all or none"
 
 
-def test_a_killed_run_stops_nobody(locks, other):
+def test_a_killed_run_stops_no_other(locks, other):
     dead = this_run(other.pid)
     assert dead.lives
     locks.take(["node-1"], dead)
@@ -73,13 +73,13 @@ def test_another_process_with_the_number_of_a_dead_one_is_another_run(locks):
     assert locks.take(["node-1"], run) == {}
 
 
-@pytest.mark.parametrize(("since", "told"), [("2020-01-01T00:00:00Z", False), ("", False), (None, True)])
-def test_of_another_controller_only_its_name_is_known(locks, since, told):
+@pytest.mark.parametrize(("since", "reported"), [("2020-01-01T00:00:00Z", False), ("", False), (None, True)])
+def test_of_another_controller_only_its_name_is_known(locks, since, reported):
     run = this_run(os.getpid())
     theirs = replace(run, place=f"ci-7 {run.place.split(' ', 1)[1]}", since=run.since if since is None else since)
     locks.take(["node-1"], theirs)
     found = locks.take(["node-1"], run)
-    assert [(holder.host, holder.lives) for holder in found.values()] == [("ci-7", False)] * told
+    assert [(holder.host, holder.lives) for holder in found.values()] == [("ci-7", False)] * reported
     assert locks.others(["node-1"], replace(run, start="0")) == {"node-1": run}, "it was taken"
 
 
@@ -97,7 +97,7 @@ def test_two_at_once_are_one_after_the_other(tmp_path):
             run.communicate()
 
 
-def test_a_folder_that_is_none_is_told(tmp_path):
+def test_a_folder_that_is_none_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LockError, match=r"cannot be written .*make .*file/locks writable"):
         Locks(str(tmp_path / "file/locks")).take(["node-1"], this_run(os.getpid()))
@@ -115,7 +115,7 @@ def test_a_folder_that_is_none_is_told(tmp_path):
         ).map(lambda found: json.dumps(found).encode()),
     )
 )
-def test_a_damaged_file_stops_nobody(tmp_path_factory, content):
+def test_a_damaged_file_stops_no_run(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("locks")
     (folder / "node-1.json").write_bytes(content)
     found = Locks(str(folder)).take(["node-1"], this_run(os.getpid()))

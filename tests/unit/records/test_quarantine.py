@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine in quarantine stays there until somebody lets it out, whatever happens to its file."""
+"""A machine in quarantine stays there until a user releases it, whatever happens to its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quarantine(tmp_path):
     return Quarantine(str(tmp_path / "quarantine"))
 
 
-def test_nobody_is_in_a_quarantine_that_does_not_exist(quarantine, tmp_path):
+def test_no_machine_is_in_a_quarantine_that_does_not_exist(quarantine, tmp_path):
     assert quarantine.entry("node-1") is None
     quarantine.clear("node-1")
     assert not (tmp_path / "quarantine").exists()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import events as wire
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import events
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import run_events
 
 TAIL = ["0.1 out writing", "0.2 err ********", "4.0 out IMAGE_URL_DONE"]
 COMMAND = {
@@ -25,9 +25,9 @@ def machine(**more):
     return {"name": "node-1", "failed": False, "late": False, "msg": "x", "steps": {}, **more}
 
 
-def told(one, **variables):
+def reported(one, **variables):
     """(reason, type, text, output) of each Event."""
-    found = events.events([one], {"node-1": variables})
+    found = run_events.events([one], {"node-1": variables})
     return [(event["reason"], event.get("type", "Normal"), event["text"], event.get("output")) for event in found]
 
 
@@ -37,9 +37,9 @@ LINES = ["writing", "********", "IMAGE_URL_DONE"]
 def test_a_machine_that_succeeded_has_one_event_with_the_output_of_its_command():
     done = machine(steps={"image_url_command": COMMAND, "machine_boot": BOOT}, verified=True, proof="nonce")
     text = "node-1: the image command succeeded after 4.0 s; the new system is verified (nonce)"
-    assert told(done) == [("ImageURLCommandSucceeded", "Normal", text, LINES)]
+    assert reported(done) == [("ImageURLCommandSucceeded", "Normal", text, LINES)]
     done["steps"] = {"robot_installimage": {**COMMAND, "msg": "installimage succeeded"}}
-    assert told(done)[0][:2] == ("InstallImageSucceeded", "Normal")
+    assert reported(done)[0][:2] == ("InstallImageSucceeded", "Normal")
 
 
 def test_a_command_that_failed():
@@ -50,12 +50,12 @@ def test_a_command_that_failed():
     }
     failed = machine(failed=True, msg=command["msg"], steps={"image_url_command": command})
     text = "node-1: the image command failed: exit code 3"
-    assert told(failed) == [("ImageURLCommandFailed", "Warning", text, LINES)]
+    assert reported(failed) == [("ImageURLCommandFailed", "Warning", text, LINES)]
 
 
 def test_a_command_that_succeeded_on_a_machine_that_failed_later():
     failed = machine(failed=True, msg="node-1: unproven", steps={"image_url_command": COMMAND, "machine_boot": {}})
-    assert told(failed) == [
+    assert reported(failed) == [
         ("ImageURLCommandSucceeded", "Normal", "node-1: the image command succeeded after 4.0 s", LINES),
         ("ProvisioningFailed", "Warning", "node-1: unproven", None),
     ]
@@ -64,19 +64,19 @@ def test_a_command_that_succeeded_on_a_machine_that_failed_later():
 def test_what_fails_before_the_command_and_what_is_finished_without_it():
     never = {**COMMAND, "failed": True, "in_rescue": False}
     failed = machine(failed=True, msg="its rescue did not answer", steps={"image_url_command": never})
-    assert told(failed) == [("ProvisioningFailed", "Warning", "node-1: its rescue did not answer", None)]
-    assert told(machine(failed=True, msg="no"))[0][0] == "ProvisioningFailed"
+    assert reported(failed) == [("ProvisioningFailed", "Warning", "node-1: its rescue did not answer", None)]
+    assert reported(machine(failed=True, msg="no"))[0][0] == "ProvisioningFailed"
     proven = machine(steps={"machine_boot": BOOT}, msg="node-1 answers", verified=False)
-    assert told(proven) == [("ProvisioningSucceeded", "Normal", "node-1: node-1 answers; not verified", None)]
+    assert reported(proven) == [("ProvisioningSucceeded", "Normal", "node-1: node-1 answers; not verified", None)]
 
 
 def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
-    assert told(machine()) == []
+    assert reported(machine()) == []
     late = machine(
         late=True, msg="silent", steps={"image_url_command": {**COMMAND, "failed": True, "in_rescue": False}}
     )
-    assert told(late) == []
-    (event,) = events.events([late], {}, last_try=True)
+    assert reported(late) == []
+    (event,) = run_events.events([late], {}, last_try=True)
     assert (event["reason"], event["text"]) == ("ProvisioningFailed", "node-1: silent")
 
 
@@ -92,13 +92,13 @@ def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
     ],
 )
 def test_the_object(variables, found):
-    assert events.object_of("Node-1", variables if variables else {}) == found
+    assert run_events.object_of("Node-1", variables if variables else {}) == found
 
 
 @pytest.mark.parametrize("given_object", ["node", {"kind": "Node"}, {"kind": "Node", "name": "a", "uid": "x"}, []])
 def test_what_is_no_object(given_object):
-    with pytest.raises(events.BadObject, match="kubenode_event_object"):
-        events.object_of("n", {"kubenode_event_object": given_object})
+    with pytest.raises(run_events.BadObject, match="kubenode_event_object"):
+        run_events.object_of("n", {"kubenode_event_object": given_object})
 
 
 @given(st.text(), st.lists(st.text()))
@@ -129,7 +129,7 @@ def test_the_same_is_one_event_and_another_machine_is_another():
 
 
 def summed(machines, phase=(), calls=0, before=None):
-    return events.summary(machines, phase, calls, before)
+    return run_events.summary(machines, phase, calls, before)
 
 
 def test_the_figures_of_a_fleet_and_of_the_second_try():
@@ -157,16 +157,16 @@ def test_a_second_try_goes_on_with_the_figures_that_any_host_of_the_first_one_ke
     first = [machine(name="a", verified=True), machine(name="b", failed=True, late=True, msg="no rescue")]
     phase = [{"name": name, "installed": False} for name in ("x", "a", "b")]
     hostvars = {name: {} for name in ("x", "a", "b")}
-    kept = events.run_summary(first, phase, hostvars, 5)
+    kept = run_events.run_summary(first, phase, hostvars, 5)
     assert kept == summed(first, phase, 5)
     hostvars["a"]["kubenode_summary"] = {"changed": False, "ansible_stats": {"data": {"kubenode_summary": kept}}}
     second = [machine(name="b", verified=True)]
-    found = events.run_summary(second, phase, hostvars, 9, again=True)
+    found = run_events.run_summary(second, phase, hostvars, 9, again=True)
     assert found == summed(second, phase, 9, kept)
     assert (found["machines"], found["verified"], found["failed"]) == (3, 2, 1)
     # the figures of another playbook of the same run are not those of a first try
-    assert events.run_summary(second, phase, hostvars, 3) == summed(second, phase, 3)
-    assert events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
+    assert run_events.run_summary(second, phase, hostvars, 3) == summed(second, phase, 3)
+    assert run_events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
 
 
 def test_no_figures_before_are_none_in_any_form():
@@ -177,5 +177,5 @@ def test_no_figures_before_are_none_in_any_form():
 def test_the_figures_of_a_large_fleet_are_small():
     found = summed([{"name": f"n{number}", "failed": True, "msg": "x" * 5000} for number in range(1000)])
     assert found["failed"] == 1000
-    assert len(found["reasons"]) == events.NAMED
-    assert max(map(len, found["reasons"].values())) <= events.REASON
+    assert len(found["reasons"]) == run_events.NAMED
+    assert max(map(len, found["reasons"].values())) <= run_events.REASON

@@ -69,7 +69,7 @@ def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
     assert len(files.report.machines) == 250
 
 
-def test_the_end_is_written_whatever_was_written_just_now(files):
+def test_the_end_is_written_also_right_after_another_write(files):
     files.note("localhost", machine("n1"))
     data = files.data(reports.STARTED + 5, final=True)
     assert files.end(data) == [files.json_path, files.page_path]

@@ -22,7 +22,7 @@ REPORT = {"version": 1, "machines": [{"name": "n1", "verified": True, "changed":
 
 
 class Receiver:
-    """A webhook on loopback: ``answers`` in turn, the last one for good; keeps what it got."""
+    """A webhook on loopback: ``answers`` in turn, then the last one for ever; keeps what it got."""
 
     def __init__(self):
         self.answers, self.got = [200], []
@@ -156,7 +156,7 @@ def test_a_receiver_that_is_silent_holds_no_run_up(receiver):
     assert len(receiver.got) == 1
 
 
-def test_a_port_where_nobody_listens(receiver):
+def test_a_port_where_no_server_listens(receiver):
     receiver.close()
     (warning,) = tell(receiver).warned
     assert "no answer (ConnectionRefusedError: Connection refused)" in warning

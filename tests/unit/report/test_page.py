@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of a report: whole, in one file, and safe whatever machines said."""
+"""The page of a report: whole, in one file, and safe with any text of a machine."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_check_mode_and_interruption_are_said():
 
 
 @given(st.text(max_size=60))
-def test_whatever_machines_say_is_text(said):
+def test_all_that_machines_say_is_text(said):
     report = results.Report()
     hostile = said + "</pre><script>alert(1)</script>\u202e\x1b[31m"
     result = {

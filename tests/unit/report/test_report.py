@@ -117,7 +117,7 @@ def test_a_run_without_changes_says_so():
     assert "Nothing changed" in "\n".join(table.table(report))
 
 
-def test_what_is_not_as_it_was_asked_for_is_told():
+def test_what_is_not_as_it_was_asked_for_is_reported():
     report = results.Report()
     state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
     differs = {"what": "command", "runs": "a", "since": "2026-11-21T10:00:00Z", "wanted": "b"}

@@ -25,7 +25,7 @@ until [ -e "$KUBENODE_BASE/over" ]; do sleep 0.05; done
 
 
 class Rescue:
-    """A directory that stands for /root of a rescue system."""
+    """A directory in place of /root of a rescue system."""
 
     def __init__(self, base: Path, prefix: list[str]) -> None:
         self.base, self.prefix = base, prefix

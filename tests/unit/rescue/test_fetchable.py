@@ -135,7 +135,7 @@ def test_a_login_goes_by_a_header_to_its_own_host_alone(server):
     assert all("p4ss" not in path for _method, path, _login in server.requests)
 
 
-def test_a_passing_error_is_waited_for_and_a_lasting_one_is_told(server):
+def test_a_passing_error_is_waited_for_and_a_lasting_one_is_reported(server):
     server.broken = 5
     check(f"http://{server.host}/busy")
     server.broken = 100
@@ -181,7 +181,7 @@ def test_a_token_that_the_registry_refuses_is_named_by_its_variable(server, name
     assert web.basic(b"node:s3cret") not in text
 
 
-@pytest.mark.parametrize("url", ["custom://nobody/x", "/srv/image", "file:///none", "oci://registry/Name", "*"])
+@pytest.mark.parametrize("url", ["custom://host/x", "/srv/image", "file:///none", "oci://registry/Name", "*"])
 def test_other_schemes_are_the_commands_own_business(url):
     check(url)
 

@@ -44,7 +44,7 @@ TAKEN = [
     "http://a!$&'()*+,;=-_.~b@host/",
     "http://[::1]?x",
     "foo:",
-    "mailto:nobody@example.com",
+    "mailto:user@example.com",
     "http://host/path with spaces",
     "http://host/%41%e4%20",
     "http://%C3%BC.example/",

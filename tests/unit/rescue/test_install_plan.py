@@ -74,7 +74,7 @@ def test_who_is_left_alone():
 
 
 @pytest.mark.parametrize(("said", "adopts"), [("false", False), (False, False), (None, False), ("yes", True)])
-def test_a_word_that_denies_adopts_nothing(said, adopts):
+def test_a_value_that_denies_adopts_nothing(said, adopts):
     found = planned(ROBOT, {"kubenode_adopt": said}, {"installed": True})
     checked = ArgumentSpecValidator(machine_install.STEPS["machine_boot"][0]()).validate(found["machine_boot"])
     assert checked.validated_parameters["adopt"] is adopts
@@ -219,7 +219,7 @@ def test_the_expected_hostname_is_part_of_the_proof(playbook):
     assert boot(kubenode_check_hostname=False)["check_hostname"] is False
 
 
-def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkeypatch):
+def test_used_up_permissions_and_drift_are_reported_of_a_machine_that_is_left_alone(monkeypatch):
     warnings: list[str] = []
     monkeypatch.setattr(machine_install.display, "warning", warnings.append)
     drift = [{"what": "image", "runs": "a", "since": "T", "wanted": "b"}]
@@ -272,7 +272,7 @@ def test_a_failed_step_is_the_last_one(monkeypatch):
 
 @pytest.mark.parametrize(("last_try", "failed"), [(False, False), (True, True)])
 def test_a_machine_that_did_not_reach_its_rescue_fails_at_the_last_try(monkeypatch, last_try, failed):
-    silent = {"failed": True, "in_rescue": False, "msg": "nobody answers"}
+    silent = {"failed": True, "in_rescue": False, "msg": "no SSH server answers"}
     result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, last_try=last_try))
     assert (result["late"], result["failed"], result["runs"]) == (True, failed, False)
 

@@ -139,7 +139,7 @@ def test_an_uploaded_command_is_the_same_job(base):
     assert (base / "runs").read_text() == "ran\n"
 
 
-def test_a_lost_connection_that_holds_the_upload_open_hinders_nobody(base):
+def test_a_lost_connection_that_holds_the_upload_open_blocks_no_other(base):
     one = uploaded(base)
     with (base / protocol.COMMANDS / one.uploaded["sha256"]).open("ab"):
         jobs.start_or_attach(one, run, str(base))

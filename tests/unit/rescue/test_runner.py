@@ -353,14 +353,14 @@ def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
     ],
 )
 def test_both_streams_are_recorded_in_the_order_in_which_they_were_written(rescue, each, words):
-    """Two pipes alone do not tell it: before, every second pair of `echo o; echo e >&2` was exchanged."""
+    """Two pipes alone do not show it: before, every second pair of `echo o; echo e >&2` was exchanged."""
     count = 300 if "/" not in each else 60
     rescue.start(f"i=0; while [ $i -lt {count} ]; do {each}; i=$((i + 1)); done; echo IMAGE_URL_DONE")
     assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
     lines = [line.split(" ", 2)[1:] for line in rescue.fetch("interleaved").decode().splitlines()]
     stream = {"o": "out", "p": "out", "e": "err", "f": "err"}
     if ">/dev/" in each:
-        # opened anew, a pipe takes more than one write before the first one is read: each stream has its own order
+        # opened again, a pipe takes more than one write before the first one is read: each stream has its own order
         wanted = {"out": [*(f"o {i}" for i in range(count)), "IMAGE_URL_DONE"], "err": [f"e {i}" for i in range(count)]}
         assert {name: [text for one, text in lines if one == name] for name in wanted} == wanted
         return

@@ -76,7 +76,7 @@ def test_a_log_that_grows_faster_than_it_is_read_is_caught_up_without_waiting():
     assert rescue.now < 12
 
 
-def test_progress_is_told_once_per_change():
+def test_progress_is_reported_once_per_change():
     rescue = Rescue(ends=20)
     rescue.messages = {0.0: "", 2.0: "10 %", 8.0: "50 %\x1b", 15.0: ""}
     assert rescue.watch()[2] == ["10 %", "50 %\\x1b"]
@@ -126,7 +126,7 @@ def test_what_ends_the_watch(change, words):
 
 
 class Bare(Rescue):
-    """A rescue that was booted anew under the same host keys: it knows no runner."""
+    """A rescue that was booted again with the same host keys: it knows no runner."""
 
     def run(self, script: str, *arguments: str) -> tuple[int, str]:
         """What a shell says there."""

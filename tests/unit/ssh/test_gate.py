@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import probe as probe_module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import system_probe as probe_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.gate import Verdict
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
@@ -113,7 +113,7 @@ def rescue_gate(previous: str | None = None):
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted", "verdict"),
+    ("addresses", "wanted", "verdict"),
     [
         ("127.0.0.1 192.0.2.1 ", ["192.0.2.1", "2001:db8:1::/64"], Verdict.OPEN),
         ("127.0.0.1 192.0.2.2 ", ["192.0.2.1", "2001:db8:1::/64"], Verdict.NEVER),
@@ -125,8 +125,8 @@ def rescue_gate(previous: str | None = None):
         ("192.0.2.2", [], Verdict.OPEN),
     ],
 )
-def test_the_rescue_of_another_server_is_not_the_machine_s(told, wanted, verdict):
-    found = system(addresses=told, addresses6="20010db8000200000000000000000001 nonsense " + "z" * 32)
+def test_the_rescue_of_another_server_is_not_the_machine_s(addresses, wanted, verdict):
+    found = system(addresses=addresses, addresses6="20010db8000200000000000000000001 nonsense " + "z" * 32)
     judged = gate.judge_rescue(found, None, wanted)
     assert judged.verdict is verdict
     assert judged.final is (verdict is Verdict.NEVER)
@@ -148,7 +148,9 @@ def test_a_silent_machine_is_waited_for_to_the_limit(tmp_path):
     world = World(tmp_path, (0, SILENCE))
     with pytest.raises(gate.GateClosed) as closed:
         world.wait(rescue_gate())
-    assert str(closed.value) == ("the rescue did not answer within 100 s; at last: nobody answers (Connection refused)")
+    assert str(closed.value) == (
+        "the rescue did not answer within 100 s; at last: no SSH server answers (Connection refused)"
+    )
     assert closed.value.system is None
     assert 100 <= world.now < 103
 
@@ -168,8 +170,9 @@ def test_who_answered_in_between_is_remembered(tmp_path):
     world = World(tmp_path, (0, refused), (5, SILENCE))
     with pytest.raises(gate.GateClosed) as closed:
         world.wait(rescue_gate())
-    assert "at last: nobody answers" in str(closed.value)
-    assert "before: somebody answers but refuses our key (root@x: Permission denied (publickey).)" in str(closed.value)
+    assert "at last: no SSH server answers" in str(closed.value)
+    before = "before: an SSH server answers but refuses our key (root@x: Permission denied (publickey).)"
+    assert before in str(closed.value)
 
 
 def test_a_passing_hostname_of_the_boot_is_no_reason_to_give_up(tmp_path):
@@ -241,7 +244,7 @@ def test_the_name_of_the_new_system_is_the_expected_one(name, cloud_init, verdic
         ({}, "its hostname is 'x', expected 'node-1'"),
         ({"check_hostname": False}, ""),
         ({"adopt": True}, ""),
-        # what says more than a name is told first
+        # stronger evidence than a name is reported first
         ({"proof": "nonce"}, "proof: nonce asks for one"),
     ],
 )

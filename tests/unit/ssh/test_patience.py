@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
 
 
 class Clock:
-    """A clock that only passes while somebody sleeps."""
+    """A clock that only moves during a sleep."""
 
     def __init__(self):
         self.now = 0.0

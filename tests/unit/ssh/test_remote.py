@@ -83,7 +83,7 @@ def test_one_ssh_carries_all_scripts(machine):
     assert not remote.is_open
 
 
-#: What an initramfs does for our key, whatever it is asked for; then an ssh that gets no further than the handshake.
+#: What an initramfs does for our key, with any command; then an ssh that gets no further than the handshake.
 FORCED = r"""#!/bin/sh
 echo "$*" >>{folder}/calls
 [ -e {folder}/slow ] && echo "Connection timed out during banner exchange" >&2 && exit 255
@@ -149,7 +149,7 @@ def test_where_only_ssh_finds_the_way_it_is_asked(machine, way):
 
 
 @pytest.mark.parametrize("config", [{"port": "²"}, {"port": 0}, {}])
-def test_a_config_that_tells_no_port_is_no_reason_not_to_try(machine, config):
+def test_a_config_without_a_port_is_no_reason_not_to_try(machine, config):
     machine.config(**config)
     remote = machine.remote()
     assert remote.look() is False

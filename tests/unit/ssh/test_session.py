@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ssh that stays open: every request gets its own answer, whatever scripts read, print and leave."""
+"""The ssh that stays open: every request gets its own answer, whether a script reads, prints or leaves data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_data_is_the_stdin_of_one_script(session, data):
     assert session.run("cat") == (0, "")
 
 
-def test_data_that_nobody_reads_disturbs_nobody(session):
+def test_data_that_is_not_read_does_no_harm(session):
     assert session.run("exit 4", data=b"x" * 300_000) == (4, "")
     assert session.run("head -c 2; exit 5", data=b"yz" * 200_000) == (5, "yz")
     assert session.run("echo well") == (0, "well\n")

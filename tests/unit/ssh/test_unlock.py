@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, probe, unlock
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe, unlock
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
     OTHER_KEY,
@@ -90,8 +90,8 @@ def test_a_wrong_passphrase_is_tried_once(tmp_path):
     assert len(world.given) == 2
 
 
-def test_a_system_that_somebody_else_unlocked_is_left_to_the_gate(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "parse", lambda text: type("System", (), {"boot_id": text}))
+def test_a_system_that_another_user_unlocked_is_left_to_the_gate(tmp_path, monkeypatch):
+    monkeypatch.setattr(system_probe, "parse", lambda text: type("System", (), {"boot_id": text}))
     assert World(tmp_path, OTHER, boot="new").unlock() is False
     # the rescue that goes down shows another key, too
     with pytest.raises(gate.GateClosed, match=r"not unlocked within 300 s; at last: key"):
@@ -105,7 +105,7 @@ def test_without_a_known_key_of_the_system_another_key_has_a_minute(tmp_path):
 
 
 def test_a_system_that_an_earlier_run_proved_is_asked_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "parse", lambda text: type("System", (), {"boot_id": text}))
+    monkeypatch.setattr(system_probe, "parse", lambda text: type("System", (), {"boot_id": text}))
     world = World(tmp_path, OTHER, boot="new", known=False)
     world.system.path.write_text(f"{world.system.alias} {KEY}\n")
     world.system.prove("3d1b7e4a-0f5c-4f0e-9a53-0d4d3c1f2a11")

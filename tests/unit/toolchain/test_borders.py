@@ -34,7 +34,7 @@ def findings(tmp_path, name: str, source: str) -> list[str]:
         ("plugins/module_utils/_rescue/runner.py", "def late():\n    from .._hetzner import client\n"),
         ("tests/unit/hetzner/test_client.py", "from lab.lab import Lab"),
         ("lab/lab.py", "from %s.module_utils._common.text import whole_number" % OURS),
-        ("plugins/module_utils/_liveimage/iso.py", "from .._common.names import refusal"),
+        ("plugins/module_utils/_liveimage/iso.py", "from .._rescue import protocol"),
         ("plugins/plugin_utils/image_server/daemon/service.py", "from .. import role_plan"),
         ("plugins/plugin_utils/image_server/pack_program.py", "from . import machine_paths"),
         ("plugins/module_utils/_common/text.py", "from .._rescue import protocol"),
@@ -55,6 +55,7 @@ def test_crossing_a_border_is_found(tmp_path, name, source):
         ("tests/integration/test_flow.py", "from lab.lab import Lab"),
         ("plugins/module_utils/_rescue/disks/parse.py", "from ..._common.text import whole_number"),
         ("plugins/module_utils/_common/names.py", "from . import text"),
+        ("plugins/module_utils/_liveimage/iso.py", "from .._common.names import machine_error"),
         ("plugins/modules/m.py", "from %s.module_utils._common.text import whole_number" % OURS),
     ],
 )

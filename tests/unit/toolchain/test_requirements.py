@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Locks: every hash stands once, and no pin of this checkout is without one."""
+"""Locks: every hash is there once, and no pin of this checkout is without one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_was_split_is_whole_again(tmp_path):
     assert {name: requirements.whole(name, tmp_path) for name in LOCKED} == LOCKED
 
 
-def test_every_hash_stands_once(tmp_path):
+def test_every_hash_is_there_once(tmp_path):
     short = requirements.split(LOCKED)
     text = "".join(requirements.written(lock) for lock in short.values())
     assert text.count(NEW) == 3, "of core 2.18.9, docutils 0.23, yaml 6"

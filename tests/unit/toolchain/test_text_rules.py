@@ -52,6 +52,36 @@ def test_ordinary_words_are_left_alone(tmp_path, text):
     assert text_rules.forbidden_words(tmp_path, [write(tmp_path, "a.txt", text)]) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it is to" + "ld at once",
+        "No" + "body is asked.",
+        "def test_some" + "body_waits():",
+        '"TO' + 'LD": 1',
+        "the journ" + "eys of two servers",
+        "chas" + "sis = 1",
+    ],
+)
+def test_words_that_have_a_plain_one_are_found(tmp_path, text):
+    (finding,) = text_rules.plain_words(tmp_path, [write(tmp_path, "a.md", f"fine\n{text}\n")])
+    assert finding.startswith("a.md:2: '")
+    assert ", say: " in finding
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "a playbook, an oversight, a backdoor, a bookmark and an untoldable thing"),
+        ("a.sh", "fact chassis_vendor and chassis_type are the firmware's"),
+        ("a.b64", "AAAA+to" + "ld/AAA="),
+        ("dev/toolchain/text_rules.py", "to" + "ld"),
+    ],
+)
+def test_parts_of_words_data_and_the_table_itself_are_left_alone(tmp_path, name, text):
+    assert text_rules.plain_words(tmp_path, [write(tmp_path, name, text)]) == []
+
+
 def test_long_files_are_found_by_their_folder(tmp_path):
     names = [
         write(tmp_path, "dev/long.py", "x = 1\n" * 401),

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	// Before a word is said: whoever hears it may send a signal at once.
+	// Before any output: the process that reads it may send a signal at once.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	arguments := os.Args[1:]

@@ -146,7 +146,7 @@ class Build:
         return made, absent
 
     def _compare(self, made: Mapping[str, HostProducts]) -> dict[str, list[Comparison]]:
-        """What is there for each host; also for "", which stands for what they share."""
+        """What is there for each host; also for "", the key of what they share."""
         steps: dict[str, list[Comparison]] = {"": []}
         shared: dict[str, Product] = {}
         for result in self.results:

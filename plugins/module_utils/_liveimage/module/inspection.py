@@ -293,5 +293,5 @@ def _iso_at(path: str) -> Inspected:
         raise ImageError(f"image {path} is a link; name the file itself")
     found = inspect_file(path, digest=False)
     if found.kind != "iso" or path.endswith(".json"):
-        raise ImageError(f"image {path} is no ISO; other images are made anew from their base")
+        raise ImageError(f"image {path} is no ISO; other images are made again from their base")
     return found

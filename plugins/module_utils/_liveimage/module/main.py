@@ -8,7 +8,6 @@ Secrets may be deep inside of the options: they are neither logged nor returned.
 from __future__ import annotations
 
 import grp
-import json
 import os
 import pwd
 import re
@@ -17,6 +16,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
+from ..._common.text import json_value
 from ..base_file import DIGESTS
 from ..errors import ImageError
 from ..nmstate import nmstatectl
@@ -129,7 +129,7 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-class SecretiveModule(AnsibleModule):  # type: ignore[misc]
+class SecretiveModule(AnsibleModule):
     """Keeps its arguments out of the machine's log and out of every result."""
 
     def _log_invocation(self) -> None:
@@ -169,8 +169,8 @@ def secret_texts(params: Mapping[str, Any]) -> set[str]:
     """Texts inside of secrets: Ansible masks a secret as a whole only, not a part of it."""
     found: set[str] = set()
     try:
-        auths = json.loads(params["pull_secret"] or "{}")["auths"].values()
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        auths = json_value(params["pull_secret"] or "{}")["auths"].values()
+    except (ValueError, KeyError, AttributeError, TypeError):
         return found
     for entry in auths:
         if isinstance(entry, dict):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The options of the module as what the rest of this package works with; whatever is wrong is named by its option."""
+"""The options of the module as what the rest of this package works with; each error names its option."""
 
 from __future__ import annotations
 

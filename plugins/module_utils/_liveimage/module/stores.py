@@ -3,7 +3,7 @@
 """Where products go: image files, or descriptors for the image server. Both are compared before they are changed.
 
 Beside each image file lies a record of what was written and of what the file was like then. While device, inode,
-size, both times of change (nobody can set the ctime back) and the wanted content are those of the record, the file is
+size, both times of change (the ctime cannot be set back) and the wanted content are those of the record, the file is
 ours and unchanged. In all other cases every byte is compared.
 """
 
@@ -18,11 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..._common.private_files import replacing
+from ..._common.text import json_value
 from .. import descriptor
 from ..base_file import glance
 from ..errors import ImageError
 from ..overlay import BaseRange, Bytes, Overlay, whole
-from ..overlay_io import materialise, replacing
+from ..overlay_io import materialise
 from .products import Product
 
 _VERSION = 1
@@ -32,7 +34,7 @@ _LARGEST_RECORD = 64 * 1024
 
 @dataclass(frozen=True)
 class Owned:
-    """Who may read what is written; ``owner`` sets user and group of a path and tells whether that changes anything."""
+    """Who may read what is written; ``owner`` sets user and group of a path, and returns whether it changed them."""
 
     permissions: int = 0o600
     owner: Callable[[str, bool], bool] = lambda path, check: False
@@ -55,7 +57,7 @@ def record_path(path: str) -> str:
 
 
 def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = False) -> Found:
-    """Compare a file with the image it should be; ``full`` reads it whatever its record says."""
+    """Compare a file with the image it should be; ``full`` reads it also when its record says that it is unchanged."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -114,8 +116,8 @@ def read_record(path: str) -> Mapping[str, Any]:
     """What is remembered of a file; nothing when there is no record, or none that can be read."""
     try:
         with open(record_path(path), encoding="utf-8") as file:
-            found = json.loads(file.read(_LARGEST_RECORD))
-    except (OSError, ValueError, RecursionError):
+            found = json_value(file.read(_LARGEST_RECORD))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) and found.get("kubenode_record") == _VERSION else {}
 

@@ -87,6 +87,21 @@ class _Plain:
         return Port(name, self._fields.path)
 
 
+def vlan_range(fields: Fields, least: int, most: int) -> tuple[int, int]:
+    """The first and the last VLAN of an entry of ``trunk-tags``, which has an ``id`` or an ``id-range``."""
+    single, span = fields.number("id", least, most), fields.mapping("id-range")
+    fields.done()
+    if (single is None) == (span is None):
+        raise ImageError(f"{fields.path}: give id or id-range")
+    if span is None:
+        return single or 0, single or 0
+    low, high = span.number("min", least, most), span.number("max", least, most)
+    span.done()
+    if low is None or high is None or low > high:
+        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
+    return low, high
+
+
 def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | None:
     """The ports of a controller, by name or as mappings; None when there is no such list."""
     keys = [key for key in ("port", "ports") if fields.raw(key) is not None]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ..errors import ImageError
-from .bond import port_list
+from .bond import port_list, vlan_range
 from .document import Fields
 from .profile import Interface, Port, interface_name, mac_of, true_false
 
@@ -109,7 +109,7 @@ def _vlans(fields: Fields) -> str:
     """What may pass a port, as NetworkManager lists it."""
     mode = fields.choice("mode", ("access", "trunk"))
     tag, native = fields.number("tag", 0, 4094), fields.flag("enable-native")
-    trunk = [_trunk(one) for one in fields.mappings("trunk-tags")]
+    trunk = [vlan_range(one, 1, 4094) for one in fields.mappings("trunk-tags")]
     fields.done()
     if mode is None and (tag is not None or native is not None or trunk):
         raise ImageError(f"{fields.at('mode')} is missing; give access or trunk")
@@ -127,17 +127,3 @@ def _vlans(fields: Fields) -> str:
         if other[0] <= one[1]:
             raise ImageError(f"{fields.path}: VLAN {other[0]} is given twice")
     return ",".join((f"{low}" if low == high else f"{low}-{high}") + more for low, high, more in ranges)
-
-
-def _trunk(fields: Fields) -> tuple[int, int]:
-    single, span = fields.number("id", 1, 4094), fields.mapping("id-range")
-    fields.done()
-    if single is not None and span is None:
-        return single, single
-    if span is None or single is not None:
-        raise ImageError(f"{fields.path}: give id or id-range")
-    low, high = span.number("min", 1, 4094), span.number("max", 1, 4094)
-    span.done()
-    if low is None or high is None or low > high:
-        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
-    return low, high

@@ -30,7 +30,7 @@ _TAGS = {"map": "tag:yaml.org,2002:map", "seq": "tag:yaml.org,2002:seq", "str": 
 
 
 class Fields:
-    """One mapping and where it stands; a key set to null counts as not given."""
+    """One mapping and its place in the document; a key set to null counts as not given."""
 
     def __init__(self, value: Any, path: str) -> None:
         """A mapping of any origin; anything else is refused."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ..._common.names import HOST_NAME
 from ..errors import ImageError
 from .document import Fields
 from .profile import Address, Stack, address, host_address, true_false
 
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9:._@+-]{1,255}\Z")
 _DUID = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){2,129}\Z")
 _LINK_LOCAL = ipaddress.ip_network("fe80::/10")
@@ -93,7 +93,7 @@ def _automatic(fields: Fields, found: Stack) -> bool:
     table = fields.number("auto-route-table-id", 0, 2**32 - 1)
     metric = fields.number("auto-route-metric", 0, 2**32 - 1)
     name = fields.text("dhcp-custom-hostname")
-    if name and not _HOST.match(name):
+    if name and not (name.isascii() and HOST_NAME.fullmatch(name.lower())):
         raise fields.wrong("dhcp-custom-hostname", "is no host name")
     identity = _client_id(fields) if found.version == 4 else _duid(fields)
     if not (found.enabled and found.automatic):

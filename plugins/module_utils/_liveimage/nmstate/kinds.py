@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kinds of interfaces that stand on another one: VLAN, VXLAN, MACVLAN, MACVTAP, InfiniBand; and VRFs."""
+"""Kinds of interfaces that use another one as their base: VLAN, VXLAN, MACVLAN, MACVTAP, InfiniBand; and VRFs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def vrf(fields: Fields, found: Interface) -> None:
 
 
 def _base(fields: Fields, found: Interface, section: str, *, needed: bool) -> str | None:
-    """What it stands on, which the keyfile names in this section."""
+    """The interface below it, which the keyfile names in this section."""
     name = fields.needed("base-iface") if needed else fields.text("base-iface")
     if not name:
         return None

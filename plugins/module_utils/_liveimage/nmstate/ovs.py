@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import ImageError
-from .bond import port_list
+from .bond import port_list, vlan_range
 from .document import Fields
 from .profile import Interface, OvsPort, Port, interface_name, true_false
 
@@ -76,7 +76,7 @@ def _port(fields: Fields) -> OvsPort:
     if vlan is not None:
         tag = vlan.number("tag", 0, 4095)
         mode = vlan.choice("mode", ("access", "trunk", "native-tagged", "native-untagged"))
-        trunks = sorted(_trunk(one) for one in vlan.mappings("trunk-tags"))
+        trunks = sorted(vlan_range(one, 0, 4095) for one in vlan.mappings("trunk-tags"))
         vlan.done()
         found.settings.update({"tag": "" if tag is None else str(tag), "vlan-mode": mode or ""})
         found.settings["trunks"] = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in trunks)
@@ -88,20 +88,6 @@ def _member(fields: Fields) -> Port:
     name = interface_name(fields.needed("name"), fields.at("name"))
     fields.done()
     return Port(name, fields.path)
-
-
-def _trunk(fields: Fields) -> tuple[int, int]:
-    single, span = fields.number("id", 0, 4095), fields.mapping("id-range")
-    fields.done()
-    if (single is None) == (span is None):
-        raise ImageError(f"{fields.path}: give id or id-range")
-    if span is None:
-        return single or 0, single or 0
-    low, high = span.number("min", 0, 4095), span.number("max", 0, 4095)
-    span.done()
-    if low is None or high is None or low > high:
-        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
-    return low, high
 
 
 def interface(fields: Fields, found: Interface) -> None:

@@ -15,7 +15,7 @@ _CONTROLLERS = ("bond", "linux-bridge", "vrf")
 def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
     """Give every interface its controller, base and peer; ``gone``: those that are to go. What the user should know.
 
-    What the document does not describe gets no profile: it is left to whatever else the live system knows of it.
+    What the document does not describe gets no profile: the live system's other configuration decides about it.
     """
     warnings: list[str] = []
     claimed: dict[str, str] = {}  # ports that are not described, and their controllers
@@ -51,7 +51,7 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
 
 
 def ordered(found: dict[str, Interface]) -> list[Interface]:
-    """Controllers before ports, bases before what stands on them; else in the order of the document."""
+    """Controllers before ports, bases before the interfaces on them; else in the order of the document."""
     done: dict[str, Interface] = {}
 
     def add(one: Interface) -> None:
@@ -68,7 +68,7 @@ def ordered(found: dict[str, Interface]) -> list[Interface]:
 
 
 def _check_circles(found: dict[str, Interface]) -> None:
-    """A controller stands on its ports, a VLAN on its base; nothing may stand on itself."""
+    """A controller needs its ports, a VLAN needs its base; no interface may need itself."""
     settled: set[str] = set()
     under_way: list[str] = []
 

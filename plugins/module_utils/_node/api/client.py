@@ -16,6 +16,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..._common.text import json_value
+
 #: The most bytes that are read of an answer.
 LONGEST_ANSWER = 8 * 1024 * 1024
 # numbers of X509_V_ERR_*: https://docs.openssl.org/master/man3/X509_STORE_CTX_get_error/
@@ -180,6 +182,6 @@ def _skew(date: str | None, sent: float, received: float) -> float | None:
 
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
+        return json_value(data.decode("utf-8"))
+    except ValueError:
         return None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Very little of DER: what the public-key pin, the life and the owner of a certificate need (pure).
 
-Only what the stdlib of Python 3.8 cannot tell is read; signatures are left to ssl and to the API server.
+Only what the stdlib of Python 3.8 does not give is read; signatures are left to ssl and to the API server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Tuple
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)-----END \1-----")
 _SEQUENCE, _SET, _OID, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x31, 0x06, 0x17, 0x18
-_VERSION, _REQUEST_ATTRIBUTES = 0xA0, 0xA0
+_VERSION = 0xA0
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
 
 
@@ -49,6 +49,13 @@ def certificates(text: str) -> list[bytes]:
     for block in blocks:
         public_key_pin(block)
     return blocks
+
+
+def pem(certificate: bytes) -> str:
+    """A DER certificate in PEM."""
+    text = base64.b64encode(certificate).decode("ascii")
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
 
 
 def public_key_pin(certificate: bytes) -> str:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..._common.text import base64_bytes
+from ..._common.text import base64_bytes, json_value
 from . import der
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})\Z")
@@ -59,7 +58,7 @@ def matching_certificates(ca_pem: str, pins: Iterable[str]) -> str:
             "the CA has the public key %s, pinned is %s"
             % (", ".join(der.public_key_pin(block) for block in found), ", ".join(sorted(pins))),
         )
-    return "".join(_pem(block) for block in kept)
+    return "".join(map(der.pem, kept))
 
 
 def check_signature(data: Mapping[str, Any], kubeconfig: str, token: str) -> None:
@@ -104,7 +103,7 @@ def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | No
         raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
     try:
         ca_pem = (base64_bytes(found[0]) or b"").decode("ascii")
-        return matching_certificates(ca_pem, pins) if pins else "".join(map(_pem, der.certificates(ca_pem)))
+        return matching_certificates(ca_pem, pins) if pins else "".join(map(der.pem, der.certificates(ca_pem)))
     except (UnicodeDecodeError, der.BadCertificate) as error:
         raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
 
@@ -112,18 +111,12 @@ def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | No
 def _authorities(kubeconfig: str) -> list[str]:
     """What a kubeconfig in JSON, or in YAML as kubeadm writes it, holds as certificate-authority-data."""
     try:
-        clusters = json.loads(kubeconfig)["clusters"]
+        clusters = json_value(kubeconfig)["clusters"]
         return [str(one["cluster"]["certificate-authority-data"]) for one in clusters]
     except ValueError:
         return _CA_LINE.findall(kubeconfig)
-    except (KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         return []
-
-
-def _pem(certificate: bytes) -> str:
-    text = base64.b64encode(certificate).decode("ascii")
-    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
-    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
 
 
 def _unpadded(text: str) -> bytes:
@@ -135,8 +128,8 @@ def _unpadded(text: str) -> bytes:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = json_value(data.decode("utf-8"))
+    except ValueError as error:
         raise DiscoveryError("discovery_signature", "the head of the signature is not JSON") from error
     if not isinstance(value, dict):
         raise DiscoveryError("discovery_signature", "the head of the signature is no object")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from ..machine import name_checks
 from . import archive, fetch
@@ -15,6 +15,40 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = re.compile(r"0[0-7]{3}")
 _FIELDS = {"name", "version", "url", *fetch.ALGORITHMS, "kind", "install", "links"}
 _INSTALL = {"member", "path", "directory", "mode"}
+
+
+class Installed(TypedDict, total=False):
+    """What goes where: the binary, or a ``member`` of the archive, to a path or into a directory."""
+
+    member: str
+    path: str
+    directory: str
+    #: Octal, by default 0755.
+    mode: str
+
+
+class Link(TypedDict):
+    """A link to an installed file."""
+
+    path: str
+    target: str
+
+
+class _Pinned(TypedDict, total=False):
+    #: One of both; None in a plan without a pinned digest, which its preflight refuses.
+    sha256: str | None
+    sha512: str | None
+    links: list[Link]
+
+
+class Artifact(_Pinned):
+    """A program as node_artifacts takes it, pinned by one digest; the module's documentation says what each means."""
+
+    name: str
+    version: str
+    url: str
+    kind: str
+    install: list[Installed]
 
 
 def errors(artifacts: Iterable[dict[str, Any]]) -> list[str]:

@@ -54,12 +54,7 @@ def secrets(urls: Iterable[str]) -> set[str]:
 
 def url_error(url: str) -> str | None:
     """What is wrong with a URL; None when nothing is. Pure."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except (ValueError, AttributeError):
-        good = False
-    if not good or re.search(r"[\x00-\x20\x7f]", url):
+    if not web.is_http_url(url) or re.search(r"[\x00-\x20\x7f]", url):
         return "must be an http or https URL"
     return None
 

@@ -20,6 +20,7 @@ from ..machine import atomic
 from ..machine.host import Host
 from ..machine.pending import Pending
 from . import archive, fetch, record
+from .artifact_spec import Artifact
 
 
 class _Staged:
@@ -73,12 +74,12 @@ class _Hashed:
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
-        data = self._source.read(size)
+        data: bytes = self._source.read(size)
         self._digest.update(data)
         return data
 
 
-def install(host: Host, artifact: dict[str, Any], part: str) -> dict[str, str]:
+def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
     """Install from the verified file ``part``; returns {path: sha256}. Raises FetchError and OSError."""
     staged = _Staged(host, artifact["name"])
     entries = artifact["install"]
@@ -103,7 +104,7 @@ def install(host: Host, artifact: dict[str, Any], part: str) -> dict[str, str]:
     return digests
 
 
-def links(host: Host, artifact: dict[str, Any]) -> None:
+def links(host: Host, artifact: Artifact) -> None:
     """Make the artifact's links."""
     paths = [link["path"] for link in artifact.get("links") or []]
     for link in artifact.get("links") or []:
@@ -122,15 +123,15 @@ def _label(host: Host, paths: list[str]) -> None:
 CACHE = "/var/cache/kubenode/artifacts"
 
 
-def plan(host: Host, artifacts: Sequence[dict[str, Any]], parallel: int) -> list[str | None]:
+def plan(host: Host, artifacts: Sequence[Artifact], parallel: int) -> list[str | None]:
     """Why each artifact must be installed, or None, in order."""
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         return list(pool.map(lambda artifact: record.missing(host, artifact), artifacts))
 
 
-def change_id(artifact: dict[str, Any]) -> str:
+def change_id(artifact: Artifact) -> str:
     """How node_settings calls a change of this artifact."""
-    return "artifact:" + artifact["name"]
+    return f"artifact:{artifact['name']}"
 
 
 @contextlib.contextmanager
@@ -157,12 +158,12 @@ def locked(host: Host, seconds: float) -> Iterator[None]:
 
 
 def apply(
-    host: Host, artifacts: Sequence[dict[str, Any]], fetcher: fetch.Fetcher, pending: Pending, parallel: int
+    host: Host, artifacts: Sequence[Artifact], fetcher: fetch.Fetcher, pending: Pending, parallel: int
 ) -> list[tuple[int, float, str | None]]:
     """Fetch and install; a list of (bytes, seconds, error or None) in order. One that fails stops no other."""
     lock = threading.Lock()
 
-    def one(artifact: dict[str, Any]) -> tuple[int, float, str | None]:
+    def one(artifact: Artifact) -> tuple[int, float, str | None]:
         begin = time.monotonic()
         try:
             came = _bring(host, artifact, fetcher, pending, lock)
@@ -174,17 +175,17 @@ def apply(
         return list(pool.map(one, artifacts))
 
 
-def _bring(host: Host, artifact: dict[str, Any], fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
+def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
     if record.missing_files(host, artifact) is None:
         links(host, artifact)
         return 0
     if artifact["kind"] == "binary" and record.proves_itself(host, artifact):
         links(host, artifact)
-        record.write(host, artifact, {artifact["install"][0]["path"]: artifact["sha256"]})
+        record.write(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
         return 0
     algorithm, digest = record.pin(artifact)
     part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
-    came = fetcher.fetch(artifact["url"], part, digest, algorithm)
+    came = fetcher.fetch(artifact["url"], part, str(digest), algorithm)
     with lock:
         # before the files change, so that a run that is cut off leaves the note which units to restart
         pending.add([change_id(artifact)])

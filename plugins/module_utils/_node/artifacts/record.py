@@ -10,11 +10,14 @@ import os
 import stat
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._common.text import json_object
 from ..machine import atomic
 from ..machine.host import Host
+
+if TYPE_CHECKING:
+    from .artifact_spec import Artifact
 
 FOLDER = "/etc/kubenode/artifacts/"
 #: The reason why a binary that is there already is only recorded.
@@ -33,13 +36,13 @@ def read(host: Host, name: str) -> dict[str, Any] | None:
     return record if good else None
 
 
-def pin(artifact: dict[str, Any]) -> tuple[str, str]:
+def pin(artifact: Artifact) -> tuple[str, str | None]:
     """(algorithm, digest) of what is at its URL. Pure."""
-    name = "sha512" if artifact.get("sha512") else "sha256"
-    return name, artifact[name]
+    digest = artifact.get("sha512")
+    return ("sha512", digest) if digest else ("sha256", artifact["sha256"])
 
 
-def write(host: Host, artifact: dict[str, Any], digests: Mapping[str, str]) -> None:
+def write(host: Host, artifact: Artifact, digests: Mapping[str, str]) -> None:
     """Record what was installed."""
     algorithm, digest = pin(artifact)
     record = {
@@ -53,18 +56,18 @@ def write(host: Host, artifact: dict[str, Any], digests: Mapping[str, str]) -> N
     atomic.write_file(host, path(artifact["name"]), text.encode("utf-8"), 0o644)
 
 
-def install_id(artifact: dict[str, Any]) -> str:
+def install_id(artifact: Artifact) -> str:
     """A digest of what goes where, so that another choice of members is noticed. Pure."""
     text = json.dumps([artifact["kind"], artifact["install"]], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def missing(host: Host, artifact: dict[str, Any]) -> str | None:
+def missing(host: Host, artifact: Artifact) -> str | None:
     """Why the artifact is not there as it should be; None when it is. Files are hashed, nothing is fetched."""
     return missing_files(host, artifact) or _links(host, artifact)
 
 
-def missing_files(host: Host, artifact: dict[str, Any]) -> str | None:
+def missing_files(host: Host, artifact: Artifact) -> str | None:
     """The same without its links."""
     found = look(host, artifact["name"])
     return _unrecorded(host, artifact) if found is None else difference(artifact, found)
@@ -93,7 +96,7 @@ def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] |
     return {"mode": "%04o" % stat.S_IMODE(status.st_mode), "same": host.sha256(name) == record["files"][name]}
 
 
-def difference(artifact: dict[str, Any], found: Mapping[str, Any]) -> str | None:
+def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
     """Why what was found (see look()) is not the artifact; None when it is. Pure."""
     algorithm, digest = pin(artifact)
     if found.get(algorithm) != digest:
@@ -113,12 +116,12 @@ def difference(artifact: dict[str, Any], found: Mapping[str, Any]) -> str | None
     return None
 
 
-def _unrecorded(host: Host, artifact: dict[str, Any]) -> str:
+def _unrecorded(host: Host, artifact: Artifact) -> str:
     """A binary proves itself, its digest is the artifact's; of anything else nothing is known."""
     return "is not installed" if artifact["kind"] != "binary" or not proves_itself(host, artifact) else ADOPTED
 
 
-def proves_itself(host: Host, artifact: dict[str, Any]) -> bool:
+def proves_itself(host: Host, artifact: Artifact) -> bool:
     """Whether a binary is there as it should be, with or without a record."""
     (entry,) = artifact["install"]
     status = host.status(entry["path"])
@@ -128,7 +131,7 @@ def proves_itself(host: Host, artifact: dict[str, Any]) -> bool:
     return same_mode and host.sha256(entry["path"]) == artifact.get("sha256")
 
 
-def _links(host: Host, artifact: dict[str, Any]) -> str | None:
+def _links(host: Host, artifact: Artifact) -> str | None:
     for link in artifact.get("links") or []:
         status = host.status(link["path"])
         if status is None or not stat.S_ISLNK(status.st_mode):

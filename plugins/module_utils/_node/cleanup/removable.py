@@ -90,7 +90,7 @@ RULES = {
     "host-keys": [_rule(REMOVE, "/etc/ssh/ssh_host_*_key", "/etc/ssh/ssh_host_*_key.pub")],
 }
 
-#: What our image commands wrote to hand over a seed goes with the seed, or the next machine would have no data source.
+#: Files that our image commands wrote for a seed are removed with the seed, or the next machine has no data source.
 CLOUD_INIT_STATE = [
     _rule(REMOVE, "/var/lib/cloud/*", hidden=True),
     _rule(REMOVE, "/var/log/cloud-init*.log"),

@@ -170,7 +170,7 @@ FOLDER = "/var/lib/kubenode"
 
 
 class FetchFailed(OSError):
-    """An archive that cannot be had, or is not the right one; the text says which and why."""
+    """An archive cannot be fetched, or is not the right one; the text says which and why."""
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ Runtime = Union[Containerd, Docker]
 
 
 class ImagesFailed(Exception):
-    """An image cannot be had; the text says which and why."""
+    """An image cannot be pulled; the text says which and why."""
 
 
 def make_plan(

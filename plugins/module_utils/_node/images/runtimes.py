@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the two container runtimes call the same: list, pull, import, pin."""
+"""The operations that both container runtimes have: list, pull, import, pin."""
 
 from __future__ import annotations
 

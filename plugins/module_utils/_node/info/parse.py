@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..._common.mounts import unescape
-from ..._common.text import whole_number
+from ..._common.text import json_value, whole_number
 from .facts import System
 
 #: The machine's words for architectures, in those of Kubernetes.
@@ -111,8 +110,8 @@ def route(text: str | None) -> dict[str, Any] | None:
 
 def _json_list(text: str | None) -> list[dict[str, Any]]:
     try:
-        read = json.loads(text or "[]")
-    except (ValueError, RecursionError):
+        read = json_value(text or "[]")
+    except ValueError:
         return []
     return [entry for entry in read if isinstance(entry, dict)] if isinstance(read, list) else []
 

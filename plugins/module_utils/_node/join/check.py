@@ -106,7 +106,7 @@ class Check:
 
     def __init__(self, options: Mapping[str, Any], root: str = "/") -> None:
         self._options, self._root = options, root
-        self._deadline = time.monotonic() + options["timeout"]
+        self._deadline: float = time.monotonic() + options["timeout"]
         self._token = options["token"]
         self.warnings: list[str] = []
         self.result: Seen = {
@@ -152,7 +152,7 @@ class Check:
             if options["ca_hashes"]:
                 discovery.matching_certificates(options["ca_cert"], set(options["ca_hashes"]))
             if not (options["jws"] and self._token):
-                return options["ca_cert"]
+                return str(options["ca_cert"])
         insecure = None if not options["ca_cert"] else options["ca_cert"]
         token = self._token if options["jws"] else None
         info = self._cluster_info(Api(options["api_server"], insecure, timeout=self._seconds()))

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import kubernetes.client.exceptions
 from ansible.module_utils.basic import missing_required_lib
+
+from ..._common.text import json_value, printable_words, shortened
 
 try:
     import kubernetes
@@ -225,18 +226,17 @@ class Cluster:
 def _why(error: Any) -> str:
     """What the Status in the body of an answer says, with its causes; the HTTP reason where there is none."""
     try:
-        status = json.loads(error.body)
+        status = json_value(error.body)
         causes = [str(one.get("message")) for one in (status.get("details") or {}).get("causes") or []]
         texts = [str(status.get("message") or ""), *causes]
-    except (TypeError, ValueError, AttributeError, RecursionError):
+    except (TypeError, ValueError, AttributeError):
         texts = []
     return _line(" ".join(filter(None, texts)) or error.reason)
 
 
-def _line(text: Any) -> str:
+def _line(text: object) -> str:
     """One line of printable text: an answer may hold anything."""
-    line = " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
-    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "…"
+    return shortened(printable_words(text), _LONGEST_TEXT)
 
 
 _PUBLISHED = ("InternalIP", "ExternalIP")
@@ -271,14 +271,14 @@ def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", ad
     """Whether a Node is the machine's; without anything to compare, its name is the proof.
 
     The machine ID is what the kubelet read on the machine, so it decides where it is known. A machine that does not
-    answer is known by its provider ID, or by an address that nobody else has.
+    answer is known by its provider ID, or by an address that no other machine has.
     """
     status, spec = node.get("status") or {}, node.get("spec") or {}
     if machine_id:
-        return (status.get("nodeInfo") or {}).get("machineID") == machine_id
+        return bool((status.get("nodeInfo") or {}).get("machineID") == machine_id)
     if not provider_id and not addresses:
         return True
     if provider_id and spec.get("providerID"):
-        return spec["providerID"] == provider_id
+        return bool(spec["providerID"] == provider_id)
     shown = [one.get("address") for one in status.get("addresses") or [] if one.get("type") in _PUBLISHED]
     return bool(set(shown).intersection(addresses))

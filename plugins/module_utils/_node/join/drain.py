@@ -73,7 +73,8 @@ def _in_the_way(pod: dict[str, Any], force: bool, delete_emptydir_data: bool) ->
 
 
 def _controller(pod: dict[str, Any]) -> dict[str, Any]:
-    for owner in pod["metadata"].get("ownerReferences") or []:
+    owners: list[dict[str, Any]] = pod["metadata"].get("ownerReferences") or []
+    for owner in owners:
         if owner.get("controller"):
             return owner
     return {}
@@ -92,7 +93,7 @@ def is_ready(node: dict[str, Any], boot_id: str = "") -> tuple[bool, str]:
     status = node.get("status") or {}
     found = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
     if boot_id and (status.get("nodeInfo") or {}).get("bootID") != boot_id:
-        return False, "its kubelet has not told of this boot yet"
+        return False, "its kubelet has not reported this boot yet"
     if not found:
         return False, "it has no condition Ready yet"
     if found[0].get("status") == "True":

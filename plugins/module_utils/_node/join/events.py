@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from ..._common.text import printable_words
 from .cluster import Cluster, Refused
 
 #: The API takes no longer message, in bytes of UTF-8.
@@ -30,12 +31,12 @@ class Impossible(Exception):
 def message(text: str, output: Iterable[str] = (), most: int = LONGEST_MESSAGE) -> str:
     """``text``, and behind it as many of the last lines of ``output`` as fit, in at most ``most`` bytes.
 
-    They stand on one line, since ``kubectl get events`` ends at the first line break.
+    They are one line, since ``kubectl get events`` ends at the first line break.
     """
-    head = _line(text)
+    head = printable_words(text)
     if len(head.encode("utf-8")) > most:
         return _first_bytes(head, most - len(_CUT.strip().encode("utf-8"))) + _CUT.strip()
-    tail = _GAP.join(filter(None, (_line(one) for one in output)))
+    tail = _GAP.join(filter(None, (printable_words(one) for one in output)))
     if not tail:
         return head
     whole = "%s: %s" % (head, tail)
@@ -139,10 +140,6 @@ class Events:
         uid = uid or (name if kind == "Node" else "")
         about = {"apiVersion": version, "kind": kind, "name": name, "namespace": namespace, "uid": uid}
         return {key: value for key, value in about.items() if value}
-
-
-def _line(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
 
 
 def _first_bytes(text: str, most: int) -> str:

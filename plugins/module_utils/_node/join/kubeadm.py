@@ -25,12 +25,12 @@ class Failure(NamedTuple):
 
 def failure(code: int, errors: str) -> Failure:
     """A :class:`Failure` from its exit code and what it said on its standard error."""
-    told = _NO_NEWS.sub("", errors).strip()
-    match = _PHASE.search(told)
-    phase, why = match.groups() if match else ("", told.rpartition("\n")[2].strip())
+    text = _NO_NEWS.sub("", errors).strip()
+    match = _PHASE.search(text)
+    phase, why = match.groups() if match else ("", text.rpartition("\n")[2].strip())
     if why.startswith("error: "):
         why = why[len("error: ") :]
-    refused = ["%s: %s" % one for one in _CHECK.findall(told)]
+    refused = ["%s: %s" % one for one in _CHECK.findall(text)]
     if refused:
         why = "its checks: " + "; ".join(refused)
     elif phase:

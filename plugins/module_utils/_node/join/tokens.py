@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import re
 import string
-import time
 from collections.abc import Iterable
 from typing import Any
+
+from ..._common.times import to_whole_seconds
 
 NAMESPACE = "kube-system"
 _TYPE = "bootstrap.kubernetes.io/token"
@@ -67,7 +68,7 @@ def secret(
     data = {
         "token-id": token_id,
         "token-secret": token_secret,
-        "expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + ttl)),
+        "expiration": to_whole_seconds(now + ttl),
         "description": description,
     }
     data.update(("usage-bootstrap-" + usage, "true") for usage in usages)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.boot_states import from_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.times import moment
 
 from ..api import der
 from ..api.client import Answer, Api, ApiError
@@ -46,12 +46,15 @@ class Wait:
         self.node: dict[str, Any] | None = None
         self.request: dict[str, Any] | None = None
 
-    def run(self) -> None:
-        """Wait for each step; raise :class:`JoinFailure` as soon as it is certain, or when the time is over."""
+    def run(self) -> dict[str, Any]:
+        """Wait for each step and return the Node; raise :class:`JoinFailure` as soon as it is certain, or too late."""
         self._until("certificate", self._has_certificate, self._why_no_certificate)
         self._until("node", self._has_node, self._why_no_node)
         if self._options["ready"]:
             self._until("ready", self._is_ready, self._why_not_ready)
+        if self.node is None:
+            raise AssertionError("a wait that is over has its Node")
+        return self.node
 
     def no_certificate(self) -> JoinFailure:
         """The :class:`JoinFailure` of a kubelet that kubeadm waited for in vain."""
@@ -157,8 +160,9 @@ class Wait:
         """How often systemd has started the kubelet again since this wait began."""
         count = whole_number(state.get("NRestarts")) or 0
         # a start by hand makes it 0
-        self._seen["restarts"] = min(count, self._seen.get("restarts", count))
-        return count - self._seen["restarts"]
+        before: int = min(count, self._seen.get("restarts", count))
+        self._seen["restarts"] = before
+        return count - before
 
     def _refused(self) -> JoinFailure | None:
         """A failure when the API server says that the token or the request will not do."""
@@ -223,7 +227,7 @@ def newest_request(listed: Mapping[str, Any] | None, node_name: str, since: floa
     for item in (listed or {}).get("items") or []:
         spec, metadata = item.get("spec") or {}, item.get("metadata") or {}
         created = metadata.get("creationTimestamp") or ""
-        if spec.get("signerName") != _SIGNER or _seconds(created) < since:
+        if spec.get("signerName") != _SIGNER or (moment(created) or 0) < since:
             continue
         if _common_name(spec.get("request")) == "system:node:" + node_name:
             found.append((created, metadata.get("name"), item.get("status") or {}))
@@ -254,10 +258,3 @@ def _common_name(request: str | None) -> str | None:
         return der.request_subject(blocks[0])["CN"] if blocks else None
     except (binascii.Error, ValueError):
         return None
-
-
-def _seconds(created: str) -> float:
-    try:
-        return from_rfc3339(created)
-    except ValueError:
-        return 0

@@ -1,3 +1,3 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The machine that a module runs on: its programs, its files, and what is still owed to its services."""
+"""The machine that a module runs on: its programs, its files, and the pending restarts of its services."""

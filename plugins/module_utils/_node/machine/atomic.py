@@ -14,16 +14,22 @@ from .host import Host
 PREFIX = ".kubenode-"
 
 
-def make_parents(host: Host, path: str) -> list[str]:
-    """Make the directories above a path, mode 0755; returns those that were made, outermost first."""
+def missing_parents(host: Host, path: str) -> list[str]:
+    """The directories above a path that are not there, outermost first."""
     missing, folder = [], os.path.dirname(path)
     while folder not in ("", "/") and not host.is_dir(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
-    for made in reversed(missing):
+    return missing[::-1]
+
+
+def make_parents(host: Host, path: str) -> list[str]:
+    """Make the directories above a path, mode 0755; returns those that were made, outermost first."""
+    missing = missing_parents(host, path)
+    for made in missing:
         os.mkdir(host.path(made), 0o755)
         os.chmod(host.path(made), 0o755)
-    return missing[::-1]
+    return missing
 
 
 def write_file(

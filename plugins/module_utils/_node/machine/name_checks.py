@@ -9,19 +9,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..._common.text import has_control
+
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:~-]*")
 _UNIT = re.compile(r"[A-Za-z0-9:_][A-Za-z0-9:_.\\@-]*")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SYSCTL = re.compile(r"[A-Za-z0-9_-]+(?:[./][A-Za-z0-9_@:-]+)+")
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def path_error(path: Any) -> str | None:
     """What is wrong with an absolute path; None when nothing is."""
     if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
         return "must be an absolute path"
-    if _CONTROL.search(path):
+    if has_control(path):
         return "must not contain control characters"
     if posixpath.normpath(path) != path:
         return "must be a normalised path (%s)" % posixpath.normpath(path)

@@ -3,7 +3,7 @@
 """Changes that units were not restarted for yet, kept until the next boot, when every service reads its files.
 
 It is written before a change is made: a run that is cut off between a new file and the restart of its service
-leaves the debt to the next run.
+leaves the restart to the next run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .atomic import write_file
 from .host import Host
 
 PATH = "/run/kubenode/pending.json"
-#: The debt of a `systemctl daemon-reload`.
+#: The entry for a `systemctl daemon-reload`.
 RELOAD = "daemon-reload"
 
 

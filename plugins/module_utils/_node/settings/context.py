@@ -92,7 +92,7 @@ def same(state: str, reason: str = "") -> Step:
 
 
 class Context:
-    """What is known while settings are planned, and owed while they are applied."""
+    """What is known while settings are planned, and what remains to do while they are applied."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = _missing_parents(host, path)
+        made = atomic.missing_parents(host, path)
         atomic.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
         context.wrote(path)
         context.label(made + [path])
@@ -106,7 +106,7 @@ def plan_link(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = _missing_parents(host, path)
+        made = atomic.missing_parents(host, path)
         atomic.write_link(host, path, target)
         context.wrote(path)
         context.label(made + [path])
@@ -203,14 +203,6 @@ def tail(done: Done, lines: int = 20) -> str:
     """The last lines of what a program said."""
     said = (done.err.strip() + "\n" + done.out.strip()).strip() or "exit code %d" % done.code
     return "\n".join(said.splitlines()[-lines:])
-
-
-def _missing_parents(host: Host, path: str) -> list[str]:
-    missing, folder = [], os.path.dirname(path)
-    while folder not in ("", "/") and not host.is_dir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    return missing[::-1]
 
 
 #: Where a tree may be removed; /run itself, unlike the others, may not.

@@ -41,7 +41,7 @@ def ufw_port(port: str) -> str:
 
 
 def ufw_allowed(text: str) -> set[str]:
-    """Ports that `ufw show added` has for everybody. Pure."""
+    """Ports that `ufw show added` has for every source. Pure."""
     return set(_ALLOWED.findall(text))
 
 

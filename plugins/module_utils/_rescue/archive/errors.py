@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from ..._common.text import escaped
+
 
 class NotPacked(Exception):
     """No archive was made; the text says why, and what helps."""
@@ -11,5 +13,4 @@ class NotPacked(Exception):
 
 def shown(name: bytes) -> str:
     """A file name (bytes) as text that is safe to print, at most 200 characters of it."""
-    text = name.decode("utf-8", "backslashreplace")
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)[:200]
+    return escaped(name.decode("utf-8", "backslashreplace"))[:200]

@@ -149,7 +149,7 @@ def attributes(path: bytes) -> dict[bytes, bytes]:
     return records
 
 
-# --- A tree as an archive: the same tree gives the same bytes, wherever and whenever it is packed.
+# --- A tree as an archive: the same tree gives the same bytes, on any machine at any time.
 
 
 _PIECE = 1 << 20
@@ -200,7 +200,7 @@ class Packing:
         finally:
             os.close(fd)
         if (after.st_size, after.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
-            raise NotPacked(f"{shown(name)} changed while it was packed; pack a file system that nobody uses")
+            raise NotPacked(f"{shown(name)} changed while it was packed; pack a file system that is not in use")
 
     def _sparse(
         self,
@@ -252,7 +252,7 @@ def _open(path: bytes, info: os.stat_result) -> int:
     if (found.st_dev, found.st_ino) != (info.st_dev, info.st_ino):
         with contextlib.suppress(OSError):
             os.close(fd)
-        raise NotPacked(f"{shown(path)} was replaced while it was packed; pack a file system that nobody uses")
+        raise NotPacked(f"{shown(path)} was replaced while it was packed; pack a file system that is not in use")
     return fd
 
 

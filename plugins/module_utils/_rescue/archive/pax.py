@@ -22,7 +22,7 @@ END = bytes(2 * BLOCK)
 _NAME_BYTES = 100
 _LARGEST_ID = 0o7777777
 _LARGEST = 0o77777777777
-#: The name of a header that tells more of the next one; readers never make a file of it.
+#: The name of a header with more fields of the next one; readers never make a file of it.
 _MORE = b"./PaxHeaders/more"
 
 

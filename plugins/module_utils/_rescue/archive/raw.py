@@ -55,7 +55,7 @@ class RawImage:
 
     def _shrink(self) -> int:
         node = self._root.node
-        self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
+        self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it repaired something
         answer = self._tool("resize2fs", "-P", node)
         header = self._disk.run("dumpe2fs", "-h", node)
         found = re.search(r"^Block size: +([0-9]+)$", header, re.M)
@@ -67,7 +67,7 @@ class RawImage:
         smallest = blocks * block
         length = min(self._root.size, -(-(smallest + _SLACK) // MIB) * MIB)
         self._tool("resize2fs", node, f"{length // 1024}K")
-        self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
+        self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it repaired something
         return length
 
     def _table(self, fd: int, size: int, length: int) -> None:

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 from typing import Any
 
+from ..._common.text import json_value
 from ..installimage import image_names
 from .errors import NotPacked
 
@@ -28,7 +28,7 @@ _OF_ONE = (
     ("etc/kubernetes/bootstrap-kubelet.conf", "it holds a cluster's bootstrap token"),
     ("var/lib/kubelet/pki", "it holds a node's keys"),
     ("var/lib/cloud/instance", "cloud-init ran for one machine"),
-    ("root/.ssh/authorized_keys", "it lets somebody in"),
+    ("root/.ssh/authorized_keys", "it lets its owner log in"),
     ("etc/kubenode/installed.json", "it is recorded as installed on one machine"),
 )
 
@@ -46,7 +46,7 @@ class Root:
         self.base = self._base()
 
     def check_name(self, file_name: str) -> None:
-        """Refuse a file name that tells installimage another distribution, version or architecture."""
+        """Refuse a file name in which installimage reads another distribution, version or architecture."""
         try:
             named = image_names.parse_image_name(file_name)
         except image_names.InvalidImageName as error:
@@ -116,8 +116,8 @@ class Root:
 
     def _base(self) -> dict[str, Any]:
         try:
-            base = json.loads(self._text("etc/kubenode/base.json") or "{}")
-        except (ValueError, RecursionError):
+            base = json_value(self._text("etc/kubenode/base.json") or "{}")
+        except ValueError:
             base = {}
         return base if isinstance(base, dict) else {}
 

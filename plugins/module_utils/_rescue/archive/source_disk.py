@@ -22,7 +22,7 @@ _MOST_SECTORS = 1 << 53
 _HARMLESS = "nosuid,nodev,noexec"
 #: Sub-volumes of btrfs that hold the root of a system.
 _SUBVOLUMES = ("", "@", "@rootfs", "root")
-#: What fstab may put below the root and is part of the system all the same.
+#: Mount points in fstab that belong to the system although they are not on the root file system.
 _PARTS = ("/boot", "/usr", "/var", "/opt", "/home", "/srv")
 
 

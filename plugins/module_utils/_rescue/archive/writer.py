@@ -204,7 +204,7 @@ class HttpTarget:
             self._send(b"%x\r\n" % len(piece) + piece + b"\r\n")
 
     def finish(self, sha256: str) -> None:
-        """Send the end and hear what arrived."""
+        """Send the end and read what the server received."""
         self._send(b"0\r\n\r\n")
         status, text = self._answer()
         self._connection.close()
@@ -212,7 +212,7 @@ class HttpTarget:
             raise NotPacked(f"the file did not arrive whole at {self._where} (status {status}: {text[:200]})")
 
     def abort(self) -> None:
-        """Cut the connection, which tells the server that the file is not whole."""
+        """Cut the connection, so that the server sees that the file is not whole."""
         self._connection.close()
 
     def _send(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ..._common import installed
-from ..._common.text import is_digits
+from ..._common.text import is_digits, json_value
 from . import parse
 from .parse import Content, Health, Node
 
@@ -62,7 +62,7 @@ class Held(_Always, total=False):
 
 
 class Identity(TypedDict):
-    """What a disk is, whatever it holds; ``size`` in bytes."""
+    """What a disk is, without its content; ``size`` in bytes."""
 
     name: str
     path: str
@@ -141,7 +141,7 @@ class Raw:
 
 
 def identities(raw: Raw, types: Sequence[str] = ("disk",)) -> list[Identity]:
-    """What tells the disks apart: ``name, path, size, wwn, serial, model, by_id, by_path, kind, rotational``, and
+    """The identity of each disk: ``name, path, size, wwn, serial, model, by_id, by_path, kind, rotational``, and
     ``read_only``, ``removable``. Without what they hold."""
     return [_identity(raw, node) for node in raw.disks(types)]
 
@@ -353,7 +353,7 @@ def _holds(raw: Raw, disk: Node, groups: Groups) -> list[Held]:
 
 
 def _is_frame(raw: Raw, node: Node, one: Content) -> bool:
-    """Whether it is the table of an extended partition, which its disk's table tells of already."""
+    """Whether it is the table of an extended partition, which its disk's table lists already."""
     return one["usage"] == "table" and node.type == "part" and _part_type(raw, node) in _EXTENDED
 
 
@@ -413,9 +413,9 @@ def _entry(raw: Raw, node: Node, one: Content, groups: Groups) -> Held:
 def record_of(text: str | None) -> dict[str, str] | None:
     """The installed record in a file's text, its known keys alone; None when it is none."""
     try:
-        content = json.loads(text or "")
+        content = json_value(text or "")
         found = {key: parse.clean(content[key], 2000) for key in installed.KEYS if content.get(key) is not None}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return None
     return found if found.get("machine") else None
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reads everything about the disks that the machine's tools tell, and changes nothing."""
+"""Reads everything about the disks that the machine's tools report, and changes nothing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .parse import Speed
 
 #: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
 Used = Callable[[str, str, Any], str]
-#: Mount points of a running system: such a disk is never emptied, whatever the consent.
+#: Mount points of a running system: such a disk is never emptied, with any consent.
 _SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
 _EVERYTHING = ("all", "*", "any")
 
@@ -55,7 +55,7 @@ def is_of_another(disk: Disk, machine: str) -> str:
 
 
 def check_entries(wipe: Iterable[str]) -> list[str]:
-    """What is wrong with the entries of ``wipe`` whatever disks there are, a line each."""
+    """What is wrong with the entries of ``wipe`` on any machine, a line each."""
     return [
         "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
         for text in wipe
@@ -79,7 +79,7 @@ def too_slow(disk: Disk, speed: float) -> bool:
 
 
 def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Speed]) -> tuple[list[str], list[str]]:
-    """What stands against the chosen disks (names) by their speeds, and what could not be measured: two lists of texts.
+    """What the speed test says against the chosen disks (names), and what it could not measure: two lists of texts.
 
     ``measured``: what gather.read_speed() said of each, in their order.
     """
@@ -177,7 +177,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
         "\n  ".join(listing.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
-        text += "It is this machine's own installed system: to write it anew, name the machine: %s. " % (
+        text += "It is this machine's own installed system: to write it again, name the machine: %s. " % (
             consents.extra_var("reinstall", [machine])
         )
     elif reinstall and is_of_another(disk, machine):

@@ -20,7 +20,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
 class HintError(ValueError):
-    """The hints do not lead to the disks; the text says why. ``permanent``: trying again will not mend it."""
+    """The hints do not lead to the disks; the text says why. ``permanent``: a retry cannot help."""
 
     def __init__(self, message: str, permanent: bool = False) -> None:
         super().__init__(message)

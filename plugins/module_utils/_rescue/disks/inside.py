@@ -43,7 +43,7 @@ def look(tools: Tools, raw: Raw, limit: float = 60.0) -> dict[str, dict[str, str
     folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
     child = os.fork()
     if child == 0:
-        # Whatever happens, this copy of the module must not go on as the module.
+        # Also after an error, this copy of the process must not continue as the module.
         try:
             os.setsid()
             os.close(reading)
@@ -109,7 +109,7 @@ def _look_at_all(tools: Tools, raw: Raw, folder: str, writing: int) -> None:
 
 
 def of_release(texts: Mapping[str, str]) -> dict[str, str] | None:
-    """What the files (path → text) tell: ``{"system", "record"}``; None when there is no system."""
+    """What the files (path → text) say: ``{"system", "record"}``; None when there is no system."""
     name = ""
     for path, text in texts.items():
         if path.endswith("os-release") and not name:
@@ -135,7 +135,7 @@ def _by_debugfs(tools: Tools, device: str) -> dict[str, str]:
 def _is_small_file(text: str) -> bool:
     """Whether debugfs describes a regular file that is small enough to be what we look for."""
     words = text.replace(":", " ").split()
-    behind = dict(reversed(list(zip(words, words[1:]))))  # what stands behind the first of equal words
+    behind = dict(reversed(list(zip(words, words[1:]))))  # the text after the first of equal words
     return behind.get("Type") == "regular" and whole_number(behind.get("Size"), _MOST) is not None
 
 

@@ -6,14 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..._common.text import in_columns
 from . import parse
 from .facts import Disk, Held
-
-
-def grid(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of texts as lines with aligned columns."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
 def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
@@ -21,7 +16,7 @@ def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
     rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "")]
     for disk in disks:
         rows.append(_about(disk) + (reasons.get(disk["name"], ""),))
-    return "\n".join(grid(rows)) if disks else "(the machine has no disks)"
+    return "\n".join(in_columns(rows)) if disks else "(the machine has no disks)"
 
 
 def lines(disks: Sequence[Disk]) -> list[str]:
@@ -30,7 +25,7 @@ def lines(disks: Sequence[Disk]) -> list[str]:
     for disk in disks:
         held = "; ".join(phrase(entry) for entry in disk["holds"]) or "nothing"
         rows.append(_about(disk) + (disk["health"]["status"], held))
-    return grid(rows)
+    return in_columns(rows)
 
 
 def _about(disk: Disk) -> tuple[str, ...]:

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from ..._common.text import LARGEST_NUMBER, whole_number
+from ..._common.mounts import unescape
+from ..._common.text import LARGEST_NUMBER, json_value, spaced_lines, whole_number
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PREFIXES = (
     "/dev/disk/by-id/",
     "wwn-",
@@ -45,7 +44,7 @@ class Speed(TypedDict):
 
 
 class Content(TypedDict):
-    """One kind of content of a device, as blkid or wipefs tell it; empty where they do not."""
+    """One kind of content of a device, as blkid or wipefs report it; empty where they do not."""
 
     type: str
     uuid: str
@@ -62,7 +61,7 @@ def clean(value: object, limit: int = 200) -> str:
     """Text from a disk on one line, without control characters, cut to ``limit`` characters."""
     if value is None or isinstance(value, (dict, list)):
         return ""
-    return _CONTROL.sub(" ", " ".join(str(value).split()))[:limit].strip()
+    return spaced_lines(" ".join(str(value).split()))[:limit].strip()
 
 
 def number(value: object) -> int:
@@ -119,10 +118,10 @@ class Node:
 def block_devices(text: str) -> dict[str, Node]:
     """Every block device by its kernel name, from ``lsblk --json``; a name that is not plain is left out."""
     try:
-        roots = json.loads(text)["blockdevices"]
+        roots = json_value(text)["blockdevices"]
         found: dict[str, Node] = {}
         _add(found, roots, None)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise ParseError(f"lsblk did not print the list of block devices ({type(exc).__name__})") from exc
     for node in found.values():
         # lsblk lists them as the kernel's directory does, in no order that holds.
@@ -163,11 +162,11 @@ def signatures(text: str) -> list[dict[str, str]]:
     """What ``wipefs --json`` found: a list of ``{type, uuid, label, usage}``, each type once."""
     found: dict[str, dict[str, str]] = {}
     try:
-        for entry in json.loads(text)["signatures"]:
+        for entry in json_value(text)["signatures"]:
             one = {key: clean(entry.get(key)) for key in ("type", "uuid", "label", "usage")}
             if one["type"]:
                 found.setdefault(one["type"], one)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return []
     return list(found.values())
 
@@ -175,20 +174,20 @@ def signatures(text: str) -> list[dict[str, str]]:
 def report(text: str, kind: str) -> list[dict[str, str]]:
     """The rows of an LVM report in JSON (``kind``: ``pv`` or ``lv``); none when it is no report."""
     try:
-        rows = [row for part in json.loads(text)["report"] for row in part.get(kind) or []]
+        rows = [row for part in json_value(text)["report"] for row in part.get(kind) or []]
         return [{key: clean(value) for key, value in row.items()} for row in rows]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return []
 
 
 def smart(code: int, text: str) -> Health:
     """Health by ``smartctl --health --json``: ``status`` (passed, failed, unknown) and ``detail``."""
     try:
-        content = json.loads(text)
+        content = json_value(text)
         verdict = content.get("smart_status")
         messages = content.get("smartctl", {}).get("messages") or []
         detail = clean("; ".join(str(one.get("string")) for one in messages))
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return {"status": "unknown", "detail": "smartctl printed no JSON"}
     passed = verdict.get("passed") if isinstance(verdict, dict) else None
     # The exit code is a set of bits; bit 3: the disk is failing, bit 4: an attribute has reached its limit.
@@ -203,9 +202,9 @@ def smart(code: int, text: str) -> Health:
 def read_speed(code: int, text: str) -> Speed:
     """What ``fio --output-format=json`` measured: ``speed`` in KiB/s (None: unknown), ``failed`` and ``detail``."""
     try:
-        job = json.loads(text[text.index("{") :])["jobs"][0]
+        job = json_value(text[text.index("{") :])["jobs"][0]
         error, speed = number(job["error"]), _number(job["read"]["bw"])
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         error, speed = 0, None
     if error:
         return {"speed": None, "failed": True, "detail": f"reading it fails (fio: error {error})"}
@@ -229,9 +228,9 @@ _NVME_WARNINGS = (
 def nvme_log(code: int, text: str) -> Health:
     """Health by ``nvme smart-log --output-format=json``."""
     try:
-        warning = json.loads(text)["critical_warning"]
+        warning = json_value(text)["critical_warning"]
         bits = _number(warning["value"] if isinstance(warning, dict) else warning)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         bits = None
     if bits is None:
         return {"status": "unknown", "detail": "nvme printed no health"}
@@ -258,11 +257,6 @@ def mounts(text: str) -> dict[str, list[str]]:
 def swaps(text: str) -> list[str]:
     """The paths of active swap, from ``/proc/swaps``."""
     return [unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
-
-
-def unescape(text: str) -> str:
-    """Undo the octal escapes of the kernel's tables."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def links(directory: Mapping[str, str]) -> dict[str, list[str]]:

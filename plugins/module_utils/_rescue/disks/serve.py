@@ -15,7 +15,7 @@ from .facts import Disk
 
 
 class ServeError(Exception):
-    """The step was not done; ``begun``: something was changed all the same."""
+    """The step was not done; ``begun``: but something was changed."""
 
     def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)

@@ -32,8 +32,8 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
 
     ``target``: its ``name``, ``serial``, ``wwn``, ``size``, ``model`` and ``content_id``, as it was looked at.
     """
-    about = ("serial", "wwn", "size")
-    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]  # type: ignore[literal-required]
+    about = (target["serial"], target["wwn"], target["size"])
+    found = [disk for disk in disks if (disk["serial"], disk["wwn"], disk["size"]) == about]
     if len(found) > 1:
         found = [disk for disk in found if disk["name"] == target["name"]]
     if len(found) != 1:

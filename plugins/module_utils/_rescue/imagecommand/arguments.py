@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import re
 import struct
 import zlib
 from pathlib import Path
 
 from ..._common.names import host_name_error
+from ..._common.text import json_value
 from .basics import MIB, Refused
 from .incoming import MAGIC
 from .root_device import Disk
@@ -20,7 +20,7 @@ from .root_device import Disk
 # --- The SSH keys that opened the rescue, for the new system to accept as well.
 
 
-KEY_FIELDS = {  # kinds of public keys, and what they are made of: a name stands for itself, a number for a length
+KEY_FIELDS = {  # kinds of public keys, and what they are made of: a text means itself, a number means a length
     b"ssh-ed25519": (32,),
     b"ssh-rsa": (None, None),
     b"ecdsa-sha2-nistp256": (b"nistp256", 65),
@@ -88,7 +88,7 @@ class Bootstrap:
 
 
 def kind_of_bootstrap(data: bytes) -> str:
-    """Tell bootstrap data by content: cloud-init, ignition or none."""
+    """The kind of bootstrap data, by its content: cloud-init, ignition or none."""
     text = data
     if data.startswith(MAGIC["gz"]):  # cloud-init takes compressed user data as well
         with contextlib.suppress(zlib.error):
@@ -100,7 +100,7 @@ def kind_of_bootstrap(data: bytes) -> str:
     if re.match(heads, text, re.I):
         return "cloud-init"
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(text)
+        found = json_value(text)
         if isinstance(found, dict) and isinstance(found.get("ignition"), dict) and "version" in found["ignition"]:
             return "ignition"
     raise Refused(

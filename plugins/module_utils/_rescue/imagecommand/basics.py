@@ -14,7 +14,7 @@ from typing import Callable
 # --- Sizes that several parts agree on.
 
 
-#: Tells people something.
+#: Prints a text for the user.
 Say = Callable[[str], None]
 MIB = 1 << 20
 CHUNK = MIB  # what is read from the network at once

@@ -267,7 +267,7 @@ def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list[BaseException])
             pipe.write(chunk)
         pipe.flush()
     except BrokenPipeError:
-        pass  # the exit code of the reader tells why
+        pass  # the exit code of the reader says why
     except BaseException as error:  # noqa: BLE001 - handed over to the main thread, which raises it
         failure.append(error)
     finally:
@@ -329,6 +329,10 @@ class Digest:
         if name in found or len(found) == 1:
             return found.get(name) or next(iter(found.values()))
         raise Refused(f"image digest: the .sha256 file beside the image holds no SHA-256 digest of {name!r}")
+
+    def found(self) -> str:
+        """The digest of all that was hashed, as ``sha256:…``."""
+        return f"{self.algorithm}:{self.hash.hexdigest()}"
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass the chunks on and hash them."""

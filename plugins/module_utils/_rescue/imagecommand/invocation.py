@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ..._common.times import to_whole_seconds
 from .basics import Refused, Terminated
 from .filesystems import workplace
 from .root_device import Disk
@@ -125,5 +125,5 @@ def installed_record(machine: str, image_url: str, image_digest: str, command: s
         "image_url": image_url,
         "image_digest": image_digest,
         "command": command,
-        "installed_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "installed_at": to_whole_seconds(time.time()),
     }

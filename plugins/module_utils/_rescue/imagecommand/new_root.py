@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
+from ..._common.text import json_value
 from .arguments import Bootstrap
 from .basics import Refused, Say
 from .filesystems import mounted
@@ -44,7 +45,7 @@ def enclose(root: Path, answering: int, function: Callable[..., Any], *arguments
 def collect(child: int, reading: int) -> Any:
     """Wait for the answer of a child."""
     with os.fdopen(reading, "rb") as pipe:
-        answer = json.loads(pipe.read() or b'{"error": "new root file system: the child was killed"}')
+        answer = json_value(pipe.read() or b'{"error": "new root file system: the child was killed"}')
     os.waitpid(child, 0)
     if "error" in answer:
         raise Refused(answer["error"])

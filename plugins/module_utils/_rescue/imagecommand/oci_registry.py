@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import platform
 import re
 import tempfile
@@ -18,8 +17,15 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from ..._common.text import LARGEST_NUMBER
-from ..._common.web import parse_challenge
+from ..._common.text import LARGEST_NUMBER, json_value
+from ..._common.web import (
+    MANIFEST_TYPES,
+    BadRedirect,
+    parse_challenge,
+    registry_logins,
+    token_in,
+    token_server,
+)
 from .basics import HttpStatus, Refused, Say, run
 from .incoming import Transfer
 from .url import DIGEST, OciUrl
@@ -35,17 +41,11 @@ class Login:
 
     def __init__(self, url: OciUrl, token: str, agent: str, pause: float, say: Say) -> None:
         self.url, self.agent, self.pause, self.say = url, agent, pause, say
-        self.basic = ""
-        self.ways: list[str] = []  # headers that are still to be tried for a token without a user
-        self.header = ""
-        if ":" in token:
-            self.basic = "Basic " + base64.b64encode(token.encode("utf-8", "surrogateescape")).decode()
-        elif token:
-            if not re.fullmatch("[!-~]+", token):
-                raise Refused("OCI_REGISTRY_AUTH_TOKEN: it is neither user:password nor a token (characters)")
-            # as it is, and as CAPH hands it over: ghcr.io takes access tokens in base64
-            self.ways = ["Bearer " + token, "Bearer " + base64.b64encode(token.encode()).decode()]
-            self.header = self.ways.pop(0)
+        if token and ":" not in token and not re.fullmatch("[!-~]+", token):
+            raise Refused("OCI_REGISTRY_AUTH_TOKEN: it is neither user:password nor a token (characters)")
+        #: The header of user:password; those that are still to be tried for a token without a user.
+        self.basic, self.ways = registry_logins(token)
+        self.header = self.ways.pop(0) if self.ways else ""
         self.given = bool(token)
 
     def renew(self, challenges: list[str]) -> bool:
@@ -64,30 +64,22 @@ class Login:
 
     def _fetch(self, values: dict[str, str]) -> str:
         try:
-            realm = urllib.parse.urlsplit(values["realm"])
-            realm.port  # noqa: B018 - raises ValueError when it is none
+            location, host = token_server(values, self.url.scheme, self.url.name)
+        except BadRedirect as error:
+            raise Refused(f"{self.url.shown}: the registry wants the login sent to {error.scheme}, refused") from None
         except ValueError as error:
             text = "%s: the registry wants the login sent to what is no URL: %s"
             raise Refused(text % (self.url.shown, error)) from None
-        if realm.scheme not in (("https", "http") if self.url.scheme == "http" else ("https",)) or not realm.hostname:
-            raise Refused(f"{self.url.shown}: the registry wants the login sent to {realm.scheme}, refused")
-        query = urllib.parse.parse_qsl(realm.query)
-        query += [("service", values["service"])] if "service" in values else []
-        query.append(("scope", values.get("scope") or f"repository:{self.url.name}:pull"))
-        location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
-        shown = f"token server {realm.hostname}"
+        shown = f"token server {host}"
         server = Transfer(shown, self.agent, self.url.stall, self.pause, self.say, location, self.basic)
         try:
-            answer = json.loads(whole(server, TOKEN_LIMIT))
-            token = answer.get("token") or answer.get("access_token")
-        except (ValueError, AttributeError, RecursionError):
-            token = ""
+            token = token_in(whole(server, TOKEN_LIMIT))
         except HttpStatus as error:
             why = "OCI_REGISTRY_AUTH_TOKEN is not accepted" if self.given else "set OCI_REGISTRY_AUTH_TOKEN"
-            text = f"{self.url.shown}: no token from {realm.hostname}: HTTP {error.status}; {why}"
+            text = f"{self.url.shown}: no token from {host}: HTTP {error.status}; {why}"
             raise HttpStatus(error.status, text) from None
-        if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
-            raise Refused(f"{self.url.shown}: {realm.hostname} handed out no token")
+        if not token:
+            raise Refused(f"{self.url.shown}: {host} handed out no token")
         return token
 
 
@@ -105,12 +97,6 @@ def whole(transfer: Transfer, limit: int) -> bytes:
 
 
 DOCUMENT_LIMIT = 4 << 20  # the least that the specification asks of registries
-ACCEPTED = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
 
 
 class Descriptor:
@@ -188,7 +174,7 @@ class RegistryTransfer(Transfer):
         self.registry, self.kind = registry, kind
         self.challenges: list[str] = []
         if kind == "manifests":
-            self.headers["Accept"] = ", ".join(ACCEPTED)
+            self.headers["Accept"] = ", ".join(MANIFEST_TYPES)
 
     def request(self) -> Any:
         """Ask, and log in as the registry wants it."""
@@ -212,7 +198,7 @@ class RegistryTransfer(Transfer):
             401: "OCI_REGISTRY_AUTH_TOKEN is not accepted; it is user:password, or a token"
             if given
             else "log in: set OCI_REGISTRY_AUTH_TOKEN to user:password, or to a token",
-            403: "whoever OCI_REGISTRY_AUTH_TOKEN belongs to may not read it" if given else "it is not public",
+            403: "the user of OCI_REGISTRY_AUTH_TOKEN may not read it" if given else "it is not public",
             404: f"there is no such {self.kind[:-1]}; check registry, name and tag",
         }[error.code]
         text = (self.shown, error.code, error.reason, error_code(error), way)
@@ -242,8 +228,8 @@ class Blob(RegistryTransfer):
 def as_object(data: bytes, what: str) -> dict[str, Any]:
     """Return JSON that must be an object."""
     try:
-        found = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
+        found = json_value(data.decode("utf-8"))
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise Refused(f"image: its {what} is no JSON object")
@@ -253,8 +239,8 @@ def as_object(data: bytes, what: str) -> dict[str, Any]:
 def error_code(error: urllib.error.HTTPError) -> str:
     """Return the registry's own word for an error, in brackets, if it gives one."""
     try:
-        code = json.loads(error.read(4096))["errors"][0]["code"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        code = json_value(error.read(4096))["errors"][0]["code"]
+    except (OSError, ValueError, LookupError, TypeError):
         return ""
     return f" ({code})" if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
 
@@ -268,7 +254,7 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 
 
 class OciImage:
-    """What a reference stands for on this machine: layers, in order, and whether they are layers of a file system."""
+    """The image of a reference for this machine: layers, in order, and whether they are layers of a file system."""
 
     def __init__(self, registry: Registry) -> None:
         url, machine = registry.url, platform.machine()

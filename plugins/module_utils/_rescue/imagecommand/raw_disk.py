@@ -142,16 +142,11 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     digest = Digest.of(source)
 
     def written() -> dict[str, str]:
-        return record(url, digest, job)
+        return installed_record(job.machine, url.shown(), digest.found(), NAME)
 
     with writing(job.disk, progress) as work:
         install_raw(Incoming(source, digest), job, work, url.wants("grow"), progress, written if adapt else None)
     progress.say(f"{machine}: installed on {job.disk.path}")
-
-
-def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
-    """Return the installed record; the digest is known when the image is written."""
-    return installed_record(job.machine, url.shown(), f"{digest.algorithm}:{digest.hash.hexdigest()}", NAME)
 
 
 def main(arguments: list[str]) -> int:

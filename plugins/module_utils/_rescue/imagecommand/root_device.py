@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import re
 import stat
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Tuple
 
+from ..._common.text import json_value
 from .basics import BLOCK, LIBC, MIB, Refused, patience, run
 
 # --- Writes an image to a device, all but what would make it boot.
@@ -243,7 +243,7 @@ class Disk:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[int]:
-        """Open the disk for writing, only if nothing else in the kernel uses it; wait for what lets go in a moment.
+        """Open the disk for writing, only if nothing else in the kernel uses it; wait for a user of it that soon ends.
 
         A mount that has just ended lives on for a while in mount namespaces that copied it (service sandboxes).
         """
@@ -263,7 +263,7 @@ class Disk:
             os.close(fd)
 
     def believe(self, wanted: Extents) -> None:
-        """Make the kernel's partitions those wanted, by number: start and length, see extents().
+        """Set the kernel's partitions to those wanted, by number: start and length, see extents().
 
         Not by partx, which stops at gaps in the numbers; not by a scan, which not every kernel does on every device.
         """
@@ -277,7 +277,7 @@ class Disk:
                 for operation, number, extent in changes(present, wanted):
                     try:
                         change_partition(fd, operation, number, *extent)
-                    except OSError as error:  # udev or the lab may tell the kernel at the same moment
+                    except OSError as error:  # udev or the lab may set them in the kernel at the same moment
                         refused = f": partition {number}: {os.strerror(error.errno or 0)}"
             finally:
                 os.close(fd)
@@ -404,7 +404,7 @@ class Table:
             stream.seek(tail_start)
             stream.write(tail.rstrip(b"\0"))
         self.device = str(self.path)
-        if disk.sector != 512:  # sfdisk believes a file to have sectors of 512 bytes
+        if disk.sector != 512:  # sfdisk assumes sectors of 512 bytes in a file
             size = str(disk.sector)
             self.device = run("losetup", "--find", "--show", "--sector-size", size, self.device).strip()
         if script:
@@ -426,7 +426,7 @@ class Table:
             run("losetup", "--detach", self.device)
 
     def _read(self) -> dict[int, dict[str, Any]]:
-        table = json.loads(run("sfdisk", "--json", self.device))["partitiontable"]
+        table = json_value(run("sfdisk", "--json", self.device))["partitiontable"]
         self.gpt = table["label"] == "gpt"
         self.last = table.get("lastlba", 0)
         found = {int(re.split(r"[^0-9]", one["node"])[-1]): one for one in table.get("partitions", [])}
@@ -441,7 +441,7 @@ class Table:
         return {number: (one["start"] * unit, one["size"] * unit) for number, one in shown.items()}
 
     def show(self) -> None:
-        """Give the disk the table without what makes it boot, and make the kernel believe it."""
+        """Give the disk the table without what makes it boot, and give it to the kernel."""
         script = run("sfdisk", "--dump", self.device).splitlines()
         if self.esp:
             script = [line.replace("type=" + self.EFI[0], "type=" + self.PLAIN) for line in script]

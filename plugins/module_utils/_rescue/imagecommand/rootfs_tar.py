@@ -260,13 +260,8 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     digest = Digest.of(source)
     with contextlib.closing(RootFs(job, layout, [(source, digest)], False, progress)) as rootfs:
         with writing(job.disk, progress) as work:
-            rootfs.install(work, lambda: record(url, digest, job))
+            rootfs.install(work, lambda: installed_record(job.machine, url.shown(), digest.found(), NAME))
     progress.say(f"{machine}: installed on {job.disk.path}")
-
-
-def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
-    """Return the installed record; the digest is known when the archive is unpacked."""
-    return installed_record(job.machine, url.shown(), f"{digest.algorithm}:{digest.hash.hexdigest()}", NAME)
 
 
 def main(arguments: list[str]) -> int:

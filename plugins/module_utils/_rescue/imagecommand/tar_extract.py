@@ -247,14 +247,15 @@ class Unpacker:
         """Unpack the archive into a mounted root; return what it held, see Survey.as_dict()."""
         with os.fdopen(self.feed, "wb", buffering=0) as pipe:
             self.feed = -1
-            with contextlib.suppress(BrokenPipeError):  # its answer tells why
+            with contextlib.suppress(BrokenPipeError):  # its answer says why
                 pipe.write(os.fsencode(str(top)) + b"\n")
                 for piece in pieces:
                     view = memoryview(piece)
                     while view:
                         view = view[pipe.write(view) :]
         child, self.child = self.child, 0
-        return collect(child, self.answer)
+        held: Extracted = collect(child, self.answer)
+        return held
 
     def close(self) -> None:
         """End it, if it has not ended."""

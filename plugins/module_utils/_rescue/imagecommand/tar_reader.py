@@ -304,8 +304,9 @@ def beginning(source: Transfer) -> bytes:
     if kind == "none":
         return packed[:ENOUGH]
     if kind != "zst":
-        with contextlib.suppress(Exception):  # whatever is wrong with it is said when all of it is read
-            return DECODERS[kind]().decompress(packed, ENOUGH)
+        with contextlib.suppress(Exception):  # an error in it is reported when all of it is read
+            found: bytes = DECODERS[kind]().decompress(packed, ENOUGH)
+            return found
         return b""
     with tempfile.TemporaryFile() as file:
         file.write(packed)
@@ -323,7 +324,7 @@ def beginning(source: Transfer) -> bytes:
 
 
 def kind_of_content(head: bytes) -> str:
-    """Tell what begins so: raw, raw-in-tar or rootfs."""
+    """The kind of content that begins with these bytes: raw, raw-in-tar or rootfs."""
     if head[257:262] != b"ustar":
         return "raw"
     with contextlib.suppress(Refused, StopIteration):  # cut off, or refused when all of it is read

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import urllib.parse
 
+from ..._common.web import registry_place, split_login
 from .basics import Refused
 
 # --- The switches behind the # of an image URL.
@@ -72,15 +72,8 @@ class ImageUrl(Switched):
         if not self.parts.path.strip("/"):
             raise Refused("image URL: the path of the image is missing")
         self.netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-        self.authorization = self._basic(self.parts)
+        self.authorization = split_login(text)[1]
         super().__init__(self.parts.fragment)
-
-    @staticmethod
-    def _basic(parts: urllib.parse.SplitResult) -> str:
-        if parts.username is None:
-            return ""
-        login = "%s:%s" % tuple(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
-        return "Basic " + base64.b64encode(login.encode()).decode()
 
     def location(self, suffix: str = "") -> str:
         """What is really requested: without login and fragment, the suffix behind the path."""
@@ -123,9 +116,7 @@ class OciUrl(Switched):
         port = self.host.rpartition("]")[2].rpartition(":")[2] if ":" in self.host.rpartition("]")[2] else "443"
         if not 0 < int(port) <= 65535:
             raise Refused(f"image URL: no registry has the port {port}")
-        if self.host == "docker.io":
-            self.host = "registry-1.docker.io"
-            self.name = self.name if "/" in self.name else "library/" + self.name
+        self.host, self.name = registry_place(self.host, self.name)
         self.shown = place
         self.scheme = "http" if self.wants("plain-http", "no") else "https"
 

@@ -22,7 +22,7 @@ LINGER = 2.0
 
 
 class Terminal:
-    """What installimage prints, cut into lines; tells of every new step. ``secret``: is in none of them."""
+    """What installimage prints, cut into lines; reports every new step. ``secret``: masked in all of them."""
 
     def __init__(self, say: Callable[[str], None], progress: Callable[[str], None], secret: str = "") -> None:
         self._say, self._progress, self._secret = say, progress, secret

@@ -10,10 +10,11 @@ network: between dedicated servers only the way through the gateway is open.
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from ..._common.text import json_value
 
 #: Where a rescue asks for names; the second one when the first names a resolver of its own.
 RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
@@ -143,7 +144,7 @@ def _json(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
     """A list of objects that a program printed; empty when it did not."""
     code, out, dummy = answer
     try:
-        found = json.loads(out) if code == 0 and out.strip() else []
-    except (ValueError, RecursionError):
+        found = json_value(out) if code == 0 and out.strip() else []
+    except ValueError:
         return []
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from . import network, unlock
+from . import network, remote_unlock
 from .network import Network
 
 if TYPE_CHECKING:  # spec imports this module
@@ -137,7 +137,7 @@ if command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ]; then
 fi
 """
 
-#: installimage ends well whatever became of the boot loader. What the machine will start from is looked at here: GRUB's
+#: installimage succeeds also without a working boot loader. What the machine will start from is checked here: GRUB's
 #: configuration, its first entry's kernel and initramfs, fstab, and the boot loader itself.
 _PROOF = r"""top=''
 dead() { fail "0 the new system would not start: $*"; }
@@ -269,7 +269,7 @@ def network_part(found: Network) -> str:
 
 def unlock_part(authorized_keys: str, initramfs: str) -> str:
     """The part that lets the new system be unlocked by SSH."""
-    return _fill(unlock.PART, {"AUTHORIZED": _encode(authorized_keys), "INITRAMFS": _encode(initramfs)})
+    return _fill(remote_unlock.PART, {"AUTHORIZED": _encode(authorized_keys), "INITRAMFS": _encode(initramfs)})
 
 
 def proof(drives: Sequence[str], uefi: bool) -> str:

@@ -21,10 +21,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._common import times
+from ..._common.private_files import replacing
+from ..._common.text import json_value
 from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
-from . import autosetup, image_file, installer, network, post_install, preflight, unlock, verdict
+from . import autosetup, image_file, installer, network, post_install, preflight, remote_unlock, verdict
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
@@ -163,13 +166,13 @@ class Program:
         """The disks to empty first, as the look saw them on whose word they may go."""
         try:
             with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
-                found: list[Disk] = json.load(file)
+                found: list[Disk] = json_value(file.read())
                 return found
         except FileNotFoundError:
             return []
 
     def _empty(self, targets: Sequence[Disk]) -> None:
-        """Only now: whatever can be found wrong before was not."""
+        """Empty the disks last: every other check has passed."""
         # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
         for line in preflight.empty(targets, self._tools):
@@ -243,7 +246,7 @@ class Program:
             "image_url": spec["image"]["shown"],
             "image_digest": self.result["image_digest"],
             "command": "installimage",
-            "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "installed_at": times.to_whole_seconds(time.time()),
         }
         for key in ("installation", "consent"):
             if os.environ.get("KUBENODE_" + key.upper()):
@@ -281,8 +284,8 @@ class Program:
                 path = os.path.join(self._base, ".ssh", name)
                 with open(path, encoding="utf-8", errors="replace") as file:
                     texts.append(file.read())
-        keys = unlock.authorized_keys(texts)
-        settings = unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
+        keys = remote_unlock.authorized_keys(texts)
+        settings = remote_unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
         if not keys:
             raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
         if settings is None:
@@ -370,7 +373,7 @@ def say(text: str) -> None:
 
 
 def publish(base: str) -> Callable[[str], None]:
-    """Tells people where the work is: CAPH's output.json."""
+    """Reports the progress of the work: CAPH's output.json."""
 
     def tell(text: str) -> None:
         with contextlib.suppress(OSError):
@@ -381,12 +384,9 @@ def publish(base: str) -> Callable[[str], None]:
 
 def write(path: str, text: str, mode: int) -> None:
     """A file as a whole or not at all, private from its first moment."""
-    new = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    with replacing(path) as (file, _draft):
+        file.write(text.encode("utf-8", "surrogateescape"))
         os.fchmod(file.fileno(), mode)
-    os.replace(new, path)
 
 
 def read_end(path: str, most: int = installer.MOST) -> str:

@@ -9,6 +9,7 @@ import re
 from typing import Any, TypedDict, cast
 
 from ..._common.names import machine_error
+from ..._common.text import json_value
 from . import layout as layouts
 from .autosetup import check_extra
 from .config_words import check_passphrase, check_word, shown
@@ -19,7 +20,7 @@ COMMAND = "/root/.oldroot/nfs/install/installimage"
 IMAGES = "/root/.oldroot/nfs/images"
 #: Where ours keeps what it fetches and writes, below the runner's base.
 WORK = ".kubenode/installimage"
-#: A list of the disks to empty before, as machine_disks tells them; no part of the specification, since a program that
+#: A list of the disks to empty before, as machine_disks names them; no part of the specification, since a program that
 #: has begun to empty them is the same one.
 EMPTY = ".kubenode/empty.json"
 
@@ -109,7 +110,7 @@ def pack(spec: Spec) -> bytes:
 
 def unpack(data: bytes) -> Spec:
     """Undo :func:`pack`."""
-    found: Spec = json.loads(data.decode("utf-8"))
+    found: Spec = json_value(data.decode("utf-8"))
     return found
 
 

@@ -16,7 +16,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 #: A jump to a column, and an escape sequence that has not come in full yet.
 _COLUMN, _CUT = re.compile(r"\x1b\[[0-9]*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
 _STEP = re.compile(r"([0-9]{1,2})/([0-9]{1,2})\s*:\s*(.*)")
-#: A part of a step has no number. What programs say meanwhile may stand before the outcome, which begins a line then.
+#: A part of a step has no number. Output of other programs may come before the outcome, which begins a line then.
 _PART, _BUSY = re.compile(r"\s*:\s+(\S.*)"), re.compile(r"[ .…]*\bbusy\b", re.IGNORECASE)
 _OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*\Z", re.IGNORECASE)
 _ENDED = re.compile(r"\s*(done|failed|warn|ok)\s*\Z", re.IGNORECASE)

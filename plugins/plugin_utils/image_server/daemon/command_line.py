@@ -36,7 +36,7 @@ class Settings:
     secret_file: str
     pull_secret_file: str
     unguessable: bool  # paths are made of the secret
-    guessable: bool  # asked for, whatever is inside
+    guessable: bool  # asked for, with any content
     signed: int
     tls_cert: str
     tls_key: str

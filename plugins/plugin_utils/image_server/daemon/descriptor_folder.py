@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import descriptor
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
@@ -141,10 +140,10 @@ class DescriptorFolder:
     def _load(self, file: str) -> tuple[str, str, Overlay, int]:
         """Name, host, image and date in the file."""
         try:
-            data = json.loads(read(self._place(file), _MOST))
+            data = json_value(read(self._place(file), _MOST))
         except ImageError:
             raise
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ImageError(f"it is no JSON: {error}") from error
         if not isinstance(data, dict) or data.get("kubenode_image") != descriptor.VERSION:
             raise ImageError(f"it is no descriptor of version {descriptor.VERSION} (kubenode_image)")

@@ -165,7 +165,7 @@ class HostFolder:
                 self._problems.forget(self._bases_of(arch))
 
     def _make(self, key: str) -> None:
-        """Make one host, whatever is in its files."""
+        """Make one host; an error in its files is reported, not raised."""
         with self._lock:
             files = self._files.pop(key, None)
             if files is None:

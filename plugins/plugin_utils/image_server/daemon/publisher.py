@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import INITRAMFS, ISO, Bases, NotReady
@@ -23,7 +24,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import Iso, boot_file
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
 from .problems import Problems

@@ -104,7 +104,7 @@ class Program:
             ) from error
         LOG.info("images are served on port %d as %s", port, self._settings.publish)
         watch: asyncio.Server | None = None
-        gc.freeze()  # modules stay for good
+        gc.freeze()  # modules are never freed
         gc.enable()
         sys.setswitchinterval(SWITCH)
         try:
@@ -201,7 +201,7 @@ class Program:
         return text + (self._controller.metrics() if self._controller is not None else "")
 
     async def _alive(self, ended: asyncio.Event) -> None:
-        """Tell systemd that it is ready, and then that it still is, until the end."""
+        """Notify systemd that the service is ready, and then that it still runs, until the end."""
         beat = watchdog(self._environ, os.getpid())
         announced = False
         while not ended.is_set():

@@ -55,7 +55,7 @@ class Cluster:
             self._set_metadata(self.object, metadata)
 
     def finalize(self, name: str, on: bool) -> None:
-        """Somebody else's finalizer."""
+        """Add or remove a finalizer of another controller."""
         if self.object is not None:
             rest = [one for one in self.object["metadata"].get("finalizers", []) if one != name]
             if not (on and "deletionTimestamp" in self.object["metadata"]):

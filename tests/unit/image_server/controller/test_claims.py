@@ -29,7 +29,7 @@ def secret(**metadata):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param({}, [MINE], id="nobody's"),
+        pytest.param({}, [MINE], id="none"),
         pytest.param({"ownerReferences": [FOREIGN, OTHER]}, [FOREIGN, OTHER, MINE], id="others'"),
         pytest.param({"ownerReferences": [{**MINE, "controller": True}, OTHER]}, [MINE, OTHER], id="as-controller"),
         pytest.param({"ownerReferences": [{**MINE, "uid": "of-a-former-one"}]}, [MINE], id="former"),

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two replicas, and users who change things at any moment: what is told is true, written once, and comes to rest."""
+"""Two replicas, and users who change things at any moment: each status is true and written once; then all is quiet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.image_server.controller.cluster import Cluster, Shelf
 from tests.unit.image_server.controller.objects import NOW, conditions
 
 ARCHITECTURES = ["x86_64", "aarch64", "sparc"]  # the last one is not supported
-OTHERS = "somebody.example/else"
+OTHERS = "other.example/finalizer"
 
 
 class Replica:
@@ -45,7 +45,7 @@ class Replica:
 
 
 def changes(cluster: Cluster) -> st.SearchStrategy[Callable[[], None]]:
-    """Something that somebody does."""
+    """A change that a user makes."""
     texts = st.sampled_from(["", "interfaces: []", "interfaces: [a]", "refused"])
     spec = st.sampled_from(
         [{"architecture": one} for one in (*ARCHITECTURES, None)]
@@ -88,7 +88,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.replicas[0].look()
 
     @rule(data=st.data(), looking=st.sets(st.integers(0, 1)))
-    def somebody_changes_something(self, data, looking):
+    def a_user_changes_something(self, data, looking):
         data.draw(changes(self.cluster))()
         self.remember()
         for number in sorted(looking):
@@ -134,7 +134,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.cluster.disturb = self.remember
 
     @rule(number=st.integers(0, 1))
-    def a_replica_starts_anew(self, number):
+    def a_replica_restarts(self, number):
         based = self.replicas[number].shelf.based
         self.replicas[number] = Replica(self.cluster)
         self.replicas[number].shelf.based = based
@@ -160,7 +160,7 @@ class TwoReplicas(RuleBasedStateMachine):
             self.contents[(name, secret["metadata"]["resourceVersion"])] = secret["data"]
 
     @invariant()
-    def what_was_told_was_true(self):
+    def what_was_written_was_true(self):
         self.remember()
         for written in self.cluster.written[self.checked :]:
             status, spec = written["status"], written["spec"]
@@ -189,12 +189,12 @@ class TwoReplicas(RuleBasedStateMachine):
             assert found is None or FINALIZER not in found["metadata"].get("finalizers", [])
             return
         status, spec = found.get("status", {}), found["spec"]
-        told = conditions(status)
+        by_type = conditions(status)
         if "deletionTimestamp" not in found["metadata"]:
-            assert told["Error" if self._error() else "Ready"] == (
+            assert by_type["Error" if self._error() else "Ready"] == (
                 self._error() or ("True", "ImageSuccess", "Generated image")
             )
-        if told.get("Ready", ("",))[0] == "True":
+        if by_type.get("Ready", ("",))[0] == "True":
             data = self.contents.get((spec.get("networkDataName", ""), status["networkData"].get("version", "")), {})
             text = base64.b64decode(data.get("nmstate", "")).decode()
             kind = {"iso": "iso", "initrd": "initramfs"}[status["format"]]

@@ -39,7 +39,7 @@ def test_a_good_status_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         ({"imageURL": "x"}, ".status.imageURL is unknown"),
         ({"imageUrl": None}, ".status.imageUrl: None is no string"),
@@ -53,5 +53,5 @@ def test_a_good_status_is_taken():
         ({"conditions": [{"type": "Ready"}]}, "message is missing"),
     ],
 )
-def test_a_wrong_status_is_refused(status, told):
-    assert told in "\n".join(wrong({"status": {**GOOD, **status}}, schema()))
+def test_a_wrong_status_is_refused(status, message):
+    assert message in "\n".join(wrong({"status": {**GOOD, **status}}, schema()))

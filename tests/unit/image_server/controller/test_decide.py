@@ -76,13 +76,13 @@ def test_an_object_with_a_deletion_time_loses_image_and_finalizer():
     assert decide(seen(body)) == Plan(forget=True)
 
 
-def test_an_image_is_served_as_long_as_somebody_else_needs_the_object():
+def test_an_image_is_served_as_long_as_another_controller_needs_the_object():
     body = with_metadata(with_status(image(), READY), deletionTimestamp=THEN, finalizers=["another", FINALIZER])
     assert decide(seen(body)) == Plan(read="net")
     plan = decide(seen(body, secret=secret()))
     assert plan == Plan(build=BuildRequest("iso", "x86_64", secret()))
     assert decide(seen(body, secret=secret(), outcome=Built("http://a/old.iso"))) == Plan()
-    # nothing but what the status tells of is served
+    # only what the status names is served
     assert decide(seen(body, secret=secret(version="8"))) == Plan()
     assert decide(seen(body, secret=Missing())) == Plan()
     assert decide(seen(with_status(body, NOT_READY))) == Plan()
@@ -106,7 +106,7 @@ def test_a_label_of_the_assisted_installer_ends_our_part():
         ),
     ],
 )
-def test_what_cannot_be_served_is_told_once(body, facts, message):
+def test_what_cannot_be_served_is_reported_once(body, facts, message):
     plan = decide(seen(with_status(body, READY), **facts))
     assert plan.retry is None
     assert "imageUrl" not in plan.status
@@ -171,7 +171,7 @@ def test_two_writes_before_the_first_build():
         pytest.param({"networkDataName": "other"}, id="other-secret"),
     ],
 )
-def test_a_changed_wish_takes_ready_back_first_and_then_the_image(changed):
+def test_a_changed_spec_withdraws_ready_first_and_then_the_image(changed):
     body = with_metadata(with_status(image(**changed), READY), generation=2)
     name = body["spec"].get("networkDataName")
     found = secret(name=name, version="9") if name else None
@@ -189,7 +189,7 @@ def test_a_changed_wish_takes_ready_back_first_and_then_the_image(changed):
     assert second.status["networkData"] == ({"name": name, "version": "9"} if found else {})
 
 
-def test_an_empty_architecture_is_told_as_it_was_asked_for():
+def test_an_empty_architecture_is_reported_as_it_was_asked_for():
     body = with_status(image(architecture=None), NOT_READY)
     plan = decide(seen(body, secret=secret()))
     assert "architecture" not in plan.status

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a replica serves: one image an object, by a key that tells networks apart, over the bases that are there."""
+"""What a replica serves: one image an object, by a key that differs for each network, over the bases that are there."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import resources
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
     namespaces,
@@ -47,16 +48,16 @@ def test_what_is_empty_counts_as_absent(one, other, equal):
 
 
 def test_times_are_those_of_kubernetes():
-    assert resources.time_text(NOW) == THEN
+    assert times.to_whole_seconds(NOW) == THEN
     assert resources.unix_time(THEN) == resources.unix_time("2027-01-15T08:00:00.123456Z") == NOW
     assert resources.unix_time("yesterday", 5.0) == resources.unix_time(None, 5.0) == 5.0
 
 
 def test_the_age_of_a_condition():
-    told = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
-    assert resources.condition_age(told, "Error", NOW + 7) == 7
-    assert resources.condition_age(told, "Error", NOW - 7) == 0  # somebody's clock is ahead
-    assert resources.condition_age(told, "Ready", NOW) == 0
+    status = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
+    assert resources.condition_age(status, "Error", NOW + 7) == 7
+    assert resources.condition_age(status, "Error", NOW - 7) == 0  # the writer's clock is ahead
+    assert resources.condition_age(status, "Ready", NOW) == 0
 
 
 def test_namespaces_of_a_list():

@@ -21,7 +21,7 @@ from tests.unit.liveimage.fuzz import mutations
 from tests.unit.liveimage.fuzz.mutations import CORPUS, mutated, seeds
 from tests.unit.liveimage.fuzz.targets import TARGETS
 
-MOST = 20  # kept cases of a run: most of them tell of the same defect
+MOST = 20  # kept cases of a run: most of them show the same defect
 SLOW = 5.0  # seconds of CPU for one case
 
 
@@ -38,7 +38,7 @@ def run(parser: str, case: bytes) -> None:
     began = time.process_time()
     try:
         TARGETS[parser](case)
-    except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever comes out is what is looked for
+    except (Exception, MemoryError) as error:  # noqa: BLE001 - every exception is a finding
         last = traceback.extract_tb(error.__traceback__)[-1]
         keep(
             parser, case, f"{type(error).__name__} at {last.filename.rpartition('/')[2]}:{last.lineno}: {error!s:.200}"

@@ -136,13 +136,13 @@ def mutated(target: str, chance: random.Random, known: list[bytes]) -> bytes:
 
 
 def _iso(chance: random.Random) -> bytes:
-    """Changes where an image says what it is: descriptors, folders, and the small files that tell of areas."""
+    """Changes where an image says what it is: descriptors, folders, and the small files that describe areas."""
     layout = chance.choice([*maker.LAYOUTS, "small", "small", "small-minimal", "small-minimal"])
     data = _made(layout)
-    told = [
+    marks = [
         data.find(word) for word in (b'{"default"', b'"igninfo', b'{"file"', b"MINISO\0\0", b"coreKarg", b"coreiso+")
     ]
-    zones = [(16 * 2048, 20 * 2048), (20 * 2048, 40 * 2048), *((at, at + 400) for at in told if at >= 0)]
+    zones = [(16 * 2048, 20 * 2048), (20 * 2048, 40 * 2048), *((at, at + 400) for at in marks if at >= 0)]
     changes = []
     for _turn in range(chance.choice((1, 1, 2, 4))):
         low, high = chance.choice(zones)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every parser has to keep for whatever bytes it is given: a function for each, which raises when it does not.
+"""What every parser has to keep for any bytes it is given: a function for each, which raises when it does not.
 
 Only ImageError may come out, with a text that can be shown; what is accepted has the properties that users rely on.
 Used by the tests beside this file, and by `longer.py` for hours.
@@ -56,13 +56,13 @@ def _made(layout: str) -> bytes:
 
 def iso_image(case: bytes) -> None:
     """A damaged ISO, as `{"layout": …, "length": …, "changes": [[offset, hex], …]}`: a whole one is no small file."""
-    told = json.loads(case)
-    data = bytearray(_made(told["layout"]))
-    for offset, content in told["changes"]:
+    damage = json.loads(case)
+    data = bytearray(_made(damage["layout"]))
+    for offset, content in damage["changes"]:
         patch = bytes.fromhex(content)
         if offset + len(patch) <= len(data):
             data[offset : offset + len(patch)] = patch
-    del data[told.get("length", len(data)) :]
+    del data[damage.get("length", len(data)) :]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "base.iso")
         path.write_bytes(data)
@@ -136,9 +136,9 @@ def request(case: bytes) -> None:
     whole, split, again = RequestReader(), RequestReader(), RequestReader()
     found = whole.feed(case)
     pieces = [one for place in range(len(case)) for one in split.feed(case[place : place + 1])]
-    need(_told(found) == _told(pieces), f"{_told(found)} in one piece, {_told(pieces)} in many")
+    need(_comparable(found) == _comparable(pieces), f"{_comparable(found)} in one piece, {_comparable(pieces)} in many")
     if len(found) == 1 and whole.idle and found[0].keep_alive:
-        need(_told(again.feed(case) + again.feed(case)) == _told(found) * 2, "another request the second time")
+        need(_comparable(again.feed(case) + again.feed(case)) == _comparable(found) * 2, "not the same the second time")
     asked = answers.fast_request(case)
     if asked is not None:
         need(len(found) == 1 and whole.idle and found[0].keep_alive and not found[0].old, "no plain request")
@@ -153,7 +153,7 @@ def _span(first: int, last: int) -> list[tuple[int, int]] | None:
     return [(first, last + 1)] if first <= last else None
 
 
-def _told(requests: list[Request]) -> list[tuple[Any, ...]]:
+def _comparable(requests: list[Request]) -> list[tuple[Any, ...]]:
     """What is compared; which limit is met first depends on the pieces, whether one is met does not."""
     return [(one.method, one.path, dict(one.headers), one.keep_alive, one.old, bool(one.problem)) for one in requests]
 

@@ -43,7 +43,7 @@ class Workshop:
         self.diff: list[dict[str, str]] = []
 
     def params(self, *hosts: dict[str, Any], **more: Any) -> dict[str, Any]:
-        """Options as Ansible would hand them over; None stands for one that is not given."""
+        """Options as Ansible would hand them over; None for one that is not given."""
         options_ = {"base_iso": str(self.base), "dest": str(self.dest), "hosts": list(hosts), **AGENT, **more}
         given = {name: value for name, value in options_.items() if value is not None}
         result = ArgumentSpecValidator(main.argument_spec(), required_if=main.REQUIRED_IF).validate(given)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever is wrong is refused by its name, and nothing is written."""
+"""Every error names what is wrong, and nothing is written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.liveimage.module.building import NETWORK
 
 HUGE = "x" * (70 * 1024 * 1024)
 
-#: what concerns everybody → words of the message
+#: what concerns every host → words of the message
 COMMON = {
     "pull secret that is no JSON": ({"pull_secret": "{no json"}, ["pull_secret", "'auths'"]),
     "pull secret that is no base64": ({"pull_secret": "%%%"}, ["IRONIC_AGENT_PULL_SECRET", "neither JSON nor base64"]),
@@ -138,7 +138,7 @@ def test_a_name_that_is_there_twice_is_refused(workshop):
         workshop.build({"name": "web-1"}, {"name": "web-1"})
 
 
-def test_two_hosts_that_would_write_one_file_are_told(workshop):
+def test_two_hosts_that_would_write_one_file_are_refused(workshop):
     results = workshop.build(
         {"name": "web", "outputs": ["minimal_iso"]}, {"name": "web-minimal"}, rootfs_url="http://i.example.com/r"
     )

@@ -69,9 +69,9 @@ def test_a_base_that_was_changed_makes_another_descriptor(workshop):
 def test_the_difference_is_that_of_the_images(workshop):
     workshop.build(HOST, mode="overlay")
     workshop.build({**HOST, "hostname": "other"}, mode="overlay", check=True)
-    (told,) = workshop.diff
-    assert told["before_header"] == str(workshop.dest / "web-1.iso.json")
-    assert ("set-hostname web-1" in told["before"], "set-hostname other" in told["after"]) == (True, True)
+    (diff,) = workshop.diff
+    assert diff["before_header"] == str(workshop.dest / "web-1.iso.json")
+    assert ("set-hostname web-1" in diff["before"], "set-hostname other" in diff["after"]) == (True, True)
 
 
 def test_absent_takes_every_descriptor_of_the_host_away(workshop):

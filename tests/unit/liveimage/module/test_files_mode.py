@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Image files: written, recognised, mended when somebody touched them."""
+"""Image files: written, recognised, and repaired when they were changed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_the_file_is_the_host_s_overlay_byte_for_byte(workshop):
     expected = hosts.iso_overlay(iso.inspect(str(workshop.base)), hosts.build(agent, host), host)
     with open_overlay(expected) as file:
         assert image(workshop).read_bytes() == file.read()
-    told = result["images"][0]
-    assert (told["size"], told["etag"]) == (expected.size, expected.etag())
+    entry = result["images"][0]
+    assert (entry["size"], entry["etag"]) == (expected.size, expected.etag())
     assert result["area_bytes"] == maker.AREA
-    assert result["ignition_bytes"] == len(iso.inspect(told["path"]).embedded["config.ign"])
+    assert result["ignition_bytes"] == len(iso.inspect(entry["path"]).embedded["config.ign"])
 
 
 def test_a_second_run_changes_nothing_and_reads_nothing(workshop, monkeypatch):
@@ -60,7 +60,7 @@ def test_a_second_run_changes_nothing_and_reads_nothing(workshop, monkeypatch):
     assert str(image(workshop)) not in opened
 
 
-def test_a_byte_that_somebody_changed_is_put_right(workshop):
+def test_a_byte_that_was_changed_is_repaired(workshop):
     workshop.build(HOST)
     good, times = image(workshop).read_bytes(), image(workshop).stat()
     with image(workshop).open("r+b") as file:
@@ -103,9 +103,9 @@ def test_other_input_is_another_image_and_a_difference_that_says_so(workshop):
     workshop.build(HOST)
     result = workshop.build({**HOST, "kernel_arguments": {"append": ["console=ttyS1"]}})["web-1"]
     assert result["changed"]
-    (told,) = workshop.diff
-    assert told["before_header"].endswith("web-1.iso (kernel arguments)")
-    assert ("console=ttyS0" in told["before"], "console=ttyS1" in told["after"]) == (True, True)
+    (diff,) = workshop.diff
+    assert diff["before_header"].endswith("web-1.iso (kernel arguments)")
+    assert ("console=ttyS0" in diff["before"], "console=ttyS1" in diff["after"]) == (True, True)
 
 
 def test_permissions_are_put_right_without_writing_the_image(workshop):
@@ -125,13 +125,13 @@ def test_what_is_written_is_its_owner_s_alone(workshop):
     assert (stat.S_IMODE(workshop.dest.stat().st_mode), modes) == (0o700, {0o600})
 
 
-def test_check_mode_writes_nothing_and_tells_the_same(workshop):
-    told = workshop.build(HOST, check=True)["web-1"]
+def test_check_mode_writes_nothing_and_returns_the_same(workshop):
+    planned = workshop.build(HOST, check=True)["web-1"]
     diff = workshop.diff
     assert workshop.written() == []
     really = workshop.build(HOST)["web-1"]
-    assert (told["images"], diff) == (really["images"], workshop.diff)
-    assert told["msg"] == "would be written: web-1.iso"
+    assert (planned["images"], diff) == (really["images"], workshop.diff)
+    assert planned["msg"] == "would be written: web-1.iso"
 
 
 def test_verify_full_reads_the_file_again(workshop):
@@ -170,7 +170,7 @@ def test_a_target_that_is_no_file_is_refused(workshop, kind):
 
 def test_absent_removes_what_was_written_for_the_host_and_nothing_else(workshop):
     workshop.build(HOST, {"name": "web-2"})
-    (workshop.dest / "web-1.initramfs").write_bytes(b"somebody else's")
+    (workshop.dest / "web-1.initramfs").write_bytes(b"of another program")
     gone = workshop.build({"name": "web-1", "state": "absent"}, check=True)["web-1"]
     assert (gone["changed"], image(workshop).exists()) == (True, True)
     gone = workshop.build({"name": "web-1", "state": "absent"})["web-1"]
@@ -276,7 +276,7 @@ def test_an_architecture_without_a_base_is_that_host_s_error(workshop):
     assert results["arm-1"]["images"][0]["size"] != workshop.base.stat().st_size
 
 
-def test_nobody_else_s_error_class_comes_out(workshop):
+def test_no_error_class_of_a_library_comes_out(workshop):
     workshop.base.write_bytes(workshop.base.read_bytes()[:300_000])
     result = workshop.build(HOST)["web-1"]
     assert "truncated" in result["msg"]

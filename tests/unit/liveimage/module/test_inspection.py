@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What images have embedded, told and taken out again; the agent's inputs by option and by the peer's variable."""
+"""What images have embedded is shown and removed; the agent's inputs by option and by the peer's variable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.liveimage.module.building import NETWORK
 HOST = {"name": "web-1", "network": NETWORK, "kernel_arguments": {"append": ["console=ttyS0"]}}
 
 
-def test_show_tells_what_is_in_an_iso_an_initramfs_and_a_descriptor(workshop):
+def test_show_returns_what_is_in_an_iso_an_initramfs_and_a_descriptor(workshop):
     workshop.build(HOST, outputs=["iso", "initramfs"])
     workshop.build(HOST, mode="overlay", dest=str(workshop.folder / "overlays"))
     paths = ["images/web-1.iso", "images/web-1.initramfs", "overlays/web-1.iso.json", "coreos.iso"]
@@ -57,7 +57,7 @@ def test_reset_gives_the_published_image_back(workshop):
     assert path.read_bytes() == workshop.base.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o640
     assert not inspection.reset_images([str(path)], check=False)[0][0]["changed"]
-    assert workshop.build(HOST)["web-1"]["changed"]  # whoever resets an image gets it again with the next run
+    assert workshop.build(HOST)["web-1"]["changed"]  # the next run writes an image that was reset
     assert path.read_bytes() == customised
 
 
@@ -76,7 +76,7 @@ def test_reset_of_anything_else_is_refused(workshop):
     [b"", b"\x1f\x8b\x08 no archive", cpio.archive({"init": b"x" * 5000}), random.Random(1).randbytes(9000)],
     ids=["nothing", "no gzip", "an archive", "noise"],
 )
-def test_an_archive_at_the_end_is_found_whatever_is_before_it(tmp_path, compression, before):
+def test_an_archive_at_the_end_is_found_behind_any_bytes(tmp_path, compression, before):
     padded = before + bytes(cpio.aligned(len(before)))
     path = tmp_path / "initramfs"
     path.write_bytes(padded + cpio.archive({"config.ign": b"{}"}, compression) + bytes(2))
@@ -91,7 +91,7 @@ def test_nothing_is_found_where_nothing_is(tmp_path_factory, data):
     assert inspection.appended_members(whole(identify(str(path)))) == {}
 
 
-def test_an_initramfs_on_disk_tells_what_was_put_behind_it(tmp_path):
+def test_an_initramfs_on_disk_shows_what_was_put_behind_it(tmp_path):
     plain = tmp_path / "plain"
     plain.write_bytes(cpio.archive({"init": b"x" * 70_000}))
     materialise(

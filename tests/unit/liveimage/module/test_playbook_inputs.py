@@ -93,7 +93,7 @@ def test_a_file_of_one_host_that_is_missing_is_left_to_the_module_to_tell(tmp_pa
     ],
     ids=["differs", "differs-when-unset", "twice", "missing-file", "no-host"],
 )
-def test_what_nobody_else_can_tell_is_refused(hosts, words):
+def test_an_ambiguous_or_incomplete_inventory_is_refused(hosts, words):
     with pytest.raises(AnsibleFilterError, match=words.replace("|", "\\|")):
         inputs(*hosts)
 

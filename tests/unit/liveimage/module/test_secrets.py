@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing of a secret is in a result, a difference or what `show` tells."""
+"""Nothing of a secret is in a result, a difference or what `show` returns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole documents and the keyfiles they become; this file, run as a program, writes them anew.
+"""Whole documents and the keyfiles they become; this file, run as a program, writes them again.
 
 dev/run sh -c 'PYTHONPATH=$ANSIBLE_COLLECTIONS_PATH python tests/unit/liveimage/nmstate/test_golden.py'
 """

@@ -109,7 +109,7 @@ CASES = {
     iface("copy-mac-from: eth1"): "interfaces[0].copy-mac-from: eth1 has a meaning only for bond",
     bond("", more="copy-mac-from: e0,"): "interfaces[0].copy-mac-from: the MAC address of e0 is not known before",
     bond("", more="copy-mac-from: e0, mac-address: 52:54:00:12:34:56,"): "e0 and mac-address exclude each other",
-    # kinds that stand on others
+    # kinds with a base interface
     iface("type: infiniband"): "interfaces[0].infiniband is missing; type infiniband needs it",
     iface("type: infiniband, infiniband: {mode: datagram, pkey: 0x8001}"): "infiniband.base-iface is missing; pkey",
     iface("type: infiniband, infiniband: {mode: datagram, base-iface: ib0}"): "infiniband.pkey is missing; base-iface",

@@ -18,7 +18,7 @@ answers() {
         --timeout "${limit}s" info >/dev/null 2>&1
 }
 
-# what somebody stopped on purpose stays stopped; "failed" and "activating" are nobody's wish
+# a unit that an administrator stopped stays stopped; "failed" and "activating" are not intended
 for unit in "$@"; do
     active=$(systemctl show --property=ActiveState --value "$unit")
     if [ "$active" = inactive ]; then

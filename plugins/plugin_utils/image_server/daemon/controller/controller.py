@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller beside the image server: events in, images and statuses out; it ends only when it is told to.
+"""The controller beside the image server: events in, images and statuses out; it runs until it is stopped.
 
 Any number of replicas may run: each serves every image itself, and all of them would write the same. kopf watches and
 writes nothing; docs/design.md (Live images) says why decisions, writes, delays and retries are ours.

@@ -8,12 +8,12 @@ Objects are plain JSON both ways, so that nothing of them is lost that the clien
 
 from __future__ import annotations
 
-import json
 import os
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 GROUP, VERSION, PLURAL = "metal3.io", "v1alpha1", "preprovisioningimages"
@@ -61,10 +61,10 @@ def configuration(environ: Mapping[str, str]) -> Any:
     found = Configuration()
     try:
         if environ.get("KUBERNETES_SERVICE_HOST") and not environ.get("KUBECONFIG"):
-            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=found)
         else:
             file = environ.get("KUBECONFIG") or None
-            config.load_kube_config(config_file=file, client_configuration=found)  # type: ignore[no-untyped-call]
+            config.load_kube_config(config_file=file, client_configuration=found)
     except (config.ConfigException, OSError, ValueError) as error:
         raise ImageError(
             f"no way to the API server: {error}; run in a cluster with a service account, or set KUBECONFIG to a file"
@@ -83,7 +83,7 @@ class Api:
         # Of the dynamic client only its requests are used: what is asked for is known, nothing is to be discovered.
         client = ApiClient(settings)
         client.user_agent = _AGENT  # also the name of the field manager
-        self._client = DynamicClient(client, discoverer=_undiscovered)  # type: ignore[no-untyped-call]
+        self._client = DynamicClient(client, discoverer=_undiscovered)
         self.host = str(settings.host)
 
     def image(self, namespace: str, name: str) -> dict[str, Any]:
@@ -156,11 +156,11 @@ class Api:
                 _request_timeout=_TIMEOUT,
                 **({"content_type": kind} if kind else {}),
             )
-            found: dict[str, Any] = json.loads(answer.data)
+            found: dict[str, Any] = json_value(answer.data)
             return found
         except DynamicApiError as error:
             raise _failure(method, path, error) from None  # its text has headers of request and answer
-        except (HTTPError, OSError, ValueError, RecursionError) as error:
+        except (HTTPError, OSError, ValueError) as error:
             raise Unreachable(f"the API server at {self.host} does not answer: {error}") from error
 
 
@@ -185,8 +185,8 @@ def from_environment() -> Any:
 def _failure(method: str, path: str, error: Any) -> ApiFailed:
     status = int(error.status or 0)
     try:
-        message = json.loads(error.body).get("message") or ""
-    except (TypeError, ValueError, AttributeError, RecursionError):
+        message = json_value(error.body).get("message") or ""
+    except (TypeError, ValueError, AttributeError):
         message = str(error.reason or "")
     text = f"{method} {path}: HTTP {status}: {message!s:.500}"
     if status == 401:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 READY, ERROR = "Ready", "Error"
@@ -20,7 +20,6 @@ CONFIGURATION_ERROR = "ConfigurationError"
 MISSING_NETWORK_DATA = "MissingNetworkData"
 BUILD_INVALID = "ImageBuildInvalid"
 _LONGEST_MESSAGE = 32768  # characters of a condition's message that the schema takes
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 LABEL, LABEL_VALUE = "environment.metal3.io", "baremetal"  # only Secrets with it are watched
 API_VERSION, KIND = "metal3.io/v1alpha1", "PreprovisioningImage"
 _NMSTATE_KEY = "nmstate"
@@ -46,7 +45,7 @@ def with_condition(
         "reason": reason,
         "message": message[:_LONGEST_MESSAGE],
         "observedGeneration": generation,
-        "lastTransitionTime": time_text(now),
+        "lastTransitionTime": times.to_whole_seconds(now),
     }
     for place, old in enumerate(conditions):
         if old.get("type") == kind:
@@ -65,16 +64,8 @@ def condition_age(status: Mapping[str, Any], kind: str, now: float) -> float:
 
 def unix_time(text: Any, otherwise: float = 0.0) -> float:
     """Seconds since 1970 of a time that Kubernetes wrote; ``otherwise`` when it is none."""
-    try:
-        found = datetime.datetime.strptime(str(text).rstrip("Z").partition(".")[0] + "+0000", "%Y-%m-%dT%H:%M:%S%z")
-    except ValueError:
-        return otherwise
-    return found.timestamp()
-
-
-def time_text(moment: float) -> str:
-    """A time as Kubernetes writes it: UTC, whole seconds."""
-    return datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc).strftime(_TIME)
+    found = times.moment(text)
+    return otherwise if found is None else float(int(found))
 
 
 def same_values(one: Any, other: Any) -> bool:

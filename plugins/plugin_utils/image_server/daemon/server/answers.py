@@ -103,7 +103,7 @@ class Answers:
         return self._image(image, headers, method == "HEAD")
 
     def registered(self, path: str) -> str | None:
-        """The path in the registry that the path of a request stands for; None: it may not have it (now)."""
+        """The path in the registry for the path of a request; None: the client may not have it (now)."""
         return path if self._path_of is None else self._path_of(path)
 
     def refusal(

@@ -65,7 +65,7 @@ class Connection:
         return self._answer is not None or self._ending or bool(self._queue)
 
     def close(self) -> None:
-        """End it now, whatever is under way."""
+        """End it now, also in the middle of an answer."""
         if self._socket.fileno() < 0:
             return
         self._finish(whole=False)

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
+
 from .image_registry import Image
 
 if TYPE_CHECKING:
@@ -58,14 +60,8 @@ class Metrics:
         for name, kind, text, samples in families:
             full = "kubenode_image_server_" + name
             lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
-            for labels, value in samples:
-                pairs = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
-                lines.append("%s%s %d" % (full, f"{{{pairs}}}" if pairs else "", value))
+            lines += [f"{full}{metric_labels(labels)} {value:d}" for labels, value in samples]
         return "\n".join(lines) + "\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class _Reader:

@@ -57,7 +57,7 @@ def parse(header: str, size: int) -> list[tuple[int, int]] | None:
 
 
 def if_range(header: str, etag: str) -> bool:
-    """Whether ranges may be sent. Only a strong tag can say so: a date stands for whole seconds."""
+    """Whether ranges may be sent. Only a strong tag can say so: a date has whole seconds only."""
     match = _TAG.match(header.strip())
     return match is not None and not match.group(1) and match.group(2) == etag
 

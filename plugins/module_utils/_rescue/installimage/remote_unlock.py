@@ -72,7 +72,7 @@ say "unlock-key $(dropbearkey -y -f "$hostkey" | sed -n 's/^\(ssh-ed25519 [^ ]*\
 
 
 def authorized_keys(texts: Iterable[str]) -> str:
-    """What dropbear reads: each key that stands in one of these files, once, bound to unlocking; empty without keys."""
+    """What dropbear reads: each key of these files, once, bound to unlocking; empty without keys."""
     lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")]
     found = [match.group(1) for match in map(_KEY.search, lines) if match]
     return "".join(f"{_OPTIONS} {key}\n" for key in dict.fromkeys(found))

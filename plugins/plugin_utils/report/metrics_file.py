@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
 
 PREFIX = "kubenode_provision_"
 #: Upper bounds of the histograms, in seconds: from one request to the longest command.
@@ -45,8 +46,8 @@ def parse_labels(given: Iterable[str]) -> dict[str, str]:
 def render(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     """The text of the file. ``data``: the report (`Report.as_dict`, with ``started`` and ``finished``)."""
     page = _Page(labels or {})
-    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, _seconds(data.get("started")))])
-    ended = _seconds(data.get("finished") or data.get("updated"))
+    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, times.moment(data.get("started")))])
+    ended = times.moment(data.get("finished") or data.get("updated"))
     page.gauge("run_finish_timestamp_seconds", "When the last run ended.", [({}, ended)])
     interrupted = float(bool(data.get("interrupted")))
     page.gauge("run_interrupted", "Whether the last run was interrupted (1) or not (0).", [({}, interrupted)])
@@ -102,13 +103,6 @@ def _phases(data: Mapping[str, Any]) -> list[tuple[Labels, list[float]]]:
     return [({"phase": name}, values) for name, values in sorted(found.items())]
 
 
-def _seconds(moment: Any) -> float | None:
-    try:
-        return boot_states.from_rfc3339(moment)
-    except (ValueError, TypeError, AttributeError):
-        return None
-
-
 class _Page:
     """The lines of a file, family by family."""
 
@@ -141,12 +135,7 @@ class _Page:
         self._lines += [f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} {kind}"]
 
     def _sample(self, name: str, labels: Labels, value: float) -> str:
-        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
-        return f"{PREFIX}{name}{f'{{{pairs}}}' if pairs else ''} {_number(value)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        return f"{PREFIX}{name}{metric_labels({**self._labels, **labels})} {_number(value)}"
 
 
 def _number(value: float) -> str:

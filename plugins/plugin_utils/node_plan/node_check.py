@@ -23,8 +23,8 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
     """
     if node.get("uid"):
-        told = "the role needs the rights of root, but tasks run as user id %s; set become: true for the play"
-        return [told % node["uid"]]
+        text = "the role needs the rights of root, but tasks run as user id %s; set become: true for the play"
+        return [text % node["uid"]]
     system = system_of(node)
     if system is None:
         shown = node["os"].get("pretty_name") or f"{node['os']['id']} {node['os'].get('version_id', '')}"

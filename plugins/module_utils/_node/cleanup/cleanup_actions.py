@@ -51,7 +51,7 @@ def refuse_joined(host: Host) -> None:
 def actions(host: Host, items: Iterable[str], kept: Iterable[str] = (), reach: Reach | None = None) -> list[Action]:
     """A list of :class:`Action` in the order of removable.ITEMS; ``kept`` are paths that this run itself needs.
 
-    ``reach`` tells what is the machine's own, and remembers what was left.
+    ``reach`` says which files are the machine's own, and remembers what was left.
     """
     reach = reach or Reach(host)
     found: list[Action] = []

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
-from .text import escaped, is_digits
+from .text import escaped, is_digits, shortened
 
 _KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
@@ -19,7 +20,7 @@ _KINDS = {
 _MOST = 60
 
 
-def wrong_value(option, value):
+def wrong_value(option: Mapping[str, Any], value: object) -> str:
     """A value that cannot be an option's, and what can; empty when it can."""
     try:
         checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate({"value": value})
@@ -39,7 +40,7 @@ def wrong_value(option, value):
     return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))
 
 
-def truth(value):
+def truth(value: object) -> object:
     """What Ansible's words for true and false mean, such as ``yes``, ``off`` and 1; any other value as it is."""
     word = value.lower() if isinstance(value, str) else value
     if not isinstance(word, (str, int)):
@@ -47,16 +48,5 @@ def truth(value):
     return True if word in BOOLEANS_TRUE else False if word in BOOLEANS_FALSE else value
 
 
-def is_endpoint(endpoint: str) -> bool:
-    """Whether it is the URL of a web service."""
-    try:
-        address = urlsplit(endpoint)
-        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        # no address in the brackets, no port
-        return False
-
-
-def _shortened(text, limit):
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+def _shortened(text: str, limit: int) -> str:
+    return shortened(" ".join(text.split()), limit)

@@ -1,0 +1,66 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What files of this collection say: its version, the versions that base knows, and the variables of its roles.
+
+The variables, with types, choices and defaults, are those of meta/argument_specs.yml.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
+
+_COLLECTION = Path(__file__).parents[2]
+ROLES = _COLLECTION / "roles"
+_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: type, default, choices, options … of one variable
+Option = dict[str, Any]
+
+
+@functools.cache
+def options(role: str) -> dict[str, Option]:
+    """Each variable, without the role's name in front, in the order of the file."""
+    listed: dict[str, Option] = _yaml(ROLES / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    return {name.removeprefix(role + "_"): option for name, option in listed.items()}
+
+
+@functools.cache
+def variables(*roles: str) -> dict[str, Option]:
+    """Every variable of these roles by its whole name."""
+    return {f"{role}_{name}": option for role in roles for name, option in options(role).items()}
+
+
+@functools.cache
+def versions() -> dict[str, Any]:
+    """What base knows of versions (base_versions): checksums, defaults, matrix, key_fingerprints."""
+    known: dict[str, Any] = _yaml(ROLES / "base/vars/main/versions.yml")["base_versions"]
+    return known
+
+
+def default(option: Option) -> Any:
+    """A default of one's own, which may be changed."""
+    return copy.deepcopy(option.get("default"))
+
+
+@functools.cache
+def collection_version() -> str:
+    """The version of this collection: a built one has a manifest, a checkout has galaxy.yml; empty without both."""
+    manifest, source = _COLLECTION / "MANIFEST.json", _COLLECTION / "galaxy.yml"
+    if manifest.exists():
+        return str(json_value(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _yaml(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), _FAST_LOADER)
