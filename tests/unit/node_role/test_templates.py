@@ -12,7 +12,8 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan
 from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, templates
+from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import templates
 from tests.unit.node.facts import READ_AT, data, node
 from tests.unit.node_join._machines import machine, seen
 from tests.unit.node_join.test_plan import GIVEN
