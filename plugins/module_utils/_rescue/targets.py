@@ -14,8 +14,8 @@ from typing import Any
 from .._common import consent as consents
 from .._common import intents, origin
 from . import fetchable, job, protocol
-from .disks import disk_names, disk_tools, facts, gather, listing, serve, wiping
-from .disks.facts import Identity
+from .disks import disk_facts, disk_gather, disk_names, disk_tools, listing, serve, wiping
+from .disks.disk_facts import Identity
 from .job import Job, Run
 
 #: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
@@ -201,11 +201,11 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
             # Nothing is left of what an earlier job wrote.
             job.forget(base)
         else:
-            raw = gather.read(able, ("disk",), health=False)
-            wiping.wipe(able, [_name(device, facts.identities(raw)) for device in wanted.devices])
+            raw = disk_gather.read(able, ("disk",), health=False)
+            wiping.wipe(able, [_name(device, disk_facts.identities(raw)) for device in wanted.devices])
     except wiping.WipeError as exc:
         raise job.JobError(f"the disks could not be emptied before the start: {exc}", exc.begun) from exc
-    except (gather.GatherError, disk_names.Unresolved) as exc:
+    except (disk_gather.GatherError, disk_names.Unresolved) as exc:
         raise job.JobError(f"the disks could not be emptied before the start: {exc}") from exc
 
 

@@ -107,9 +107,9 @@ def source(value: str) -> tuple[str, str]:
     return url, digest.lower()
 
 
-def _is_url(text: str) -> bool:
+def _is_url(text: object) -> bool:
     """Whether it is an http or https URL as shell scripts take it, with its scheme in lower case."""
-    return text.startswith(("http://", "https://")) and is_http_url(text)
+    return isinstance(text, str) and text.startswith(("http://", "https://")) and is_http_url(text)
 
 
 def proxy(value: str) -> str:

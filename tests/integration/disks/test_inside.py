@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    facts,
-    gather,
+    disk_facts,
+    disk_gather,
     inside,
     serve,
     wiping,
@@ -54,9 +54,9 @@ class Host:
 
     def look(self) -> dict[str, dict]:
         """Facts by path."""
-        raw = gather.read(self.tools, LOOP, health=False)
+        raw = disk_gather.read(self.tools, LOOP, health=False)
         raw.systems = inside.look(self.tools, raw)
-        return {disk["path"]: disk for disk in facts.facts(raw, LOOP)}
+        return {disk["path"]: disk for disk in disk_facts.facts(raw, LOOP)}
 
 
 @pytest.fixture
@@ -220,6 +220,6 @@ def test_a_machine_with_hardly_any_tools_is_described_all_the_same(attach):
     host = Host(device)
     poor = Tools(host.run)
     poor.find = lambda name: Tools(host.run).find(name) if name in ("lsblk", "timeout") else None
-    (disk,) = facts.facts(gather.read(poor, LOOP), LOOP)
+    (disk,) = disk_facts.facts(disk_gather.read(poor, LOOP), LOOP)
     assert disk["holds"], "what may hold something is not empty"
     assert disk["health"]["status"] == "unknown"

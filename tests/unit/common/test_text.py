@@ -88,3 +88,22 @@ def test_an_escaped_text_is_one_printable_line_that_says_the_same(text):
 
 def test_what_is_escaped():
     assert common.escaped("añ ñ—ü\n\x1b[31m\u2028\ud7fc") == "añ ñ—ü\\n\\x1b[31m\\u2028\\ud7fc"
+
+
+def test_what_stands_in_one_line_of_a_message():
+    assert common.printable_words("a\x1b[1m\n  b\u202ec\t") == "a [1m b c"
+    assert common.ascii_words(" Crucial\u00a0 é\nMX\x00 ") == "Crucial MX"
+    assert common.ascii_words("a" * 300) == "a" * 200
+    assert common.shortened("abcd", 4) == "abcd"
+    assert common.shortened("abcde", 4) == "abc…"
+    assert [common.has_control(one) for one in ("a b", "a\tb", "\x7f", "é\u2028")] == [False, True, True, False]
+
+
+def test_columns_are_aligned_and_end_without_blanks():
+    assert common.in_columns([("a", "bcd", "e"), ("fg", "h", "")]) == ["a   bcd  e", "fg  h"]
+    assert common.in_columns([]) == []
+
+
+def test_labels_of_a_metric():
+    assert common.metric_labels({"a": 'x"y\\z\n', "b": "c"}) == '{a="x\\"y\\\\z\\n",b="c"}'
+    assert common.metric_labels({}) == ""

@@ -22,8 +22,8 @@ def rescue(tmp_path, monkeypatch):
     done = []
     holds = [{"kind": "system", "disks": ["sda"], "system": "Debian", "installed": OLD}]
     monkeypatch.setattr(targets.serve, "look", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
-    monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
+    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
     monkeypatch.setattr(targets.listing, "held", lambda _disk: ["a system"])
 
     def wipe(_tools, _disks):

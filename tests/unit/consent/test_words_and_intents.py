@@ -227,8 +227,8 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
     entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
     emptied = []
     monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
-    monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
+    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
     monkeypatch.setattr(targets.wiping, "wipe", lambda _tools, names: emptied.extend(names))
     job = targets.job.Job(
         b"",

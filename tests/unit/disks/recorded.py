@@ -9,7 +9,7 @@ import zlib
 
 from hypothesis import HealthCheck, settings
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -102,7 +102,7 @@ def report(kind: str, *rows: dict) -> str:
     return json.dumps({"report": [{kind: list(rows)}]})
 
 
-def raid1_with_lvm(**more: object) -> facts.Raw:
+def raid1_with_lvm(**more: object) -> disk_facts.Raw:
     """Two NVMe disks: RAID 1 for /boot, RAID 1 with a volume group that holds a system; one blank SATA disk."""
     volumes = (
         block("vg0-root", 40 * GIB, "lvm", kname="dm-0", path="/dev/mapper/vg0-root", number="252:0"),
@@ -144,17 +144,17 @@ def raid1_with_lvm(**more: object) -> facts.Raw:
         "systems": {"dm-0": {"system": "Debian GNU/Linux 12 (bookworm)", "record": '{"machine": "node-1"}'}},
         **more,
     }
-    return facts.Raw(lsblk(*disks, sata("a")), **given)
+    return disk_facts.Raw(lsblk(*disks, sata("a")), **given)
 
 
-def windows() -> facts.Raw:
+def windows() -> disk_facts.Raw:
     """A SATA disk with a GPT, an EFI system partition, a reserved one and NTFS; a USB stick beside it."""
     parts = (
         block("sda1", 100 * MIB, "part"),
         block("sda2", 16 * MIB, "part"),
         block("sda3", 400 * GIB, "part"),
     )
-    return facts.Raw(
+    return disk_facts.Raw(
         lsblk(sata("a", parts), block("sdb", 32 * GIB, tran="usb", rm=True, model="Virtual Floppy0")),
         blkid={
             "sda": gpt(),
@@ -171,9 +171,9 @@ def windows() -> facts.Raw:
     )
 
 
-def spanning(kind: str, uuid: str, usage: str = "filesystem") -> facts.Raw:
+def spanning(kind: str, uuid: str, usage: str = "filesystem") -> disk_facts.Raw:
     """Two SATA disks, wholly one file system, and a third one with a file system of its own."""
-    return facts.Raw(
+    return disk_facts.Raw(
         lsblk(sata("a"), sata("b"), sata("c")),
         blkid={
             "sda": content(kind, usage, uuid, "tank", UUID_SUB="1"),
@@ -183,10 +183,10 @@ def spanning(kind: str, uuid: str, usage: str = "filesystem") -> facts.Raw:
     )
 
 
-def odd() -> facts.Raw:
+def odd() -> disk_facts.Raw:
     """Disks that are never meant or hard to identify: LUKS, no size, read-only, one disk on two paths, unknown data."""
     twice = {"serial": "3500A07510A1B2C3", "wwn": "0x500a07510a1b2c3d", "tran": "sas", "model": "MICRON 5100"}
-    return facts.Raw(
+    return disk_facts.Raw(
         lsblk(
             sata("a"),
             block("sdb", 0, rm=True, model="Card Reader"),

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    facts,
-    gather,
-    parse,
+    disk_facts,
+    disk_gather,
+    tool_output,
     wiping,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
@@ -28,8 +28,8 @@ from tests.unit.disks import recorded
 CANNOT_BE_READ = "it cannot be read, so what it holds is unknown"
 
 
-def of(raw: facts.Raw) -> dict[str, dict]:
-    return {disk["name"]: disk for disk in facts.facts(raw)}
+def of(raw: disk_facts.Raw) -> dict[str, dict]:
+    return {disk["name"]: disk for disk in disk_facts.facts(raw)}
 
 
 def held(disk: dict) -> list[tuple[str, str]]:
@@ -64,7 +64,7 @@ def test_raid_with_volumes_on_two_disks():
 def test_a_raid_that_was_not_started_still_spans_its_disks():
     disks = [recorded.nvme(index, (recorded.block(f"nvme{index}n1p1", recorded.GIB, "part"),)) for index in (0, 1)]
     member = recorded.content("linux_raid_member", "raid", recorded.ARRAY)
-    raw = facts.Raw(
+    raw = disk_facts.Raw(
         recorded.lsblk(*disks),
         blkid={"nvme0n1": recorded.gpt(), "nvme1n1": recorded.gpt(), "nvme0n1p1": member, "nvme1n1p1": member},
     )
@@ -106,9 +106,9 @@ def test_odd_disks():
 
 def test_without_lvm_physical_volumes_may_belong_together():
     volume = recorded.content("LVM2_member", "raid", "x")
-    raw = facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b")), blkid={"sda": volume, "sdb": volume})
+    raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b")), blkid={"sda": volume, "sdb": volume})
     assert of(raw)["sda"]["holds"][0]["disks"] == ["sda", "sdb"]
-    known = facts.Raw(
+    known = disk_facts.Raw(
         recorded.lsblk(recorded.sata("a"), recorded.sata("b")),
         blkid={"sda": volume, "sdb": volume},
         pvs=recorded.report("pv", {"pv_name": "/dev/sda", "vg_name": "a"}, {"pv_name": "/dev/sdb", "vg_name": ""}),
@@ -117,7 +117,7 @@ def test_without_lvm_physical_volumes_may_belong_together():
 
 
 def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
-    found = of(facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b", fstype="xfs", uuid="1"))))
+    found = of(disk_facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b", fstype="xfs", uuid="1"))))
     assert [entry["detail"] for entry in found["sda"]["holds"]] == [CANNOT_BE_READ]
     assert [entry["type"] for entry in found["sdb"]["holds"]] == ["xfs"]
 
@@ -138,7 +138,7 @@ def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
 )  # fmt: skip
 def test_a_disk_that_cannot_be_read_is_not_empty(more, holds):
     """blkid finds nothing in each of them: exit code 2, or 1 where it cannot read."""
-    raw = facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": recorded.FREE}, **more)
+    raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": recorded.FREE}, **more)
     found = of(raw)["sda"]["holds"]
     assert [entry["detail"] for entry in found] == holds
     assert {entry["kind"] for entry in found} <= {"unknown"}
@@ -146,7 +146,7 @@ def test_a_disk_that_cannot_be_read_is_not_empty(more, holds):
 
 def test_a_partition_that_cannot_be_read_is_not_empty_either():
     parts = (recorded.block("sda1", recorded.GIB, "part"), recorded.block("sda2", 0, "part"))
-    raw = facts.Raw(
+    raw = disk_facts.Raw(
         recorded.lsblk(recorded.sata("a", parts)), blkid={"sda": recorded.gpt(), "sda1": (1, ""), "sda2": (1, "")}
     )
     assert [(entry["device"], entry["detail"]) for entry in of(raw)["sda"]["holds"]] == [
@@ -158,7 +158,7 @@ def test_a_lost_file_system_is_a_content_to_agree_on():
     def content(uuid: str) -> str:
         lost = {"sda": (2 << 20, f"TYPE=ext4\nUUID={uuid}\n")}
         blank = {"blkid": {"sda": recorded.FREE}, "edges": {"sda": False}, "lost": lost}
-        return of(facts.Raw(recorded.lsblk(recorded.sata("a")), **blank))["sda"]["content_id"]
+        return of(disk_facts.Raw(recorded.lsblk(recorded.sata("a")), **blank))["sda"]["content_id"]
 
     assert content("1") != content("2")
 
@@ -191,11 +191,11 @@ def test_a_file_system_is_found_where_partitions_begin_and_erased_with_the_rest(
     swap_at(disk, offset)
     size = disk.stat().st_size
     # The first MiB is looked at as a whole.
-    assert gather.has_data(str(disk), size) is (offset < gather.EDGE)
-    found, text = gather.lost(tools(), str(disk), size)
+    assert disk_gather.has_data(str(disk), size) is (offset < disk_gather.EDGE)
+    found, text = disk_gather.lost(tools(), str(disk), size)
     assert (found, "TYPE=swap" in text) == (offset, True)
-    wiping.zero_edges(str(disk), size, gather.FIRST)
-    assert gather.lost(tools(), str(disk), size) is None
+    wiping.zero_edges(str(disk), size, disk_gather.FIRST)
+    assert disk_gather.lost(tools(), str(disk), size) is None
     assert not any(disk.read_bytes())
 
 
@@ -203,18 +203,18 @@ def test_a_blank_or_small_disk_has_nothing_lost_and_for_one_that_is_gone_it_is_u
     disk = tmp_path / "disk"
     for size in (0, 1 << 20, 3 << 20):
         disk.write_bytes(b"\xff" * size)
-        assert gather.lost(tools(), str(disk), size) is None
-        assert gather.has_data(str(disk), size) is False
-        wiping.zero_edges(str(disk), size, gather.FIRST)
+        assert disk_gather.lost(tools(), str(disk), size) is None
+        assert disk_gather.has_data(str(disk), size) is False
+        wiping.zero_edges(str(disk), size, disk_gather.FIRST)
         assert disk.stat().st_size == size
-    assert gather.has_data(str(tmp_path / "none"), 1 << 20) is None
-    assert gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
+    assert disk_gather.has_data(str(tmp_path / "none"), 1 << 20) is None
+    assert disk_gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
 
 
 def test_partitions_come_in_order_from_any_lsblk():
     parts = [recorded.block(f"sda{number}", recorded.GIB, "part") for number in (10, 2, 1)]
     blkid = {f"sda{number}": recorded.content("ext4", "filesystem", str(number)) for number in (10, 2, 1)}
-    raw = facts.Raw(recorded.lsblk(recorded.sata("a", tuple(parts))), blkid={"sda": recorded.gpt(), **blkid})
+    raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a", tuple(parts))), blkid={"sda": recorded.gpt(), **blkid})
     assert [entry["device"] for entry in of(raw)["sda"]["holds"]] == ["sda", "sda1", "sda2", "sda10"]
 
 
@@ -224,7 +224,7 @@ def test_two_contents_at_once_are_both_reported():
         {"type": "zfs_member", "uuid": "2", "label": "tank", "usage": "filesystem"},
         {"type": "zfs_member", "uuid": "2", "label": "tank", "usage": "filesystem"},
     ]
-    raw = facts.Raw(
+    raw = disk_facts.Raw(
         recorded.lsblk(recorded.sata("a")),
         blkid={"sda": (8, "")},
         wipefs={"sda": json.dumps({"signatures": signatures})},
@@ -237,7 +237,7 @@ def test_a_protective_or_boot_record_adds_no_table():
         listing = json.dumps(
             {"signatures": [{"type": kind, "usage": None, "uuid": None, "label": None} for kind in found]}
         )
-        raw = facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": blkid}, wipefs={"sda": listing})
+        raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": blkid}, wipefs={"sda": listing})
         return [entry["type"] for entry in of(raw)["sda"]["holds"]]
 
     assert types("gpt", "PMBR", blkid=recorded.gpt()) == ["gpt"]
@@ -257,12 +257,12 @@ def test_mounts_and_swap_are_found_by_number_or_path():
 
 def test_content_id_changes_with_content_alone():
     raw = recorded.raid1_with_lvm()
-    one = facts.content_id(raw, raw.nodes["nvme0n1"])
+    one = disk_facts.content_id(raw, raw.nodes["nvme0n1"])
     idle = recorded.raid1_with_lvm(systems={}, lvs="")
-    assert facts.content_id(idle, idle.nodes["nvme0n1"]) == one, "what lies on RAID may be started or not"
+    assert disk_facts.content_id(idle, idle.nodes["nvme0n1"]) == one, "what lies on RAID may be started or not"
     other = recorded.raid1_with_lvm()
     other.blkid["nvme0n1p1"] = recorded.content("ext4", "filesystem", "new")
-    assert facts.content_id(other, other.nodes["nvme0n1"]) != one
+    assert disk_facts.content_id(other, other.nodes["nvme0n1"]) != one
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_content_id_changes_with_content_alone():
     ],
 )
 def test_smart(code, text, status):
-    assert parse.smart(code, text)["status"] == status
+    assert tool_output.smart(code, text)["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_smart(code, text, status):
     ],
 )
 def test_nvme_log(text, status):
-    assert parse.nvme_log(0, text)["status"] == status
+    assert tool_output.nvme_log(0, text)["status"] == status
 
 
 def test_readable_links_come_first_and_those_of_volumes_never():
@@ -305,7 +305,7 @@ def test_readable_links_come_first_and_those_of_volumes_never():
         "lvm-pv-uuid-abc": "sda",
         "ata-WDC-part1": "sda1",
     }
-    (disk,) = facts.identities(facts.Raw(recorded.lsblk(recorded.sata("a")), by_id=links))
+    (disk,) = disk_facts.identities(disk_facts.Raw(recorded.lsblk(recorded.sata("a")), by_id=links))
     assert disk["by_id"] == [
         "ata-WDC_WD4000FYYZ-01UL1B1_WD-WCC4E00000A",
         "scsi-SATA_WDC_WD4000FYYZ",
@@ -318,21 +318,21 @@ def test_readable_links_come_first_and_those_of_volumes_never():
     [(0, "0 bytes"), (512110190592, "512 GB"), (4000787030016, "4 TB"), (1 << 20, "1 MB"), (999_999_999_999, "1 TB")],
 )
 def test_size_words(size, words):
-    assert parse.size_words(size) == words
+    assert tool_output.size_words(size) == words
 
 
 def test_control_characters_of_a_label_are_never_shown():
-    raw = facts.Raw(
+    raw = disk_facts.Raw(
         recorded.lsblk(recorded.sata("a", model="evil\x1b[2Jmodel\u202e")),
         blkid={"sda": recorded.content("ext4", "filesystem", "1", "bad\x1b]0;x\x07")},
     )
-    text = "\n".join(table.lines(facts.facts(raw)))
+    text = "\n".join(table.lines(disk_facts.facts(raw)))
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
 @pytest.mark.parametrize("record", ["", "x", "[]", "{}", '{"machine": ""}', '{"machine": null}', "[" * 99999])
 def test_a_damaged_record_is_none(record):
-    assert facts.record_of(record) is None
+    assert disk_facts.record_of(record) is None
 
 
 JSON = st.recursive(
@@ -351,14 +351,14 @@ JSON = st.recursive(
 @given(JSON, JSON, st.text(max_size=200))
 def test_no_output_of_a_tool_crashes_anything(one, two, text):
     try:
-        raw = facts.Raw(
+        raw = disk_facts.Raw(
             json.dumps({"blockdevices": one}),
             blkid={"sda": (0, text)},
             wipefs={"sda": json.dumps(two)},
             pvs=json.dumps(two),
         )
-    except parse.ParseError:
+    except tool_output.ParseError:
         return
-    found = facts.facts(raw)
+    found = disk_facts.facts(raw)
     table.lines(found)
     json.dumps(found)

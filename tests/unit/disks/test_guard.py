@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, guard
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, guard
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
 
@@ -123,7 +123,7 @@ def test_a_read_only_disk_and_one_without_a_name():
 
 
 def test_raid_with_our_system_on_two_disks():
-    found = facts.facts(recorded.raid1_with_lvm())
+    found = disk_facts.facts(recorded.raid1_with_lvm())
     both = ["nvme0n1", "nvme1n1"]
     assert guard.judge(found, both, "node-1", reinstall=True).wipe == both
     assert guard.judge(found, both, "node-2", reinstall=True).errors

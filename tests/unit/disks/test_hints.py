@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, facts, hints
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_names, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_disks
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
@@ -163,7 +163,7 @@ def test_sizes(text, size):
 
 
 def test_two_paths_to_one_disk_are_never_one_answer():
-    found = facts.facts(recorded.odd())
+    found = disk_facts.facts(recorded.odd())
     with pytest.raises(hints.HintError, match="means 2 disks"):
         hints.choose({"wwn": "0x500a07510a1b2c3d"}, found)
     with pytest.raises(disk_names.Unresolved, match="several"):

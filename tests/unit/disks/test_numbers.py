@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import raw, source_disk
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, hints, inside, parse
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
+    disk_facts,
+    hints,
+    inside,
+    tool_output,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
 from tests.unit.common import odd
 from tests.unit.disks import recorded
@@ -28,7 +33,7 @@ JSON = st.recursive(
 @odd.examples(float("inf"), float("nan"), 10**400, -1, True, 1.5, "²", "9" * 5000, "1_000")
 @given(JSON)
 def test_a_size_is_a_number_or_nothing(value):
-    number = parse.number(value)
+    number = tool_output.number(value)
     assert 0 <= number < 1 << 63
     if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
         assert number == int(value)
@@ -36,15 +41,15 @@ def test_a_size_is_a_number_or_nothing(value):
         assert number == value
     else:
         assert number == 0 or isinstance(value, str)
-    nodes = parse.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]}))
+    nodes = tool_output.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]}))
     assert list(nodes) == ["sda"]
-    parse.size_words(nodes["sda"].size)
+    tool_output.size_words(nodes["sda"].size)
 
 
 @odd.examples("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "[")
 @given(JSON.map(json.dumps))
 def test_the_health_of_an_nvme_disk_is_known_or_unknown(text):
-    found = parse.nvme_log(0, '{"critical_warning": %s}' % text)
+    found = tool_output.nvme_log(0, '{"critical_warning": %s}' % text)
     assert found["status"] in ("passed", "failed", "unknown")
     if text in ("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "["):
         assert found["status"] == "unknown"
@@ -85,7 +90,7 @@ def test_only_a_small_file_is_read(size):
 def test_a_raid_whose_size_is_no_number_is_not_started(total):
     if total.isascii() and total.isdigit():
         return
-    raw = facts.Raw(
+    raw = disk_facts.Raw(
         recorded.lsblk(recorded.nvme(0)),
         blkid={"nvme0n1": recorded.content("linux_raid_member", "raid", recorded.ARRAY)},
         md={"nvme0n1": f"MD_LEVEL=raid1\nMD_UUID=x\nMD_DEVICES={total}\n"},
@@ -93,7 +98,7 @@ def test_a_raid_whose_size_is_no_number_is_not_started(total):
     calls = []
     assert not inside._assemble(lambda *argv: calls.append(argv) or (0, "", ""), raw)
     assert calls == []
-    (found,) = facts.facts(raw)
+    (found,) = disk_facts.facts(raw)
     assert " of " not in found["holds"][0]["detail"]
 
 

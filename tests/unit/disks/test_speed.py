@@ -10,7 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import gather, guard, parse, serve
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
+    disk_gather,
+    guard,
+    serve,
+    tool_output,
+)
 from tests.unit.common import odd
 from tests.unit.disks.recorded import block, disk
 
@@ -35,13 +40,13 @@ def fio(speed: object, error: object = 0) -> str:
     ],
 )
 def test_what_fio_says(code, text, speed, failed, detail):
-    assert parse.read_speed(code, text) == {"speed": speed, "failed": failed, "detail": detail}
+    assert tool_output.read_speed(code, text) == {"speed": speed, "failed": failed, "detail": detail}
 
 
 @odd.examples(True, -1, 10**400, "9" * 5000, "²", 1.5, None)
 @given(st.none() | st.booleans() | st.integers() | odd.texts)
 def test_a_speed_is_a_number_or_unknown(value):
-    found = parse.read_speed(0, fio(value))["speed"]
+    found = tool_output.read_speed(0, fio(value))["speed"]
     assert found is None or 0 <= found < 1 << 63
 
 
@@ -49,7 +54,7 @@ def test_a_speed_is_a_number_or_unknown(value):
 @example("{")
 @example('{"jobs": [{"error": null, "read": null}]}')
 def test_any_text(text):
-    assert set(parse.read_speed(0, text)) == {"speed", "failed", "detail"}
+    assert set(tool_output.read_speed(0, text)) == {"speed", "failed", "detail"}
 
 
 class Machine:
@@ -121,7 +126,11 @@ def test_without_fio_nothing_is_known():
         def has(self, name):
             return False
 
-    assert gather.read_speed(Nothing(), "/dev/sda") == {"speed": None, "failed": False, "detail": "fio is not there"}
+    assert disk_gather.read_speed(Nothing(), "/dev/sda") == {
+        "speed": None,
+        "failed": False,
+        "detail": "fio is not there",
+    }
 
 
 def test_what_is_reported():

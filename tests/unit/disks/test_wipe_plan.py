@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, wipe_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, wipe_plan
 from tests.unit.disks import recorded
 
 MOUNTS = "31 1 252:0 / /mnt/old rw - ext4 /dev/mapper/vg0-root rw\n32 31 9:0 / /mnt/old/boot rw - ext3 /dev/md0 rw\n"
 SWAPS = "Filename\tType\tSize\tUsed\tPriority\n/dev/dm-1  partition\t8388604\t0\t-2\n"
 
 
-def order(raw: facts.Raw, *disks: str) -> list[str]:
+def order(raw: disk_facts.Raw, *disks: str) -> list[str]:
     return [step.what for step in wipe_plan.plan(raw, list(disks))]
 
 
@@ -57,14 +57,14 @@ def test_a_blank_disk_is_only_zeroed():
     ]
 
 
-def stacked(top: str, name: str, number: str = "252:7") -> facts.Raw:
+def stacked(top: str, name: str, number: str = "252:7") -> disk_facts.Raw:
     """A partition, a volume group on it, something on its volume."""
     inner = recorded.block(name, recorded.GIB, top, kname="dm-7", path=f"/dev/mapper/{name}", number=number)
     volume = recorded.block(
         "my--vg-data--1", recorded.GIB, "lvm", (inner,), kname="dm-6", path="/dev/mapper/my--vg-data--1", number="252:6"
     )
     part = recorded.block("sda1", recorded.GIB, "part", (volume,))
-    return facts.Raw(
+    return disk_facts.Raw(
         recorded.lsblk(recorded.sata("a", (part,))),
         pvs=recorded.report("pv", {"pv_name": "/dev/sda1", "vg_name": "my-vg", "vg_uuid": "1"}),
     )
@@ -90,6 +90,6 @@ def test_what_we_do_not_know_how_to_take_down_is_refused(kind):
 def test_two_raids_on_each_other():
     outer = recorded.block("md1", recorded.GIB, "raid0", number="9:1")
     inner = [recorded.block(name, recorded.GIB, "raid1", (outer,), number=f"9:{name[-1]}") for name in ("md2", "md3")]
-    raw = facts.Raw(recorded.lsblk(recorded.sata("a", (inner[0],)), recorded.sata("b", (inner[1],))))
+    raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a", (inner[0],)), recorded.sata("b", (inner[1],))))
     stops = [step.argv[-1] for step in wipe_plan.plan(raw, ["sda", "sdb"]) if step.argv[:2] == ["mdadm", "--stop"]]
     assert stops == ["/dev/md1", "/dev/md2", "/dev/md3"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     autosetup,
     image_file,
@@ -262,10 +262,10 @@ def kept(monkeypatch, pvs: dict, chosen=("sda",), targets=(), lvm2=True, **field
     known = {"pvs": recorded.report("pv", *[{"pv_name": f"/dev/{one}", "vg_name": vg} for one, vg in pvs.items()])}
     blkid = {f"sd{letter}": content if f"sd{letter}" in pvs else recorded.FREE for letter in disks}
     blank = dict.fromkeys(blkid, False)
-    raw = facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges=blank, **(known if lvm2 else {}))
-    monkeypatch.setattr(preflight.gather, "read", lambda tools, health: raw)
+    raw = disk_facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges=blank, **(known if lvm2 else {}))
+    monkeypatch.setattr(preflight.disk_gather, "read", lambda tools, health: raw)
     layout = specs.layout_of(spec_for(**fields), False)
-    found = {disk["name"]: disk for disk in facts.facts(raw)}
+    found = {disk["name"]: disk for disk in disk_facts.facts(raw)}
     return preflight.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
 
 

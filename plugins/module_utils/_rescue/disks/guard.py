@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Callable, Mapping
 
 from ..._common import consent as consents
-from . import disk_names, listing, parse
-from .facts import Disk
-from .parse import Speed
+from . import disk_names, listing, tool_output
+from .disk_facts import Disk
+from .tool_output import Speed
 
 #: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
 Used = Callable[[str, str, Any], str]
@@ -249,7 +249,7 @@ def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
         {
             "before_header": "disk %s (%s)" % (name, disk_names.identity(by_name[name])),
             "after_header": "disk %s, emptied" % name,
-            "before": "".join(parse.clean(line, 500) + "\n" for line in listing.held(by_name[name])),
+            "before": "".join(tool_output.clean(line, 500) + "\n" for line in listing.held(by_name[name])),
             "after": "nothing\n",
         }
         for name in wipe

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import disk_names, listing, parse
-from .facts import Disk
+from . import disk_names, listing, tool_output
+from .disk_facts import Disk
 
 #: Exactly one of these says which disks are meant; the others narrow the choice.
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
@@ -60,9 +60,9 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
         wwns = value.get("wwn") if isinstance(value, dict) else None
         if not isinstance(wwns, list) or len(wwns) < 2:
             raise HintError("root_device_hints.raid needs the WWNs of at least two disks: raid: {wwn: [A, B]}")
-        if len({parse.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
+        if len({tool_output.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
             raise HintError(f"root_device_hints.raid names a WWN twice: {', '.join(str(wwn) for wwn in wwns)}")
-        if not all(parse.plain_wwn(str(wwn)) for wwn in wwns):
+        if not all(tool_output.plain_wwn(str(wwn)) for wwn in wwns):
             raise HintError("root_device_hints.raid has an empty WWN")
     elif not str(value).strip():
         raise HintError(f"root_device_hints.{way} is empty")
@@ -176,7 +176,7 @@ def _of_query(
             raise HintError(
                 f"root_device_hints.query {query!r} must give a disk or a list of disks, whole as they are in the "
                 "facts; it "
-                f"gave {parse.clean(repr(one), 100)}"
+                f"gave {tool_output.clean(repr(one), 100)}"
             )
     found = [by_name[one["name"]] for one in chosen]
     if not found:

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
-from . import facts, parse
+from . import disk_facts, tool_output
+from .disk_facts import Raw
 from .disk_tools import Tools
-from .facts import Raw
 
 RECORD = "etc/kubenode/installed.json"
 RELEASES = ("usr/lib/os-release", "etc/os-release")
@@ -94,9 +94,9 @@ def _read_all(fd: int, limit: float) -> list[bytes]:
 
 
 def _look_at_all(tools: Tools, raw: Raw, folder: str, writing: int) -> None:
-    groups = facts.Groups(raw, ("disk", "loop"))
+    groups = disk_facts.Groups(raw, ("disk", "loop"))
     for node in raw.nodes.values():
-        kinds = {one["type"] for one in facts.contents(raw, node)}
+        kinds = {one["type"] for one in disk_facts.contents(raw, node)}
         for kind in sorted(kinds):
             found = None
             if kind in ("ext2", "ext3", "ext4"):
@@ -216,7 +216,7 @@ def _activate(tools: Tools) -> bool:
         return False
     listing = tools("lvm", "lvs", "--reportformat=json", "-o", "vg_name,lv_name,lv_active,lv_layout")[1]
     started = False
-    for row in parse.report(listing, "lv"):
+    for row in tool_output.report(listing, "lv"):
         idle = not row.get("lv_active")
         if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
             name = f"{row.get('vg_name')}/{row.get('lv_name')}"
@@ -231,7 +231,7 @@ def _close_again(tools: Tools, before: set[str]) -> None:
         code, out, _err = tools("lsblk", "--json", "--bytes", "--output", "NAME,KNAME,PATH,TYPE")
         if code not in (0, 32, 64):
             return
-        nodes = parse.block_devices(out)
+        nodes = tool_output.block_devices(out)
         new = [node for node in nodes.values() if node.name not in before and node.type != "part"]
         if not new:
             return

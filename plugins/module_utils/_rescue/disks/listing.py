@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..._common.text import in_columns
-from . import parse
-from .facts import Disk, Held
+from . import tool_output
+from .disk_facts import Disk, Held
 
 
 def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
@@ -31,7 +31,7 @@ def lines(disks: Sequence[Disk]) -> list[str]:
 def _about(disk: Disk) -> tuple[str, ...]:
     return (
         disk["name"],
-        parse.size_words(disk["size"]),
+        tool_output.size_words(disk["size"]),
         disk["kind"] + (" (turning)" if disk["rotational"] else ""),
         disk["model"] or "-",
         disk["serial"] or "-",

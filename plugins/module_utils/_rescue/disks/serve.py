@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import job, protocol
 from ..job import Run
-from . import facts, gather, guard, inside, wiping
+from . import disk_facts, disk_gather, guard, inside, wiping
+from .disk_facts import Disk
 from .disk_tools import Tools
-from .facts import Disk
 
 
 class ServeError(Exception):
@@ -27,12 +27,12 @@ def look(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dic
     tools = Tools(run)
     tools("udevadm", "settle", "--timeout=100")
     try:
-        raw = gather.read(tools, types, health=False)
+        raw = disk_gather.read(tools, types, health=False)
         with inside.opened(tools, raw):
-            raw = gather.read(tools, types, health=health)
+            raw = disk_gather.read(tools, types, health=health)
             raw.systems = inside.look(tools, raw)
-            found = facts.facts(raw, types)
-    except gather.GatherError as exc:
+            found = disk_facts.facts(raw, types)
+    except disk_gather.GatherError as exc:
         raise ServeError(str(exc)) from exc
     return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
 
@@ -44,17 +44,17 @@ def measure(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",))
     """
     tools = Tools(run)
     try:
-        now = facts.facts(gather.read(tools, types, health=False), types)
+        now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
         chosen = [wiping.still(target, now) for target in targets]
     except wiping.WipeError as exc:
         raise ServeError(str(exc), exc.begun) from exc
-    except gather.GatherError as exc:
+    except disk_gather.GatherError as exc:
         raise ServeError(str(exc)) from exc
     found = []
     for disk in chosen:
-        one = gather.read_speed(tools, disk["path"])
+        one = disk_gather.read_speed(tools, disk["path"])
         if one["speed"] is not None and guard.too_slow(disk, one["speed"]):
-            again = gather.read_speed(tools, disk["path"])
+            again = disk_gather.read_speed(tools, disk["path"])
             one = one if again["speed"] is not None and again["speed"] < one["speed"] else again
         found.append(one)
     return {"disks": found}
@@ -78,10 +78,10 @@ def wipe(
                 raise ServeError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
             done = empty(tools, targets, types, patience)
             job.forget(base)
-            left = facts.facts(gather.read(tools, types), types)
+            left = disk_facts.facts(disk_gather.read(tools, types), types)
     except wiping.WipeError as exc:
         raise ServeError(str(exc), exc.begun) from exc
-    except (gather.GatherError, job.JobError) as exc:
+    except (disk_gather.GatherError, job.JobError) as exc:
         raise ServeError(str(exc)) from exc
     return {"disks": left, "steps": done}
 
@@ -90,7 +90,7 @@ def empty(
     tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",), patience: float = wiping.PATIENCE
 ) -> list[str]:
     """The same within a job's start; returns what was done."""
-    now = facts.facts(gather.read(tools, types, health=False), types)
+    now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
     chosen = [wiping.still(target, now) for target in targets]
     return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from . import gather
-from .facts import Raw
-from .parse import Node
+from . import disk_gather
+from .disk_facts import Raw
+from .tool_output import Node
 
 _STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 
@@ -36,7 +36,7 @@ class Step:
         path: str = "",
         size: int = 0,
         optional: bool = False,
-        first: int = gather.EDGE,
+        first: int = disk_gather.EDGE,
     ) -> None:
         self.what, self.argv, self.kind = what, list(argv), kind
         self.path, self.size, self.optional = path, size, optional
@@ -152,7 +152,7 @@ def _erase(raw: Raw, node: Node, whole: bool) -> list[Step]:
         argv = ["sgdisk", "--zap-all", node.path]
         steps.append(Step("erase the partition tables of %s" % node.path, argv, optional=True))
     # Where the first partitions began, so that nothing of them is found again.
-    first = gather.FIRST if whole else gather.EDGE
+    first = disk_gather.FIRST if whole else disk_gather.EDGE
     what = "write zeros over the first %sMiB and the last MiB of %s" % ("65 " if whole else "", node.path)
     steps.append(Step(what, kind="zero", path=node.path, size=node.size, first=first))
     return steps

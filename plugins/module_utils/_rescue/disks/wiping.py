@@ -11,9 +11,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from . import disk_names, facts, gather, listing, wipe_plan
+from . import disk_facts, disk_gather, disk_names, listing, wipe_plan
+from .disk_facts import Disk
 from .disk_tools import Tools
-from .facts import Disk
 
 #: Seconds for which another program (udev, a mount that has just ended) may still hold a device.
 PATIENCE = 120.0
@@ -49,7 +49,7 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
 
 def wipe(tools: Tools, disks: Sequence[str], types: Sequence[str] = ("disk",), patience: float = PATIENCE) -> list[str]:
     """Empty the disks of these kernel names; returns what was done, a line for each step."""
-    raw = gather.read(tools, types, health=False)
+    raw = disk_gather.read(tools, types, health=False)
     gone = [name for name in disks if name not in raw.nodes]
     if gone:
         raise WipeError(f"disk {', '.join(gone)} is not there any more", False)
@@ -102,7 +102,7 @@ def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
 def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: float) -> None:
     deadline = time.monotonic() + patience
     while True:
-        now = facts.facts(gather.read(tools, types, health=False), types)
+        now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
         held = [disk for disk in now if disk["name"] in disks and disk["holds"]]
         missing = set(disks) - {disk["name"] for disk in now}
         if not held and not missing:
@@ -144,13 +144,13 @@ def _once(tools: Tools, step: wipe_plan.Step) -> str:
     return ""
 
 
-def zero_edges(path: str, size: int, first: int = gather.EDGE) -> None:
+def zero_edges(path: str, size: int, first: int = disk_gather.EDGE) -> None:
     """Write zeros over the beginning and the last MiB, where tables, superblocks and labels lie."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        last = max(0, size - gather.EDGE)
-        for offset in list(range(0, min(first, last), gather.EDGE)) + [last]:
-            zeros = bytes(min(gather.EDGE, size - offset))
+        last = max(0, size - disk_gather.EDGE)
+        for offset in list(range(0, min(first, last), disk_gather.EDGE)) + [last]:
+            zeros = bytes(min(disk_gather.EDGE, size - offset))
             if 0 < offset < last and _is_zero(fd, zeros, offset):
                 # A disk that stores what is written only keeps its room.
                 continue

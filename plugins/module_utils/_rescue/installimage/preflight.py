@@ -9,9 +9,9 @@ import platform
 import re
 from collections.abc import Sequence
 
-from ..disks import disk_names, facts, gather, listing, wiping
+from ..disks import disk_facts, disk_gather, disk_names, listing, wiping
+from ..disks.disk_facts import Disk, Identity, Raw
 from ..disks.disk_tools import Tools
-from ..disks.facts import Disk, Identity, Raw
 from . import layout as layouts
 from . import spec as specs
 from .image_names import InvalidImageName, check_architecture, parse_image_name
@@ -30,7 +30,7 @@ def is_uefi(sys: str = "/sys") -> bool:
 def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
     """The disks of these stable names now, as facts of machine_disks."""
     try:
-        return disk_names.resolve(names_given, gather.identities(tools))
+        return disk_names.resolve(names_given, disk_gather.identities(tools))
     except disk_names.Unresolved as error:
         raise Refused(f"root_devices: {error}", permanent=True) from None
 
@@ -41,8 +41,8 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
     ``targets``: disks that will be emptied before; they must hold what was found when that was allowed.
     """
     wanted = {disk["name"] for disk in chosen}
-    raw = gather.read(tools, health=False)
-    found = facts.facts(raw)
+    raw = disk_gather.read(tools, health=False)
+    found = disk_facts.facts(raw)
     to_empty = _names(targets, found)
     for disk in [disk for disk in found if disk["name"] in wanted and disk["name"] not in to_empty]:
         if disk["holds"]:
@@ -62,11 +62,11 @@ _GROUP, _COLUMN = re.compile(r"[A-Za-z0-9+_.-]+\Z"), re.compile(r"[0-9.]+[a-z]?\
 def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
     """The volume groups of disks that are not installed on: a layout with LVM removes every group that is not kept."""
     if not raw.has_lvm and any(
-        one["type"] == "LVM2_member" for node in raw.nodes.values() for one in facts.contents(raw, node)
+        one["type"] == "LVM2_member" for node in raw.nodes.values() for one in disk_facts.contents(raw, node)
     ):
         raise _of_lvm("lvm2 is not in this rescue, so nothing can be said of the physical volumes there are")
     groups: dict[str, set[str]] = {}
-    for group, device, disks in facts.volume_groups(raw):
+    for group, device, disks in disk_facts.volume_groups(raw):
         if not group and not (disks and gone.issuperset(disks)):
             raise _of_lvm(f"{device} is a physical volume of no volume group, and would be erased")
         groups.setdefault(group, set()).update(disks)
@@ -112,7 +112,7 @@ def _names(targets: Sequence[Disk], disks: Sequence[Disk]) -> list[str]:
 
 def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
     """Empty the disks that the user's word covers; returns what was done. Raises :class:`Refused`."""
-    disks = facts.facts(gather.read(tools, health=False))
+    disks = disk_facts.facts(disk_gather.read(tools, health=False))
     try:
         return wiping.wipe(tools, _names(targets, disks))
     except wiping.WipeError as error:
@@ -124,7 +124,7 @@ def blank(chosen: Sequence[Identity], tools: Tools) -> None:
     kill_below(WORKPLACE)
     try:
         wiping.wipe(tools, [disk["name"] for disk in chosen])
-    except (wiping.WipeError, gather.GatherError) as error:
+    except (wiping.WipeError, disk_gather.GatherError) as error:
         raise Refused(str(error)) from None
 
 

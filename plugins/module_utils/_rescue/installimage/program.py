@@ -24,9 +24,9 @@ from typing import Any
 from ..._common import times
 from ..._common.private_files import replacing
 from ..._common.text import json_value
+from ..disks.disk_facts import Disk, Identity
+from ..disks.disk_gather import GatherError
 from ..disks.disk_tools import Tools
-from ..disks.facts import Disk, Identity
-from ..disks.gather import GatherError
 from . import autosetup, image_file, installer, network, post_install, preflight, remote_unlock, verdict
 from . import layout as layouts
 from . import spec as specs
