@@ -30,7 +30,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         # always with a point: YAML 1.1 reads 1e+16 as a string
         return _float(value)
-    # dates and whatever else YAML knows come as their text
+    # dates and all other types of YAML come as their text
     return "!unsafe " + _quoted(str(value))
 
 

@@ -97,7 +97,7 @@ def identifier(request: web.Request, name: str = "id") -> int:
 
 
 async def read_json(request: web.Request, empty: str = "") -> Any:
-    """The JSON value in a request; ``empty`` stands for a body without text. ApiError 400 for what is no JSON."""
+    """The JSON value in a request; ``empty`` is the value of a body without text. ApiError 400 for what is no JSON."""
     try:
         text = await request.text()
         return json.loads(text if text.strip() else empty + text)

@@ -136,8 +136,8 @@ class NspawnMachine(PoweredMachine):
     async def _cut(self) -> None:
         """Stop, and see to it that the kernel does not write out what a real machine would have lost.
 
-        Killing a container unmounts its file systems, which is as good as a shutdown for them. So the guest is made
-        to stand still, its disks kept as they are at that moment, and what the unmounting writes is thrown away.
+        Killing a container unmounts its file systems, which is as good as a shutdown for them. So all processes
+        of the guest are stopped, its disks are kept as they are at that moment, and later writes are discarded.
         """
         if self._cgroup and self._cgroup.populated:
             await asyncio.to_thread(self._cgroup.freeze)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells how the file grows that a machine sends to the controller, while the module of this name runs there."""
+"""Shows how the file grows that a machine sends to the controller, while the module of this name runs there."""
 
 from __future__ import annotations
 

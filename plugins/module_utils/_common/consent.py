@@ -1,10 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the words of a user cover: ``reinstall``, ``wipe``, ``delete``, ``release`` (pure).
+"""What these variables of a user permit: ``reinstall``, ``wipe``, ``delete``, ``release`` (pure).
 
-Each counts once, for one installation. A bare name says "whatever is there now". It is used up by the installation that
-it allowed, whose record says so; left in an inventory it means nothing more. Nothing is installed by ``delete`` and
-``release``, so nothing uses them up. A name with the id of an installation says which one goes, and nothing else.
+Each counts once, for one installation. A bare name means "the system that is there". The installation that it allowed
+uses it up, as its record says; left in an inventory it means nothing more. ``delete`` and ``release`` install nothing,
+so nothing uses them up. A name with the id of an installation says which one goes, and nothing else.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ echo "root_disks=$(seen_root | pack)"
 
 
 class Disk(TypedDict):
-    """What tells a disk from others."""
+    """What identifies a disk."""
 
     name: str
     #: In bytes, 0 where it is not known.

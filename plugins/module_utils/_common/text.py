@@ -116,7 +116,7 @@ def json_object(text: str | bytes | None) -> dict[str, Any] | None:
 
 
 def base64_bytes(text: str | bytes) -> bytes | None:
-    """The bytes that a base64 text stands for; None for a text with any other character in it."""
+    """The bytes of a base64 text; None for a text with any other character in it."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # binascii.Error is one

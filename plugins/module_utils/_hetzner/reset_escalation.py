@@ -100,7 +100,7 @@ class EscalationOptions:
 
 
 class ResetEscalation:
-    """The resets of one machine in one call. What was sent stands in the result of ``run``.
+    """The resets of one machine in one call. The result of ``run`` lists what was sent.
 
     ``previous_boot_id`` in that result is the boot that must not be taken for the rescue. ``may_go``: whether the
     user's option covers the system that answers; ``note``: writes into the result who answers.

@@ -114,7 +114,7 @@ def _is_loopback(host: str | None) -> bool:
 class Robot:
     """One account. Safe to use from many threads; after a fleet-wide error every further request repeats it.
 
-    ``patient``: wait for resets as long as the hourly limit takes, whatever the time limit of the step.
+    ``patient``: wait for resets as long as the hourly limit takes, also beyond the time limit of the step.
     """
 
     def __init__(

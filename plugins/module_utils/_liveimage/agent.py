@@ -271,7 +271,7 @@ def build(given: AgentInputs, host: Host) -> Config:
 
 
 def unit(inputs: AgentInputs, host: Host, hostname: str) -> str:
-    """The agent's unit; whatever a value has in it, systemd reads it back as it was given."""
+    """The agent's unit; systemd reads every value back as it was given, with any characters."""
     command = [
         "/usr/bin/podman", "run", "--detach", "--replace", "--rm", "--cgroups=no-conmon", "--sdnotify=conmon",
         "--cidfile=" + _ID_FILE, "--privileged", "--network=host", "--ipc=host", "--uts=host",

@@ -22,7 +22,7 @@ from .overlay import Overlay
 ISO, INITRAMFS = "iso", "initramfs"
 KINDS = (ISO, INITRAMFS)
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}  # what Go calls them
-_HOST = ""  # the files that are configured, whatever architecture they are of
+_HOST = ""  # the files that are configured, of all architectures
 _CACHED = 1.0  # seconds a look at the folders is good for
 _SETTLED = 2.0  # seconds without a write after which a file that is new here counts as whole
 _Image = TypeVar("_Image")
@@ -177,7 +177,7 @@ class Bases:
             return signature._replace(mtime_ns=0, ctime_ns=0)
         if isinstance(known, tuple) and known[0] == signature:
             return signature
-        # ctime: whatever date a copy was given, this is when it was last written to
+        # ctime: when it was last written to, also when a copy was given another date
         if found.st_ctime > self._begun and 0 <= time.time() - found.st_ctime < _SETTLED:
             raise NotReady(f"base {path} is being written")
         return signature

@@ -31,7 +31,7 @@ def text_of(name: str, host: str, overlay: Overlay, created: int) -> str:
 
 
 def read(path: str) -> Mapping[str, Any] | None:
-    """A descriptor as data; None when there is none. Whatever else lies there is an error."""
+    """A descriptor as data; None when there is none. A file of another form is an error."""
     try:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):

@@ -212,7 +212,7 @@ class _Tree:
         return Extent(sector * SECTOR, _extent(record).length)
 
     def _announced(self) -> int | None:
-        """How many bytes stand in front of Rock Ridge's fields, when the root says that there are any."""
+        """How many bytes are in front of Rock Ridge's fields, when the root says that there are any."""
         self._file.seek(self._root.offset)
         record = self._file.read(255)
         if len(record) < _HEAD + 1 or record[0] < _HEAD + 1:

@@ -26,7 +26,7 @@ PLUGINS = Path(__file__).resolve().parents[2]
 TOP = PurePosixPath("ansible_collections/kubenode/provision/plugins")
 _MAIN = "plugin_utils/image_server/daemon/main.py"
 MAIN = main_of(".".join([*TOP.parts, "plugin_utils.image_server.daemon.main"]), "sys.argv[1:], os.environ")
-#: the full path of an interpreter as it can stand in the first line of a program
+#: the full path of an interpreter as the first line of a program can hold it
 INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 
 

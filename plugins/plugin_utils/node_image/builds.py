@@ -328,7 +328,7 @@ _LISTS = ("mirrors", "include", "apt_options")
 class Root:
     """The root file system of one base and architecture; several builds may begin with it.
 
-    ``options``: those of node_image_debian. ``source``: an image of node_image_source, whose name stands for all that
+    ``options``: those of node_image_debian. ``source``: an image of node_image_source, whose name has all that
     decides about the content. ``findings``: what is wrong, one text each; with any, the others mean nothing.
     """
 

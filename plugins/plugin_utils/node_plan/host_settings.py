@@ -96,7 +96,7 @@ def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
 
 
 def swap(_node: Node, inputs: BaseInputs) -> list[Setting]:
-    """Swap off for good, or left on."""
+    """Swap off permanently, or left on."""
     return [builders.setting("swap", "swap/swap", mode=inputs["swap"])]
 
 

@@ -5,7 +5,7 @@
 
 A worker of Ansible dies at once when Ctrl-C is pressed. If that happened while it held the lock of the queue to the
 main process, the main process would wait for ever. So signals wait until a message is through, and while machines have
-threads of their own, only the first thread hears signals and speaks.
+threads of their own, only the first thread gets signals and prints.
 
 Progress goes to stderr where stdout is for programs.
 """

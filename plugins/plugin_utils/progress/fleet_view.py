@@ -188,7 +188,7 @@ def streams(mode: str, run: int) -> tuple[bool, Terminal | None]:
     """Whether progress goes to stderr, and the terminal that it goes to, if any.
 
     To stdout like everything that Ansible says, unless programs read it, or it is no terminal: Python keeps back what
-    is printed to a pipe until there are 8 KiB of it, which is too late for a line that tells the present.
+    is printed to a pipe until there are 8 KiB of it, which is too late for a line about the present state.
     """
     if for_programs():
         return True, Terminal.of(_STDERR, run)

@@ -214,7 +214,7 @@ def _json(text: str) -> Any:
         found = json.loads(text, object_pairs_hook=_pairs)
     except ImageError:
         raise
-    except (ValueError, RecursionError):  # YAML's own braces, or too deep: the other parser tells
+    except (ValueError, RecursionError):  # YAML's own braces, or too deep: the other parser decides
         return None
     _measure(found, 0)
     return found

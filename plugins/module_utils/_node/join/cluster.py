@@ -56,7 +56,7 @@ def _secrets(configuration: Any) -> set[str]:
 class Cluster:
     """A cluster through ``module``'s kubeconfig.
 
-    What it asks fails the module with a text that names the error, but for :meth:`pods_on`, :meth:`node_now`,
+    A failed request ends the module with a text that names the error, but for :meth:`pods_on`, :meth:`node_now`,
     :meth:`evict` and what is asked of Events, which raise :class:`Refused` or :class:`NoAnswer` for those who try again
     or go on.
     """

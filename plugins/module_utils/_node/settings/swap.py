@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Swap off for good: what is in use now, and everything that would bring it back at the next boot."""
+"""Swap off permanently: what is in use now, and everything that would bring it back at the next boot."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ _EVERYTHING = ("all", "*", "any")
 
 
 class Verdict:
-    """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: trying
-    again will not mend it."""
+    """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: a
+    retry cannot help."""
 
     def __init__(self) -> None:
         self.wipe: list[str] = []

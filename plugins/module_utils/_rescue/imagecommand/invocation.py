@@ -20,11 +20,11 @@ from .basics import Refused, Terminated
 from .filesystems import workplace
 from .root_device import Disk
 
-# --- Tells the user where the work is.
+# --- Shows the user the progress of the work.
 
 
 class Progress:
-    """Tells the user where the work is: a line on stdout per step, and `message` in output.json."""
+    """Shows the user the progress of the work: a line on stdout per step, and `message` in output.json."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

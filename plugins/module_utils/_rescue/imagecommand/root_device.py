@@ -387,7 +387,7 @@ class Table:
 
     On the disk it would make half an installation bootable. In a file, sfdisk reads and changes it just as well. What
     the disk gets meanwhile is a table that no firmware boots from: without boot code, without EFI system partitions.
-    Kernel, udev and everybody else who reads it find the partitions that the work is about.
+    Kernel, udev and every other reader find the partitions that the work is about.
     """
 
     BLKFLSBUF = 0x1261

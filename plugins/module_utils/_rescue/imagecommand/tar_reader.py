@@ -284,7 +284,7 @@ def survey_archive(pieces: Iterable[bytes], survey: Survey) -> None:
         survey.add(entry)
 
 
-# --- Looks at the beginning of a blob, to tell what is in it: a raw image, one packed with tar, or a root file system.
+# --- Finds out from the beginning of a blob what is in it: a raw image, one packed with tar, or a root file system.
 
 
 ENOUGH = MIB // 4

@@ -290,7 +290,7 @@ def own_host_keys(bootstrap_data: str | None) -> bool:
 
 
 class Report:
-    """What the script said, found in whatever installimage made of its output."""
+    """What the script said, found in the output of installimage, which changes it."""
 
     def __init__(self, text: str, nonce: str) -> None:
         self.begun = self.scripted = self.done = False

@@ -55,7 +55,7 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
     return _groups_to_keep(raw, wanted | set(to_empty), layout) if layout.groups() else []
 
 
-#: What a name of a volume group may be, and what stands in the other columns of vgs.
+#: What a name of a volume group may be, and what the other columns of vgs may hold.
 _GROUP, _COLUMN = re.compile(r"[A-Za-z0-9+_.-]+\Z"), re.compile(r"[0-9.]+[a-z]?\Z|[wzn-]{1,6}\Z")
 
 

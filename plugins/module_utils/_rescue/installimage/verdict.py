@@ -29,7 +29,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 #: How debug.txt marks its lines: the hour, a colon before what others say, a hash before its own steps. All before this
-#: line tells of the machine (hwdata).
+#: line describes the machine (hwdata).
 _STAMP, _QUOTED = re.compile(r"\[[0-9]{2}:[0-9]{2}:[0-9]{2}\] ?"), re.compile(r"\s*:\s*")
 _BEGIN = "# make clean config"
 #: What installimage itself calls an error.
