@@ -100,8 +100,8 @@ class NodeTestbed(Testbed):
 def run_pod(testbed: NodeTestbed, limit: float = 600) -> bool:
     """Start a pod on the node and show what it says; False when it does not run within ``limit`` seconds."""
     image = f"registry.k8s.io/pause:{PAUSE}"
-    testbed.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--", "say",
-                  "hello from a pod")  # fmt: skip
+    started = ["--image-pull-policy=Never", "--restart=Never", "--", "say", "hello from a pod"]
+    testbed.kubectl("run", "hello", f"--image={image}", *started)
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         phase = testbed.kubectl("get", "pod", "hello", "-o", "jsonpath={.status.phase}")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import labels as labels
+from . import labels
 from .actions import ActionBoard
 from .api_types import Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture

@@ -95,8 +95,8 @@ def health(node: Node, inputs: BaseInputs) -> list[Setting]:
         "interval": base_inputs.checked_seconds(probe["interval"]),
     }
 
-    def rendered(name: str) -> str:
-        return templates.render("base", name + ".j2", inputs, **given)
+    def rendered(template: str) -> str:
+        return templates.render("base", template + ".j2", inputs, **given)
 
     service, timer = (f"{PROBE}.{kind}" for kind in ("service", "timer"))
     timer_drop_ins = builders.users_drop_ins("health", timer, node, inputs)

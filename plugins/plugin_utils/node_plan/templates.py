@@ -40,14 +40,14 @@ def folders(role: str, given: Iterable[str], inventory_dir: str | None, search: 
     return found
 
 
-def render(role: str, name: str, inputs: Mapping[str, Any], /, **variables: Any) -> str:
+def render(role: str, template: str, inputs: Mapping[str, Any], /, **variables: Any) -> str:
     """The text of a template; raise :class:`TemplateFailed` for one that cannot be rendered.
 
     ``inputs``: the role's variables without ``ROLE_``, with ``template_path``.
     """
     given = {f"{role}_{variable}": value for variable, value in inputs.items()}
     try:
-        return _environment(role, tuple(inputs["template_path"])).get_template(name).render(given, **variables)
+        return _environment(role, tuple(inputs["template_path"])).get_template(template).render(given, **variables)
     except (
         jinja2.TemplateError,
         ArithmeticError,
@@ -58,7 +58,7 @@ def render(role: str, name: str, inputs: Mapping[str, Any], /, **variables: Any)
         ValueError,
     ) as error:
         line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-        raise TemplateFailed(f"{role}_template_path: {name}{line}: {error or type(error).__name__}") from error
+        raise TemplateFailed(f"{role}_template_path: {template}{line}: {error or type(error).__name__}") from error
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Any, Required, TypedDict
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed as installed_
 
 from ..preflight import controller_paths, known_variables
 
@@ -44,7 +44,7 @@ class ApiMachine(TypedDict, total=False):
     consent: str
     #: A sentence about a consent that is used up.
     used: str
-    drift: list[installed.Drift]
+    drift: list[installed_.Drift]
 
 
 class Machine(TypedDict, total=False):
@@ -200,7 +200,7 @@ class _Planned:
         machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
         if api["failed"]:
             return {**machine, "refused": api["msg"]}
-        notes = [api.get("used"), installed.drift_in_words(api["drift"]) if api.get("drift") else ""]
+        notes = [api.get("used"), installed_.drift_in_words(api["drift"]) if api.get("drift") else ""]
         if any(notes):
             machine["notes"] = [str(note) for note in notes if note]
         address = self._host.get("kubenode_address") or api.get("ipv4")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import labels as labels
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import labels
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import is_label_value, label_findings
 
 DIGEST = "0123456789abcdef" * 4

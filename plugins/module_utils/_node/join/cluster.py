@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import kubernetes.client.exceptions
 from ansible.module_utils.basic import missing_required_lib
 
 from ..._common.text import json_value, printable_words, shortened

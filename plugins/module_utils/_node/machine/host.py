@@ -100,10 +100,10 @@ _CHUNK = 1 << 20
 
 
 class Host:
-    """``root`` and ``run_all`` (see :func:`run_all`) differ from the real ones only in tests."""
+    """``root``, and ``run`` in the place of :func:`run_all`, differ from the real ones only in tests."""
 
-    def __init__(self, root: str = "/", run_all: Callable[[Sequence[Command]], list[Done]] = run_all) -> None:
-        self.root, self._run_all = root, run_all
+    def __init__(self, root: str = "/", run: Callable[[Sequence[Command]], list[Done]] = run_all) -> None:
+        self.root, self._run_all = root, run
 
     def path(self, path: str) -> str:
         """Where an absolute path of the machine really lies."""

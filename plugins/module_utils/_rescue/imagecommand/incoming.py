@@ -34,13 +34,16 @@ class ByteSource(Protocol):
     """Bytes that come in order. ``size``: how many there are, None when that is not known; ``received``: so far."""
 
     @property
-    def shown(self) -> str: ...
+    def shown(self) -> str:
+        """The URL as people may see it."""
 
     @property
-    def size(self) -> int | None: ...
+    def size(self) -> int | None:
+        """How many bytes there are."""
 
     @property
-    def received(self) -> int: ...
+    def received(self) -> int:
+        """How many came so far."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield them."""
