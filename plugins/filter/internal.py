@@ -27,7 +27,7 @@ author:
 """
 
 EXAMPLES = r"""
-# This collection's own tasks/check_variables.yml:
+# As this collection's tasks/check_variables.yml does:
 - name: Fail when variables contradict each other
   ansible.builtin.assert:
     that: found | length == 0

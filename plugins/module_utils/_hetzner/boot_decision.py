@@ -13,13 +13,8 @@ the user's consent; one that is switched off is started into its rescue, which c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .intent_store import NONE
-
-if TYPE_CHECKING:
-    pass
-
 
 # What is still to be found out.
 SETTLE = "settle"

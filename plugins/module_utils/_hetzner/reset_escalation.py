@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._common import boot_states, times
 from .api_types import Reset
@@ -17,10 +17,6 @@ from .rescue_probe import ARRIVED, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescuePro
 from .retry import LOOK_EVERY, Deadline
 from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh
-
-if TYPE_CHECKING:
-    pass
-
 
 #: The longest a system that was asked to reboot by SSH may go on answering under its old boot id.
 REBOOT_TAKES = 120.0

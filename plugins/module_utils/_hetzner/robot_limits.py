@@ -13,14 +13,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._common.private_files import write_json
 from .._common.text import json_value
-
-if TYPE_CHECKING:
-    pass
-
 
 WINDOW = 3600.0
 RESET = "POST /reset/{server}"

@@ -11,17 +11,13 @@ import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
 from .._common.private_files import replacing
 from .._common.text import ascii_words
 from .errors import FleetError
-
-if TYPE_CHECKING:
-    pass
-
 
 #: The most bytes that are read from either stream.
 LONGEST_OUTPUT = 65536

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kubelet takes: fields of KubeletConfiguration and flags."""
+"""KubeletConfiguration of the template and the user's fields, and which fields and flags a kubelet takes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of the playbooks by name, so that a misspelt one is reported before anything is done."""
+"""The variables of the playbooks by name, so that a misspelt one gives a warning before anything is done."""
 
 from __future__ import annotations
 

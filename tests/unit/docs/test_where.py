@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
+
+from dev.toolchain import borders
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 GUIDES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (CHECKOUT / "docs").glob("*.md"))]
@@ -50,8 +53,13 @@ def missing(named: list[str], document: str = "") -> list[str]:
 
 def rows(document: str, heading: str) -> list[list[str]]:
     """The cells of each row of the first table below a heading."""
-    lines = [line for line in section(document, heading).splitlines() if line.startswith("|")]
+    below = section(document, heading).splitlines()
+    lines = list(takewhile(_is_row, dropwhile(lambda line: not _is_row(line), below)))
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def _is_row(line: str) -> bool:
+    return line.startswith("|")
 
 
 def section(document: str, heading: str) -> str:
@@ -90,7 +98,7 @@ def test_a_file_that_is_named_without_its_folder_is_there(document):
 def test_a_question_of_a_newcomer_is_answered_by_two_files():
     found = rows("README.md", "Where is what")
     assert len(found) > 20
-    assert [row for row in found if not 1 <= len(paths(" ".join(row[1:]))) + row.count("`Makefile`") <= 2] == []
+    assert [row for row in found if not 1 <= len(re.findall("`[^`]+`", " ".join(row[1:]))) <= 2] == []
 
 
 def test_a_how_to_names_three_files():
@@ -98,6 +106,48 @@ def test_a_how_to_names_three_files():
     assert len(found) > 15
     assert [row[0] for row in found if len(paths(" ".join(row[1:-1]))) > 3] == []
     assert [row[0] for row in found if any(len(paths(cell)) > 1 for cell in row[1:-1])] == []
+
+
+def place(name: str) -> str:
+    """The path of what the table of folders names, as `dev/toolchain/borders.py` spells it."""
+    below = ("", "plugins/", "plugins/module_utils/", "plugins/plugin_utils/")
+    found = [folder + name for folder in below if (CHECKOUT / folder / name).exists()]
+    assert found, f"docs/design.md: {name} is not there"
+    return found[0].removesuffix(".py")
+
+
+def named_borders() -> dict[str, set[str] | None]:
+    """Folder or file of the table of folders → what of ours it may import; None where it may import all."""
+    found: dict[str, set[str] | None] = {}
+    for cells in rows("docs/design.md", "Folders and borders"):
+        others = {place(name) for name in re.findall("`([^`]+)`", cells[2])}
+        for folder in [place(name) for name in re.findall("`([^`]+)`", cells[0])]:
+            may = others | {folder} if cells[2].startswith("itself") else others
+            assert may or cells[2] in ("", "all", "nothing")
+            found[folder] = None if cells[2] in ("", "all") else may
+    return found
+
+
+def test_the_table_of_folders_says_which_imports_are_allowed():
+    found = named_borders()
+    allowed: dict[str, set[str] | None] = {}
+    for folder in found:
+        # the longest one counts
+        rules = [rule for rule in borders.ALLOWED if f"{folder}/".startswith(f"{rule}/")]
+        allowed[folder] = set(borders.ALLOWED[max(rules, key=len)]) if rules else None
+    assert found == allowed
+
+
+def test_the_table_of_folders_has_every_border():
+    found = named_borders()
+    # a folder may stand there by all of its parts
+    parts = [
+        str(path.relative_to(CHECKOUT))
+        for whole in ("plugins", "plugins/module_utils")
+        for path in (CHECKOUT / whole).iterdir()
+        if any(path.rglob("*.py"))
+    ]
+    assert {*borders.ALLOWED, *parts} - {*found} <= {"plugins", "plugins/module_utils"}
 
 
 @pytest.mark.parametrize("document", GUIDES)
