@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.h
     MISSING,
     Done,
     Host,
-    run_all,
+    run_commands,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
 
@@ -31,7 +31,7 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
     try:
         first = ["sh", "-c", f"read line </proc/{os.getpid()}/fd/{pipe}; echo got $line"]
         second = ["sh", "-c", f"echo it >/proc/{os.getpid()}/fd/{other}; echo said >&2; exit 3"]
-        done = run_all([(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)])
+        done = run_commands([(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)])
     finally:
         os.close(pipe)
         os.close(other)
@@ -42,18 +42,18 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
 
 
 def test_a_program_that_hangs_is_killed_with_its_children():
-    (done,) = run_all([(["sh", "-c", "sleep 1000 & sleep 1000"], 0.5, None)])
+    (done,) = run_commands([(["sh", "-c", "sleep 1000 & sleep 1000"], 0.5, None)])
     assert done.code == LATE
 
 
 def test_a_program_that_leaves_a_daemon_is_not_waited_for():
-    (done,) = run_all([(["sh", "-c", "setsid sleep 1000 & echo $!"], 900, None)])
+    (done,) = run_commands([(["sh", "-c", "setsid sleep 1000 & echo $!"], 900, None)])
     os.kill(int(done.out), signal.SIGKILL)
     assert (done.code, done.err) == (0, "")
 
 
 def test_programs_speak_english():
-    (done,) = run_all([(["sh", "-c", "echo $LC_ALL; pwd"], 600, None)])
+    (done,) = run_commands([(["sh", "-c", "echo $LC_ALL; pwd"], 600, None)])
     assert done.out.split() == ["C", "/"]
 
 

@@ -32,7 +32,7 @@ class Done(NamedTuple):
     err: str
 
 
-def run_all(commands: Sequence[Command]) -> list[Done]:
+def run_commands(commands: Sequence[Command]) -> list[Done]:
     """Run (argv, seconds, stdin text or None) at the same time, without a shell; a list of :class:`Done`, in order."""
     threads: list[threading.Thread] = []
     results: list[Any] = [None] * len(commands)
@@ -100,9 +100,9 @@ _CHUNK = 1 << 20
 
 
 class Host:
-    """``root``, and ``run`` in the place of :func:`run_all`, differ from the real ones only in tests."""
+    """``root``, and ``run`` in the place of :func:`run_commands`, differ from the real ones only in tests."""
 
-    def __init__(self, root: str = "/", run: Callable[[Sequence[Command]], list[Done]] = run_all) -> None:
+    def __init__(self, root: str = "/", run: Callable[[Sequence[Command]], list[Done]] = run_commands) -> None:
         self.root, self._run_all = root, run
 
     def path(self, path: str) -> str:
