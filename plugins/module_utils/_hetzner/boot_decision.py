@@ -7,7 +7,8 @@ again with the answer; every other step is final.
 
 A running server may be in production, also when it does not answer or refuses our SSH key. A system that accepts our
 key is left alone unless the user named the machine. The first reset of a dedicated server that does not let us in needs
-the user's consent; one that is switched off is started into its rescue, which changes nothing on its disks.
+the user's consent; one that is switched off is started into its rescue, which changes nothing on its disks, unless an
+earlier run has proven its system.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
     try:
         first = ["sh", "-c", f"read line </proc/{os.getpid()}/fd/{pipe}; echo got $line"]
         second = ["sh", "-c", f"echo it >/proc/{os.getpid()}/fd/{other}; echo said >&2; exit 3"]
-        done = run_commands([(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)])
+        done = run_commands(
+            [(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)]
+        )
     finally:
         os.close(pipe)
         os.close(other)
