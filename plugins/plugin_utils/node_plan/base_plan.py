@@ -113,14 +113,17 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
     drop_ins = {unit: sorted(given) for unit, given in sorted(inputs["unit_drop_ins"].items()) if given}
     if drop_ins:
         now["unit_drop_ins"] = drop_ins
+    before = node.get("base") or {}
     shutdown = {
         "grace_period": inputs["shutdown_grace_period"],
         "grace_period_critical": inputs["shutdown_grace_period_critical"],
     }
+    if not inputs["manage_shutdown"]:
+        # as an earlier run set it, which this one leaves alone
+        shutdown = before.get("shutdown") or {}
     # a record without it means the defaults
-    if shutdown != {name: role_specs.options("base")["shutdown_" + name]["default"] for name in shutdown}:
+    if shutdown and shutdown != {name: role_specs.options("base")["shutdown_" + name]["default"] for name in shutdown}:
         now["shutdown"] = shutdown
-    before = node.get("base") or {}
     # a machine that was prebaked stays so: the run that completes it on its first day takes nothing away
     if before.get("prebaked") and not inputs["prebake"]:
         now["prebaked"] = True

@@ -315,3 +315,10 @@ def test_the_kubelet_waits_as_long_as_base_was_given():
     recorded = base_plan.record(base_node("debian-13"), inputs)
     assert periods(shutdown=recorded["shutdown"]) == ("2m", "45s")
     assert "shutdown" not in base_plan.record(base_node("debian-13"), given_to_base())
+
+
+def test_a_shutdown_that_base_does_not_manage_stays_as_recorded():
+    inputs = given_to_base(shutdown_grace_period="90s", manage_shutdown=False)
+    node, earlier = base_node("debian-13"), {"grace_period": "2m", "grace_period_critical": "45s"}
+    assert "shutdown" not in base_plan.record(node, inputs)
+    assert base_plan.record({**node, "base": {"shutdown": earlier}}, inputs)["shutdown"] == earlier
