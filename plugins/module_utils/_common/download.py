@@ -69,6 +69,8 @@ class Download:
     content_addressed = False
     #: Whether what has come can be thrown away, to begin again; see :meth:`restart`.
     can_restart = False
+    #: Connections after which a file is given up, however much each of them brought.
+    most_connections = CONNECTIONS
     #: What is said when no connection helps: ``connections`` in all, ``tries`` in a row, ``reason``.
     given_up = "given up after %(connections)d connections: %(reason)s"
 
@@ -157,7 +159,7 @@ class Download:
             failures += 1
             pause = max(wait, min(self.pause * 2 ** (failures - 1), LONGEST_PAUSE))
             late = self.deadline is not None and time.monotonic() + pause >= self.deadline
-            if failures >= self.tries or connections >= CONNECTIONS or late:
+            if failures >= self.tries or connections >= self.most_connections or late:
                 values = {"connections": connections, "tries": failures, "reason": reason}
                 raise self.refused(self.given_up % values) from None
             self.say(f"{self.shown}: {reason}; trying again")

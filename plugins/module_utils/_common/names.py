@@ -52,6 +52,12 @@ def machine_error(name: object) -> str | None:
     return None
 
 
+def is_command_name(name: str) -> bool:
+    """Whether an image command takes this machine name: all that :func:`machine_error` takes, and those of CAPH."""
+    fits = name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()) is not None
+    return fits and _ADDRESS.fullmatch(name) is None
+
+
 def host_name_error(name: object) -> str | None:
     """Why no machine can have this host name (RFC 1123), short or qualified and in any case; None when one can."""
     if isinstance(name, str) and name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()):

@@ -64,4 +64,4 @@ def unpacked(encoded: str) -> str:
 
 def unpacked_json(encoded: str) -> dict[str, Any] | None:
     """The JSON object in a file that ``encode`` printed; None for anything else."""
-    return json_object(base64_bytes(encoded))
+    return json_object(unpacked(encoded))

@@ -76,7 +76,10 @@ class IntentStore:
     def seen(self, name: str, proven: bool) -> None:
         """A system answered: nothing on its disks may be written for this intent any more."""
         if self._folder:
-            intents.close(intents.file_of(self._folder, name), intents.DONE if proven else intents.SEEN)
+            try:
+                intents.close(intents.file_of(self._folder, name), intents.DONE if proven else intents.SEEN)
+            except intents.IntentError as error:
+                raise MachineError(str(error)) from error
 
     def of(self, name: str) -> dict[str, Any] | None:
         """The intent of a machine; None when there is none."""

@@ -410,8 +410,8 @@ class RobotFlow(BootFlow):
             )
         self.run.timeline.to(boot_states.ENABLING_RESCUE)
         if kind != SSH and self.resets.wait_for_turn():
-            # What was silent an hour ago may be a running system by now.
-            self.look()
+            # What was silent an hour ago may be a running system by now, and one that the user did not name.
+            self.ask_who_answers()
             if self.seen.answer == decision.RESCUE and not self.seen.reinstall:
                 raise Refused(
                     "it was booted into a rescue while this run waited for its turn: a person may be repairing it. It "

@@ -200,14 +200,14 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
             raise FleetError(f"nothing was changed, because of: {one.get('name')}: {'; '.join(findings)}")
         own = int(port) if port and int(port) != of_rescue else None
         if (user, own, key) != (None, None, None):
-            systems[one["name"]] = Login(user, own, os.path.expanduser(key) if key else None)
+            systems[str(one.get("name"))] = Login(user, own, os.path.expanduser(key) if key else None)
     return systems
 
 
 def _host_keys(given: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Name → the host keys of the installed system that are known, as ``type base64``."""
     return {
-        one["name"]: {" ".join(key.split()[:2]) for key in one["host_keys"] if isinstance(key, str)}
+        str(one.get("name")): {" ".join(key.split()[:2]) for key in one["host_keys"] if isinstance(key, str)}
         for one in given
         if isinstance(one.get("host_keys"), list)
     }

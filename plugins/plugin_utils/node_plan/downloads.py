@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.artifact_spec import (
-    Artifact,
-    Installed,
-)
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
 from . import base_inputs, containerd

@@ -50,10 +50,11 @@ def checked_inputs(
     ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
     """
     inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
-    try:
-        inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
-    except templates.TemplateFailed as error:
-        raise InvalidInput(str(error)) from error
+    if inputs["state"] == "present":  # who leaves needs no template
+        try:
+            inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
+        except templates.TemplateFailed as error:
+            raise InvalidInput(str(error)) from error
     if users_own:
         join_inputs.check_one_token(inputs, token)
     if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":

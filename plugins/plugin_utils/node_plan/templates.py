@@ -54,6 +54,7 @@ def render(role: str, template: str, inputs: Mapping[str, Any], /, **variables: 
         AttributeError,
         LookupError,
         OSError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:

@@ -17,7 +17,7 @@ def test_what_is_no_host_name_is_refused(tmp_path, name):
         Job(str(tmp_path / "data"), name, "no-such-disk", with_keys=False)
 
 
-@pytest.mark.parametrize("name", ["node-1", "Node-1.example.com", "a", "a" * 63])
+@pytest.mark.parametrize("name", ["node-1", "Node-1.example.com", "a", "a" * 63, "db.1", "rack-2.07"])
 def test_host_names_are_taken(tmp_path, name):
     (tmp_path / "data").write_bytes(b"")
     with pytest.raises(Refused, match="no such device"):

@@ -60,6 +60,13 @@ def test_output_of_another_program_is_some_system():
     assert "\x1b" not in answer.detail
 
 
+def test_a_record_with_a_byte_that_is_no_utf_8_is_read():
+    record = base64.b64encode(b'{"machine": "n1", "consent": "reinstall", "image_url": "http://x/\xe9.img"}').decode()
+    installed = parse_probe("kubenode-probe=1\nrecord=" + record).installed
+    assert installed is not None
+    assert installed["consent"] == "reinstall"
+
+
 @pytest.mark.parametrize("text", ["[]", "null", "{", "7", '"x"'])
 def test_a_broken_record_is_no_record(text):
     record = base64.b64encode(text.encode()).decode()

@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
     RobotOptions,
     RobotRescue,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 
 
 class Robot:
@@ -43,6 +44,9 @@ class Shell:
     """A machine that does not answer."""
 
     def proved_system(self, _name):
+        return False
+
+    def shows_another_key(self, _name):
         return False
 
     def host_keys(self, _name, _address):
@@ -89,3 +93,18 @@ def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refus
         with pytest.raises(Refused, match="booted into a rescue while this run waited for its turn"):
             flow.bring_about(flow.step)
     assert (robot.resets, len(attached)) == ([], int(named))
+
+
+@pytest.mark.parametrize("consent", ["reinstall", "create"])
+def test_a_system_that_comes_up_while_the_run_waits_is_reset_only_when_the_user_named_it(monkeypatch, consent):
+    """A permission that has led to the system which runs counts no more."""
+    robot, record = Robot(), {"machine": "n1", "installation": "1" * 32, "consent": consent}
+    flow = flow_of(robot, {"name": "n1"}, ["n1"])
+    flow.seen.answer, flow.seen.reinstall, flow.step = decision.SILENT, True, decision.ARM_AND_RESET
+    flow.resets.offered = [HW]
+    monkeypatch.setattr(flow.resets, "wait_for_turn", lambda: True)
+    monkeypatch.setattr(flow, "look", lambda: setattr(flow.seen, "answer", decision.INSTALLED))
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, hostname="n1", boot_id="b", installed=record))
+    flow.bring_about(flow.step)
+    assert robot.resets == ([] if consent == "reinstall" else [HW])
+    assert flow.result["msg"].startswith("left alone") == (consent == "reinstall")

@@ -85,6 +85,13 @@ def test_a_mirror_with_lvm_and_an_esp():
     assert text_of(spec, ["/dev/nvme0n1", "/dev/nvme1n1"], IMAGE["location"]) == MIRROR
 
 
+def test_a_truth_value_of_yaml_is_a_number_for_installimage():
+    """``type: int`` takes ``true`` through as it is; installimage refuses it, after the disks were emptied."""
+    spec = made(devices=["wwn-0x1", "wwn-0x2"], swraid=True, swraid_level=True)
+    text = text_of(spec, ["/dev/sda", "/dev/sdb"], IMAGE["location"])
+    assert "SWRAID 1\nSWRAIDLEVEL 1\n" in text
+
+
 def test_an_encrypted_root_and_the_masked_preview():
     spec = made(
         crypt_password="correct-horse", partitions=[part("/boot", "ext4", "1G"), part("/", "ext4", "all", True)]

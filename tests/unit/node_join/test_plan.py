@@ -291,6 +291,7 @@ def test_refused_without_an_error():
 
 
 def test_leaving_needs_no_cluster():
+    join_plan({"state": "absent", "template_path": ["no-such-folder"]}, "inputs")  # leaving renders none
     listed = join_plan({"state": "absent"}, "absent", seen={"record": {"files": [], "drop_ins": []}})
     paths = {one["path"] for one in listed if one["kind"] == "absent"}
     assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubenode/join.json"} <= paths

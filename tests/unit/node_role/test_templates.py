@@ -74,6 +74,7 @@ def test_relative_folders_are_looked_for_beside_the_inventory(tmp_path):
     ("template", "text", "message"),
     [
         ("kubelet_service", "{{ missing }}", "base_template_path: kubelet.service.j2: 'missing' is undefined"),
+        ("kubelet_service", '{% extends "kubelet.service.j2" %}', "base_template_path: kubelet.service.j2: max"),
         ("kubelet_service", "{% if %}", "base_template_path: kubelet.service.j2, line 1: "),
         ("kubelet_service", "{{ 1 + 'a' }}", "base_template_path: kubelet.service.j2: unsupported operand"),
         ("docker-daemon_json", "{", "base_template_path: docker-daemon.json.j2: no JSON: "),

@@ -11,7 +11,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from ..._common.names import host_name_error
+from ..._common.names import is_command_name
 from ..._common.text import json_value
 from .basics import MIB, Refused
 from .incoming import MAGIC
@@ -122,7 +122,8 @@ class Job:
             raise Refused(f"bootstrap data: {bootstrap_file}: {error.strerror}") from None
         keys = Path(bootstrap_file).with_name(".ssh") / "authorized_keys"
         self.bootstrap = Bootstrap(data, authorized_keys(keys) if with_keys else [])
-        if host_name_error(machine) is not None:
+        # No stricter than the controller: the disk may have been emptied for this name.
+        if not is_command_name(machine):
             raise Refused(f"machine name: {machine!r} is not a host name")
         self.machine = machine
         names = devices.split()

@@ -148,9 +148,9 @@ def autosetup(
     Everything in it has been checked word by word before, see :func:`installimage.spec.findings`.
     """
     lines = [f"DRIVE{number} {drive}" for number, drive in enumerate(drives, 1)]
-    lines.append(f"SWRAID {layout.swraid}")
+    lines.append(f"SWRAID {layout.swraid:d}")
     if layout.swraid:
-        lines.append(f"SWRAIDLEVEL {layout.level}")
+        lines.append(f"SWRAIDLEVEL {layout.level:d}")
     extra = dict(spec["autosetup"])
     lines.append(f"BOOTLOADER {written('BOOTLOADER', extra.pop('BOOTLOADER', 'grub'))}")
     lines.append(f"HOSTNAME {spec['hostname']}")

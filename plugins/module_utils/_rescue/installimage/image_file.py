@@ -96,6 +96,8 @@ class Download(download.Download):
     """One file over HTTP, into a file that is only named when it is complete and right."""
 
     can_restart = True
+    #: A link that breaks after every few megabytes brings the image, too.
+    most_connections = 10_000
     given_up = "given up after %(tries)d tries in a row: %(reason)s"
 
     def __init__(
@@ -104,7 +106,7 @@ class Download(download.Download):
         target: str,
         shown: str,
         tick: Callable[[int, int | None], None] = lambda done, size: None,
-        pause: float = 0.5,
+        pause: float = 2.0,
     ) -> None:
         location, login = _split_login(url)
         super().__init__(shown, location, private={"Authorization": login}, pause=pause)
