@@ -227,3 +227,21 @@ def test_memory_of_inputs_is_shared():
     assert isinstance(inputs(), AgentInputs)
     assert inputs() is inputs()
     assert inputs.refresh() is False
+
+
+def test_a_problem_that_is_reported_counts_in_the_metrics_already(bases, tmp_path, monkeypatch):
+    (tmp_path / "a.yaml").write_text("interfaces: 7")
+    counted, report = [], Problems.report
+
+    def watched(problems: Problems, what: str, text: str) -> None:
+        if what == "host a":
+            counted.append(made[0].failed)
+        report(problems, what, text)
+
+    made: list[HostFolder] = []
+    monkeypatch.setattr(
+        HostFolder, "begin", lambda folder, begin=HostFolder.begin: (made.append(folder), begin(folder))
+    )
+    monkeypatch.setattr(Problems, "report", watched)
+    World(bases, tmp_path)
+    assert counted == [1]

@@ -184,11 +184,12 @@ class HostFolder:
                 self._archs.setdefault(key, "")
                 for kind in KINDS:
                     self._pending.pop(self._publisher.path(key, kind), None)
-            self._problems.report(_PREFIX + key, problem)
+            # Who reads of the problem finds it in the metrics, too.
             if problem:
                 self._failed.add(key)
             else:
                 self._failed.discard(key)
+            self._problems.report(_PREFIX + key, problem)
 
     def _publish(self, key: str, files: _Files) -> str:
         """What is wrong with it, "" when nothing is."""
