@@ -51,7 +51,3 @@ def main(arguments: list[str] | None = None) -> int:
         data = path.read_bytes()
         print("%s (%d KiB)  sha256:%s" % (path, len(data) >> 10, hashlib.sha256(data).hexdigest()))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

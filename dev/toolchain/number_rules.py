@@ -24,19 +24,8 @@ HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
 
 #: where JSON is always read with a handler or by the helper; the lab and dev read what is theirs
 JSON_FOLDER = "plugins/"
-#: what reads JSON that this collection wrote itself a moment before, or that was read with a handler before
-OUR_JSON = (
-    "plugins/module_utils/_liveimage/iso.py",  # kargs.json, which kargs has read before
-    "plugins/module_utils/_rescue/imagecommand/new_root.py",  # the answer of its own child
-    "plugins/module_utils/_rescue/imagecommand/root_device.py",  # the table as sfdisk prints it
-    "plugins/module_utils/_rescue/installimage/program.py",  # our own installer's documents
-    "plugins/module_utils/_rescue/installimage/spec.py",
-    "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller
-    "plugins/module_utils/_rescue/steps.py",
-    "plugins/plugin_utils/node_image/builds.py",  # the manifest of this collection, too
-    "plugins/plugin_utils/node_image/run_server.py",
-    "plugins/plugin_utils/node_plan/base_plan.py",  # the manifest of this collection
-)
+#: what reads JSON that this collection wrote itself a moment before
+OUR_JSON = ("plugins/plugin_utils/node_image/run_server.py",)
 
 _ALL = frozenset({"Exception", "BaseException"})
 _DIGIT_METHODS = ("isdecimal", "isdigit", "isnumeric")

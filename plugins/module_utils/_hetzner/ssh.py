@@ -17,7 +17,7 @@ from .._common import access, intents, probe, ssh_keys
 from .._common import origin as origins
 from .._common.private_files import replacing
 from .._common.text import ascii_words
-from .errors import FleetError
+from .errors import FleetError, MachineError
 
 #: The most bytes that are read from either stream.
 LONGEST_OUTPUT = 65536
@@ -204,6 +204,11 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
     return systems
 
 
+def _not_pinned(path: str, error: OSError) -> MachineError:
+    """A full disk of the controller ends one machine's run, not the fleet's."""
+    return MachineError(f"the host key of its rescue cannot be kept in {path}: {error.strerror or error}")
+
+
 def _host_keys(given: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Name → the host keys of the installed system that are known, as ``type base64``."""
     return {
@@ -358,12 +363,18 @@ class Ssh:
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
-        with replacing(self.pin_file(name)) as (file, _draft):
-            file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
+        try:
+            with replacing(self.pin_file(name)) as (file, _draft):
+                file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
+        except OSError as error:
+            raise _not_pinned(self.pin_file(name), error) from error
 
     def pin(self, name: str) -> None:
         """Keep the host key of the last probe as that of this machine's rescue, for every later task and run."""
-        os.replace(self.pin_file(name, "probe"), self.pin_file(name))
+        try:
+            os.replace(self.pin_file(name, "probe"), self.pin_file(name))
+        except OSError as error:
+            raise _not_pinned(self.pin_file(name), error) from error
 
     def reboot(self, name: str, address: str) -> bool:
         """Ask the system to reboot; returns whether it took the order."""

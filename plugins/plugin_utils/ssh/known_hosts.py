@@ -11,12 +11,12 @@ boot that we asked for ourselves, starts with a new first contact. Any other cha
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 
 
 class KnownHosts:
@@ -97,7 +97,5 @@ class KnownHosts:
             return ""
 
     def _write(self, text: str) -> None:
-        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        new.replace(self.path)
+        with replacing(str(self.path)) as (file, _draft):
+            file.write(text.encode("utf-8"))

@@ -16,8 +16,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-RECORD = "/etc/kubenode/installed.json"
-
 #: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).
 #: The second: the seconds that may be waited for cloud-init's end before answering.
 SCRIPT = (

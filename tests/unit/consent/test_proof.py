@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -20,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof
@@ -254,6 +256,20 @@ def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeed
         store.open(run, "reinstall", replaces=MINE)
         assert intents.seen_to_succeed(store.of("n1"), OTHER) is None
     assert intents.seen_to_succeed(store.of("n1"), MINE) is succeeded
+
+
+def test_a_full_disk_at_the_end_of_an_intent_ends_one_machine_alone(tmp_path, monkeypatch):
+    """Any other error would end the whole fleet, and armed rescues would stay armed."""
+    run, store = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
+    run.result["installation"] = MINE
+    store.open(run, "empty")
+
+    def full(*_arguments, **_more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(intents.private_files, "write_json", full)
+    with pytest.raises(MachineError, match="No space left"):
+        store.seen("n1", True)
 
 
 def test_a_command_that_is_started_again_must_succeed_again(tmp_path):

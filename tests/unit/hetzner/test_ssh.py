@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import (
     DENIED,
     SILENT,
@@ -170,3 +171,15 @@ exit 255
     ]  # fmt: skip
     assert (tmp_path / "n1.probe").read_text() == "what an earlier look showed\n"
     assert not (tmp_path / "n1.shown").exists()
+
+
+def test_a_key_that_cannot_be_kept_ends_one_machine_alone(tmp_path):
+    shell = Ssh(str(tmp_path / "gone"))
+    with pytest.raises(MachineError, match=r"host key of its rescue cannot be kept in .*gone"):
+        shell.pin("n1")
+    with pytest.raises(MachineError, match="No such file"):
+        shell.pin_keys("n1", ["ssh-ed25519 AAAA"])
+
+
+def test_host_keys_of_no_machine_are_of_none():
+    assert "n1" not in ssh_module._host_keys([{"host_keys": ["ssh-ed25519 AAAA"]}])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,23 @@ def test_the_room_is_what_memory_and_file_system_have():
     assert upload._room({"memory": "100", "files": "7 5 4096"}) == 5 * 4096
     assert upload._room({"memory": "1", "files": "7 5 4096"}) == 1024
     assert upload._room({"memory": "100", "files": "0 0 4096"}) == 100 * 1024
+
+
+def test_a_server_that_is_gone_is_waited_for_as_long_as_a_reboot_takes(tmp_path, monkeypatch):
+    pauses = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    with pytest.raises(Refused, match="given up after 6 tries in a row"):
+        image_file.Download("http://127.0.0.1:1/", str(tmp_path / "x.tar"), "x").fetch()
+    assert pauses == [2, 4, 8, 15, 15]
+
+
+def test_a_link_that_breaks_after_every_byte_brings_the_image(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    transfer = image_file.Download("http://x/", str(tmp_path / "x.tar"), "x")
+
+    def one_byte() -> io.BytesIO:
+        transfer.size = 60
+        return io.BytesIO(b"x")
+
+    monkeypatch.setattr(transfer, "open", one_byte)
+    assert b"".join(transfer.chunks()) == b"x" * 60

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-CA_FILE = "/etc/kubernetes/pki/ca.crt"
-
-
 ETC = "/etc/kubernetes"
-CA = CA_FILE
+CA = ETC + "/pki/ca.crt"
 BOOTSTRAP_KUBECONFIG = ETC + "/bootstrap-kubelet.conf"
 KUBECONFIG = ETC + "/kubelet.conf"
 KUBELET_ENV = ETC + "/kubelet.env"

@@ -87,7 +87,7 @@ class Disk(Identity):
 
 
 class Raw:
-    """What was read on the machine, see gather.py. Every mapping is by kernel name; what was not read is absent."""
+    """What was read on the machine by disk_gather.py. Every mapping is by kernel name; what was not read is absent."""
 
     def __init__(self, lsblk: str, **more: Any) -> None:
         self.nodes = tool_output.block_devices(lsblk)

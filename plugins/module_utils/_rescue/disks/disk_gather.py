@@ -41,7 +41,7 @@ def block_devices(tools: Tools) -> str:
 
 
 def identities(tools: Tools, types: Sequence[str] = ("disk",)) -> list[disk_facts.Identity]:
-    """Name, size, WWN, serial number and links of every disk now, see facts.identities(); fast."""
+    """Name, size, WWN, serial number and links of every disk now, see disk_facts.identities(); fast."""
     return disk_facts.identities(_raw(block_devices(tools), **_links()), types)
 
 
@@ -51,7 +51,7 @@ def read(
     health: bool = True,
     systems: Mapping[str, dict[str, str]] | None = None,
 ) -> Raw:
-    """All that facts.facts() is made of, as :class:`facts.Raw`; ``systems``: see inside.look()."""
+    """All that disk_facts.facts() is made of, as :class:`disk_facts.Raw`; ``systems``: see inside.look()."""
     listing = block_devices(tools)
     found = _raw(listing)
     more: dict[str, Any] = dict(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """From stable names of disks to the names that the kernel gives them in this boot, and back (pure).
 
-``disks`` are facts as facts.identities() makes them: ``wwn``, ``serial``, ``by_id``, ``name`` count here.
+``disks`` are facts as disk_facts.identities() makes them: ``wwn``, ``serial``, ``by_id``, ``name`` count here.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Step:
 
 
 def plan(raw: Raw, disks: Sequence[str]) -> list[Step]:
-    """The steps that empty the disks of these kernel names; ``raw``: facts.Raw of now."""
+    """The steps that empty the disks of these kernel names; ``raw``: disk_facts.Raw of now."""
     stack = _Stack(raw, disks)
     steps = stack.unmount() + stack.take_down()
     for name in disks:
