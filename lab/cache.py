@@ -37,11 +37,15 @@ def images() -> Path:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Keep other processes out while ``name`` is worked on (the lock ends with the process)."""
+def locked(name: str, progress: Progress = quiet) -> Iterator[None]:
+    """Keep other processes out while ``name`` is worked on (the lock ends with the process); says that it waits."""
     images().mkdir(parents=True, exist_ok=True)
     with (images() / f".{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"{name}: waiting for another process, which works on it")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -51,6 +55,7 @@ def once(
     lock: str,
     marker: str = "",
     forget: Callable[[Path], None] | None = None,
+    progress: Progress = quiet,
 ) -> Path:
     """Return ``folder`` (NAME-DIGEST), filled by ``build`` when it is missing; one process builds, the others wait.
 
@@ -59,7 +64,7 @@ def once(
     """
     used = folder / marker
     if not used.exists():
-        with locked(lock):
+        with locked(lock, progress):
             if not used.exists():
                 if forget is None:
                     forget_unused(folder, marker)

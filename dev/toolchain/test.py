@@ -14,6 +14,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -172,13 +173,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pytest", default="", help="further arguments for pytest, in one word")
     chosen = parser.parse_args(arguments)
     if chosen.list:
-        for part in PARTS.values():
-            print(f"{part.name:12} {part.minutes:3} min  {part.checks}")
+        print("\n".join(f"{part.name:12} {part.minutes:3} min  {part.checks}" for part in PARTS.values()))
         return 0
     words = chosen.parts or [DEFAULT.name]
     names = [name for word in words for name in ([part.name for part in LONG] if word == "long" else [word])]
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
+    if unknown := [name for name in names if name not in PARTS]:
         parser.error(f"part {unknown[0]} is unknown; there are {', '.join(PARTS)}")
     # started in the background of a shell we ignore Ctrl-C, and so would every program that a test interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -296,7 +295,10 @@ def _tests(part: Part, left: float | None, further: Sequence[str], files: dict[s
     command = [_python(name), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
     if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
         command.append(f"--hypothesis-seed={_seed()}")
-    code = _wait(command, environment, left)
+    # a folder of its own: another pytest of the same user removes what is older than its three last runs
+    environment["PYTEST_DEBUG_TEMPROOT"] = folders = tempfile.mkdtemp(prefix="pytest-")
+    if (code := _wait(command, environment, left)) == 0:
+        shutil.rmtree(folders, ignore_errors=True)
     return 0 if further and code == NOTHING_CHOSEN else code
 
 
@@ -320,9 +322,8 @@ def memory(least: int, folder: Path = Path("/dev/shm"), meminfo: Path = Path("/p
 def _seed() -> int:
     """A random seed, printed so that the run can be repeated."""
     seed = random.SystemRandom().randrange(2**32)
-    print(
-        f"seed {seed}; the same again: KUBENODE_HYPOTHESIS=random dev/run pytest --hypothesis-seed={seed}", flush=True
-    )
+    repeat = f"KUBENODE_HYPOTHESIS=random dev/run pytest --hypothesis-seed={seed}"
+    print(f"seed {seed}; the same again: {repeat}", flush=True)
     return seed
 
 

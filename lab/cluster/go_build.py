@@ -96,7 +96,8 @@ def once(folder: Path, build: Callable[[Path], None], progress: Progress, progra
         build(partial)
         progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
 
-    cache.once(folder, timed, "kubernetes", marker="complete")
+    # a lock for each name: who needs our own small programs does not wait for a quarter of an hour of Kubernetes
+    cache.once(folder, timed, folder.name.rpartition("-")[0], marker="complete", progress=progress)
 
 
 @dataclass(frozen=True)

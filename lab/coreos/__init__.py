@@ -50,7 +50,7 @@ def ensure(progress: Progress = quiet) -> LiveImage:
         size = _load(partial).iso.stat().st_size
         progress(f"coreos: built in {time.monotonic() - started:.0f} s, {size / 2**20:.0f} MiB")
 
-    return _load(cache.once(cache.images() / f"coreos-{_digest()}", timed, "coreos", _INDEX))
+    return _load(cache.once(cache.images() / f"coreos-{_digest()}", timed, "coreos", _INDEX, progress=progress))
 
 
 def _load(folder: Path) -> LiveImage:

@@ -98,7 +98,7 @@ def ensure(name: str, progress: Progress = quiet) -> Image:
     # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
     lock = f"build-{recipe.suite}"
     build, forget = partial(_build, name, progress), partial(_forget_unused, name)
-    return _load(cache.once(cache.images() / recipe.digest, build, lock, _INDEX, forget))
+    return _load(cache.once(cache.images() / recipe.digest, build, lock, _INDEX, forget, progress))
 
 
 def is_built(name: str) -> bool:

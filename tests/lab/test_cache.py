@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,23 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(RuntimeError):
         cache.once(tmp_path / f"a-{'1' * 16}", broken, "a")
     assert list(tmp_path.glob("*a-*")) == []
+
+
+def test_who_waits_for_another_builder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
+    messages: queue.Queue[str] = queue.Queue()
+
+    def wait() -> None:
+        with cache.locked("a", messages.put):
+            messages.put("its turn")
+
+    with cache.locked("a"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert messages.get() == "a: waiting for another process, which works on it"
+        assert messages.empty()
+    waiting.join()
+    assert messages.get() == "its turn"
 
 
 def test_a_stored_file_is_found_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import cache
 from lab.cluster import Programs, ensure, go_build
 from lab.cluster.tools import oci_archive
 
@@ -94,6 +95,14 @@ def test_builds_are_made_once_and_removed_when_they_are_not_used(
     with pytest.raises(RuntimeError):
         go_build.once(tmp_path / f"a-{'5' * 16}", broken, built.append)
     assert not (tmp_path / f"a-{'5' * 16}").exists()
+
+
+def test_our_own_programs_do_not_wait_for_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
+    built: list[str] = []
+    with cache.locked("kubernetes"):  # as while a quarter of an hour of Kubernetes is built
+        go_build.once(tmp_path / f"kubernetes-tools-{'1' * 16}", lambda folder: built.append(folder.name), print)
+    assert built == [f".kubernetes-tools-{'1' * 16}.part"]
 
 
 def test_pause_speaks_waits_and_ends(programs: Programs) -> None:

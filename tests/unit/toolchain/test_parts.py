@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -49,8 +50,24 @@ def test_the_shell_of_a_user_changes_no_test(house, monkeypatch):
     seen = []
     monkeypatch.setattr(parts, "_wait", lambda command, environment, left: seen.append(environment) or 0)
     assert parts.run([house("one", "exit(0)")], None, True, ()) == 0
-    assert set(seen[0]) == {"HOME", "PYTHONHASHSEED", "KUBENODE_TEST_COUNTS"}
+    assert set(seen[0]) == {"HOME", "PYTHONHASHSEED", "KUBENODE_TEST_COUNTS", "PYTEST_DEBUG_TEMPROOT"}
     assert seen[0]["PYTHONHASHSEED"] == "0"
+    assert not Path(seen[0]["PYTEST_DEBUG_TEMPROOT"]).exists()  # removed, since all passed
+
+
+def test_runs_share_no_folder_and_failures_keep_theirs(house, monkeypatch):
+    folders = []
+
+    def failing(command, environment, left):
+        folders.append(Path(environment["PYTEST_DEBUG_TEMPROOT"]))
+        assert folders[-1].is_dir()
+        return 1
+
+    monkeypatch.setattr(parts, "_wait", failing)
+    parts.run([house("one", ""), house("two", "")], None, True, ())
+    assert len(set(folders)) == 2
+    for folder in folders:
+        folder.rmdir()
 
 
 def test_a_failure_does_not_end_the_run(house, capsys):
