@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults on request: a small script that is consulted at three points and does nothing by default."""
+"""Faults on request: a small script that is consulted at four points and does nothing by default."""
 
 from __future__ import annotations
 
@@ -104,6 +104,19 @@ class BootFault(_Fault):
         return self.machine is None or self.machine in machine
 
 
+class StockFault(_Fault):
+    """There is no room for a new server of a type in a location, or of any type in any."""
+
+    point: Literal["stock"] = "stock"
+    server_type: str | None = None
+    location: str | None = None
+    code: Literal["resource_unavailable", "placement_error"] = "resource_unavailable"
+
+    def matches(self, server_type: str, location: str) -> bool:
+        """Whether this server is meant."""
+        return self.server_type in (None, server_type) and self.location in (None, location)
+
+
 class ClockFault(_Fault):
     """Lets the Cloud API's clock, as its answers show it, differ from the host's until the script is forgotten."""
 
@@ -111,7 +124,7 @@ class ClockFault(_Fault):
     ahead: float = Field(description="seconds by which it is fast, or slow when negative")
 
 
-AnyFault = RequestFault | ActionFault | BootFault | ClockFault
+AnyFault = RequestFault | ActionFault | BootFault | StockFault | ClockFault
 Fault = Annotated[AnyFault, Field(discriminator="point")]
 _SCRIPT: TypeAdapter[list[AnyFault]] = TypeAdapter(list[Fault])
 
@@ -157,6 +170,13 @@ class Faults:
         """Asked once for every action, when it starts."""
         for fault in self._script:
             if isinstance(fault, ActionFault) and fault.matches(machine, command) and fault._strikes():
+                return fault
+        return None
+
+    def stock(self, server_type: str, location: str) -> StockFault | None:
+        """Asked once for every server that is ordered, and for each location that the lab chooses from."""
+        for fault in self._script:
+            if isinstance(fault, StockFault) and fault.matches(server_type, location) and fault._strikes():
                 return fault
         return None
 

@@ -60,6 +60,11 @@ def unavailable(message: str) -> ApiError:
     return ApiError(412, "resource_unavailable", message)
 
 
+def no_room(code: str) -> ApiError:
+    """412 when no host takes the server: out of stock, or none that its placement group allows."""
+    return ApiError(412, code, "error during placement")
+
+
 def unsupported(message: str) -> ApiError:
     """422 for an operation that the object, or the lab, cannot do."""
     return ApiError(422, "unsupported_error", message)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lab.machines.base import DiskSpec, Hardware
 
 from . import catalog
-from .api_errors import invalid_input, limit_exceeded, locked, not_unique, protected, unavailable
+from .api_errors import invalid_input, limit_exceeded, locked, no_room, not_unique, protected, unavailable
 from .catalog import Location, ServerType
 from .cloud import Cloud, check_name, refuse_if, update_named
 from .engine import Job
@@ -81,6 +81,7 @@ class Servers:
         check_image(image, server_type, server_type.disk)
         keys = [cloud.ssh_key(wanted) for wanted in body.ssh_keys or ()]
         self._check_references(body, server_type)
+        location = self._with_room(server_type, location, fixed=(body.location, body.datacenter) != (None, None))
         server = Server(
             id=cloud.new_id("server"),
             name=body.name,
@@ -191,6 +192,16 @@ class Servers:
             ),
         )
         return location
+
+    def _with_room(self, server_type: ServerType, location: Location, fixed: bool) -> Location:
+        """Where the server will be; the API chooses among all locations of the type when none was asked for."""
+        places = [location] if fixed else [self.cloud.location(name) for name in server_type.locations]
+        fault = None
+        for place in places:
+            fault = self.cloud.faults.stock(server_type.name, place.name)
+            if fault is None:
+                return place
+        raise no_room(fault.code if fault else "resource_unavailable")
 
     def _check_references(self, body: ServerCreate, server_type: ServerType) -> None:
         cloud = self.cloud

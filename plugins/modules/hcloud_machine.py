@@ -52,19 +52,29 @@ options:
         required: true
       server_type:
         description:
-          - Name or ID of the server type, for example V(cx23).
+          - Names or IDs of server types, for example V(cx23), the best one first.
+          - Where the API has no room for one (C(resource_unavailable), C(placement_error)), the next is tried - all of
+            O(machines[].location) with the first type, then all with the second one, and so on. See
+            RV(machines[].tried).
+          - Types of different architectures are refused unless O(state=started), since what is written to a disk
+            has one. A type that is offered in none of the locations is refused, as is a location that offers none
+            of the types.
           - Required unless O(state=absent).
-        type: str
+        type: list
+        elements: str
       location:
         description:
-          - Name or ID of the location, for example V(fsn1). Without it the API chooses.
-        type: str
+          - Names or IDs of locations, for example V(fsn1), the best one first. Without one the API chooses.
+          - New machines of one O(machines[].placement_group) are spread over several locations. Each begins with the
+            one that has the fewest servers of the group.
+        type: list
+        elements: str
       image:
         description:
           - What the disk holds until it is overwritten - the name of an image, the value of the label
             C(caph-image-name) of a snapshot, or the ID of either.
-          - It must have the architecture of O(machines[].server_type) and fit on its disk. As with Cluster API Provider
-            Hetzner, a name that fits several images and snapshots is refused.
+          - It must have the architecture of each O(machines[].server_type) and fit on its disk. As with Cluster API
+            Provider Hetzner, a name that fits several images and snapshots is refused.
           - Without it, Hetzner's image C(ubuntu-24.04) is taken.
         type: str
       image_newest:
@@ -201,6 +211,15 @@ EXAMPLES = r"""
   run_once: true
   register: fleet
 
+- name: Create a machine where there is room
+  kubenode.provision.hcloud_machine:
+    machines:
+      - name: worker-4
+        server_type: [cx23, cx33]
+        location: [fsn1, nbg1, hel1]
+        ssh_keys: [deploy]
+  delegate_to: localhost
+
 - name: Take over a server that was made by hand
   kubenode.provision.hcloud_machine:
     machines:
@@ -284,6 +303,21 @@ machines:
       description: Name or ID of the image the server was made from.
       type: raw
       sample: ubuntu-24.04
+    tried:
+      description:
+        - For a server that was created by this call, the types and locations that were tried before and for which the
+          API had no room, with the code of its answer.
+        - What the API answered for another machine of this call is not asked again.
+      type: list
+      elements: dict
+      sample:
+        - server_type: cx23
+          location: fsn1
+          error: resource_unavailable
+    instead:
+      description: The same as a clause for people, empty if nothing was tried before.
+      type: str
+      sample: cx33 in nbg1, as there was no room for cx23 in fsn1 (resource_unavailable)
     created:
       description: Whether the server was created by this call.
       type: bool
@@ -393,8 +427,8 @@ def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     machine = {
         "name": {"type": "str", "required": True},
-        "server_type": {"type": "str"},
-        "location": {"type": "str"},
+        "server_type": {"type": "list", "elements": "str"},
+        "location": {"type": "list", "elements": "str"},
         "image": {"type": "str"},
         "image_newest": {"type": "bool", "default": False},
         "architecture": {"type": "str", "choices": ["x86", "arm"]},

@@ -93,10 +93,15 @@ def drift(record: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) ->
     """What runs differs from what is asked for; what is not known does not differ."""
     since = str((record or {}).get("installed_at") or "")
     return [
-        {"what": what, "runs": str(runs), "since": since, "wanted": str(asked)}
+        {"what": what, "runs": str(runs), "since": since, "wanted": " or ".join(_several(asked))}
         for what, runs, asked in ((what, (record or {}).get(what), (wanted or {}).get(what)) for what in _WANTED)
-        if runs and asked and str(runs) != str(asked)
+        if runs and asked and str(runs) not in _several(asked)
     ]
+
+
+def _several(asked: object) -> list[str]:
+    """One value, or each of those that will do."""
+    return [str(one).strip() for one in (asked if isinstance(asked, (list, tuple)) else [asked])]
 
 
 _WANTED = ("image_url", "image_digest", "command", "server_type", "location")

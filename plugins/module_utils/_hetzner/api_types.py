@@ -7,7 +7,7 @@ An API may leave out any key, and an API of another version may send more; these
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 
 class Action(TypedDict, total=False):
@@ -83,12 +83,24 @@ class RegisteredKey(TypedDict, total=False):
     public_key: str
 
 
-class Resolved(TypedDict):
-    """The objects of the project that a wanted cloud server names: their ids, but names of type and location."""
+class Choice(NamedTuple):
+    """One of the ways to make a cloud server; without a location the API chooses one."""
 
     server_type: dict[str, Any]
     location: str | None
     image: Image
+
+    def body(self) -> dict[str, Any]:
+        """Its part of the request that creates a server."""
+        part = {"server_type": self.server_type["name"], "image": self.image["id"]}
+        return dict(part, location=self.location) if self.location else part
+
+
+class Resolved(TypedDict):
+    """The objects of the project that a wanted cloud server names, by their ids."""
+
+    #: what it may be made of, best first
+    choices: list[Choice]
     ssh_keys: list[RegisteredKey]
     networks: list[int]
     firewalls: list[int]
@@ -117,8 +129,9 @@ class Machine(TypedDict, total=False):
     installation: str
     consent: str
     # a cloud server: to be made
-    server_type: str | None
-    location: str | None
+    #: in a result, the one that it has
+    server_type: str | list[str] | None
+    location: str | list[str] | None
     image: str | None
     image_newest: bool
     architecture: str | None

@@ -27,6 +27,10 @@ class Unfit(Exception):
     """A value that cannot work; says which field, which value, and what to do."""
 
 
+class SoldOut(Unfit):
+    """It can work, but not at the moment."""
+
+
 def _names(items: Iterable[Mapping[str, Any]], key: str = "name", most: int = 12) -> str:
     """A short list for an error message."""
     names = sorted(str(item[key]) for item in items)
@@ -63,9 +67,12 @@ def _is_over(moment: str, now: datetime.datetime) -> bool:
 
 
 def check_location(
-    wanted: str | None, server_type: Mapping[str, Any], types: Iterable[Mapping[str, Any]]
+    wanted: str | None, server_type: Mapping[str, Any], types: Iterable[Mapping[str, Any]], exists: bool = False
 ) -> str | None:
-    """Whether the type is offered in the location; None lets the API choose. Returns the location's name."""
+    """Whether the type is offered in the location; None lets the API choose. Returns the location's name.
+
+    ``exists``: the server is there, and nothing is ordered.
+    """
     if wanted is None:
         return None
     offered = server_type.get("locations")
@@ -81,8 +88,8 @@ def check_location(
         raise Unfit(
             f"location: server type '{server_type['name']}' is not offered in '{name}'; it is in: {_names(usable)}"
         )
-    if not entry.get("available", True):
-        raise Unfit(
+    if not exists and not entry.get("available", True):
+        raise SoldOut(
             f"location: server type '{server_type['name']}' is sold out in '{name}' at the moment; available in: "
             f"{_names(usable)}"
         )
@@ -189,6 +196,10 @@ class Catalog:
     def server_types(self) -> list[dict[str, Any]]:
         """All server types."""
         return self._list("server_types")
+
+    def servers(self) -> list[dict[str, Any]]:
+        """All servers of the project."""
+        return self._list("servers")
 
     def ssh_keys(self) -> list[RegisteredKey]:
         """All registered SSH keys."""

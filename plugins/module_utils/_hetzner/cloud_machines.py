@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states, installed
 from .._common import consent as consents
 from . import catalog as catalogs
 from .actions import ActionBoard
-from .api_types import Machine, Resolved, Server
+from .api_types import Action, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
+from .cloud_choices import NO_ROOM, Room, find_choices, instead, members_of, out_of_room, spread, words
 from .cloud_servers import Servers, addresses, brief
-from .errors import FleetError, Refused
+from .errors import ApiError, FleetError, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half, resolve_keys
@@ -61,11 +63,12 @@ def wanted_labels(machine: Machine) -> dict[str, str]:
 
 
 def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
-    """The request body that creates a machine, powered off; ``resolved`` holds the ids of the names."""
+    """The request body that creates a machine, powered off; ``resolved`` holds the ids of the names.
+
+    Type, location and image come from one of the choices.
+    """
     body = {
         "name": machine["name"],
-        "server_type": resolved["server_type"]["name"],
-        "image": resolved["image"]["id"],
         "ssh_keys": [key["id"] for key in resolved["ssh_keys"]],
         "labels": wanted_labels(machine),
         "start_after_create": False,
@@ -75,7 +78,6 @@ def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
         },
     }
     optional = {
-        "location": resolved["location"],
         "networks": resolved["networks"],
         "firewalls": [{"firewall": firewall} for firewall in resolved["firewalls"]],
         "placement_group": resolved["placement_group"],
@@ -86,27 +88,20 @@ def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
 
 
 def resolve(
-    machine: Machine, catalog: Catalog, public_key: str | None = None, private_key_path: str | None = None
+    machine: Machine,
+    catalog: Catalog,
+    public_key: str | None = None,
+    private_key_path: str | None = None,
+    written: bool = True,
+    exists: bool = False,
 ) -> Resolved:
-    """Everything a machine names, looked up in the project; raises Unfit for what cannot work."""
-    wanted = machine.get("server_type")
-    if not wanted:
-        raise Unfit("server_type: missing; name one, for example cx23")
-    types = catalog.server_types()
-    server_type = catalogs.pick_server_type(wanted, types)
-    if machine.get("architecture") not in (None, server_type["architecture"]):
-        raise Unfit(
-            f"architecture: {machine['architecture']} is wanted, but server type '{server_type['name']}' is "
-            f"{server_type['architecture']}; choose another type"
-        )
-    image = machine.get("image") or PLACEHOLDER
-    # The placeholder is Hetzner's own image, also when a snapshot of the project has the same name.
-    candidates = catalog.image_candidates(image, labelled=bool(machine.get("image")))
+    """Everything a machine names, looked up in the project; raises Unfit for what cannot work.
+
+    ``written``: its disk is written after it was made. ``exists``: there is a server of its name.
+    """
     group = machine.get("placement_group")
     return {
-        "server_type": server_type,
-        "location": catalogs.check_location(machine.get("location"), server_type, types),
-        "image": catalogs.pick_image(image, candidates, server_type, bool(machine.get("image_newest"))),
+        "choices": find_choices(machine, catalog, machine.get("image") or PLACEHOLDER, written, exists),
         "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
         "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
         "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
@@ -141,6 +136,7 @@ class MachineFleet:
         self._deletable = consents.Words("delete", delete)
         self._resolved: dict[str, Resolved] = {}
         self._found: dict[str, Server] = {}
+        self._room = Room()
         #: What changes a server that exists.
         self._changes = {RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
 
@@ -181,10 +177,30 @@ class MachineFleet:
         for machine in self._given:
             findings += [f"machine '{machine['name']}': {text}" for text in machine_findings(machine)]
             try:
-                self._resolved[machine["name"]] = resolve(machine, catalog, public_key, self._private_key)
+                self._resolved[machine["name"]] = resolve(
+                    machine,
+                    catalog,
+                    public_key,
+                    self._private_key,
+                    written=self._state != "started",
+                    exists=machine["name"] in self._found,
+                )
             except Unfit as finding:
                 findings.append(f"machine '{machine['name']}': {finding}")
         refuse_findings(findings)
+        self._spread(catalog)
+
+    def _spread(self, catalog: Catalog) -> None:
+        """Let new machines of one placement group begin with different locations."""
+        members: dict[int, Counter[str | None]] = {}
+        for machine in self._given:
+            resolved = self._resolved[machine["name"]]
+            group = resolved["placement_group"]
+            several = len({choice.location for choice in resolved["choices"]}) > 1
+            if group is not None and several and self._step(machine) == CREATE:
+                if group not in members:
+                    members[group] = members_of(group, catalog.servers())
+                resolved["choices"] = spread(resolved["choices"], members[group])
 
     def _check_budget(self, changes: int, created: int) -> None:
         """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
@@ -219,7 +235,7 @@ class MachineFleet:
 
     def _bring_about(self, run: MachineRun) -> None:
         machine, server = self._machines[run.name], self._found.get(run.name)
-        run.result.update(self._describe(machine, server))
+        run.result.update(self._describe(machine, server), tried=[], instead="")
         step = self._step(machine)
         if server is not None and step == REFUSE:
             raise Refused(self._why_refused(run.name, server))
@@ -245,21 +261,44 @@ class MachineFleet:
         body = create_body(machine, resolved)
         # A second controller finds by it what the server was made for.
         body["labels"][INSTALLATION_LABEL] = installed.new_installation()
-        after = dict(body, image=machine.get("image") or PLACEHOLDER, status="off")
+        after = dict(body, **resolved["choices"][0].body())
+        after.update(image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
             after["user_data"] = f"({len(after['user_data'].encode('utf-8'))} bytes, hidden)"
         run.result.update(changed=True, created=True, fresh=True, diff=difference(run.name, {}, after))
         if self._check:
             run.result["msg"] = "would create the server"
             return
-        server, action = self._servers.create(run.name, body, deadline)
+        server, action = self._create_where_there_is_room(run, body, deadline)
         run.timeline.to(boot_states.INITIALIZING)
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
         run.result["ssh_keys"] = [known_key(key) for key in resolved["ssh_keys"]]
+        run.result["instead"] = instead(run.result, run.result["tried"])
         run.result["msg"] = "created, powered off"
+        if run.result["instead"]:
+            run.result["msg"] += f": {run.result['instead']}"
+            after.update(server_type=run.result["server_type"], location=run.result["location"])
         if self._wait and action is not None:
             run.result["create_action"] = brief(self._board.wait(action, deadline))
             run.result["status"] = "off"
+
+    def _create_where_there_is_room(
+        self, run: MachineRun, body: Mapping[str, Any], deadline: Deadline
+    ) -> tuple[Server, Action | None]:
+        """Try one choice after the other, but none that another machine of this call had no room with."""
+        choices, group = self._resolved[run.name]["choices"], self._resolved[run.name]["placement_group"]
+        if len(choices) == 1:
+            return self._servers.create(run.name, dict(body, **choices[0].body()), deadline)
+        while True:
+            choice, run.result["tried"] = self._room.of(choices, group)
+            if choice is None:
+                raise out_of_room(run.result["tried"])
+            try:
+                return self._servers.create(run.name, dict(body, **choice.body()), deadline)
+            except ApiError as error:
+                if error.code not in NO_ROOM:
+                    raise
+                self._room.none_for(choice, group, error.code)
 
     def _start(self, run: MachineRun, server: Server | None, deadline: Deadline) -> None:
         """Power the server on, whether it was made just now or is off."""
@@ -317,8 +356,8 @@ class MachineFleet:
             "ipv4": None,
             "ipv6": None,
             "status": None,
-            "server_type": machine.get("server_type"),
-            "location": machine.get("location"),
+            "server_type": next(iter(words(machine.get("server_type"))), None),
+            "location": next(iter(words(machine.get("location"))), None),
             "image": (machine.get("image") or PLACEHOLDER) if self._state != "absent" else None,
             "created": False,
             "adopted": False,
@@ -331,10 +370,11 @@ class MachineFleet:
         }
         if server is None:
             resolved = self._resolved.get(machine["name"])
-            hour, month = (
-                catalogs.prices_of(resolved["server_type"], resolved["location"]) if resolved else (None, None)
-            )
-            known.update(price_hourly=hour, price_monthly=month)
+            if resolved:
+                first = resolved["choices"][0]
+                hour, month = catalogs.prices_of(first.server_type, first.location)
+                known.update(server_type=first.server_type["name"], location=first.location)
+                known.update(price_hourly=hour, price_monthly=month)
             return known
         ipv4, ipv6 = addresses(server)
         known.update(
@@ -356,14 +396,19 @@ class MachineFleet:
 
     def _differences(self, machine: Machine, server: Server) -> str:
         """One sentence about what an existing server has that was not asked for; it is never changed here."""
-        wanted = self._resolved.get(machine["name"])
+        resolved = self._resolved.get(machine["name"])
         kind, place = (server.get("server_type") or {}).get("name"), (server.get("location") or {}).get("name")
-        notes = []
-        if wanted and wanted["server_type"]["name"] != kind:
-            notes.append(f"server type {kind} instead of {wanted['server_type']['name']}")
-        if wanted and wanted["location"] and wanted["location"] != place:
-            notes.append(f"location {place} instead of {wanted['location']}")
+        notes, choices = [], resolved["choices"] if resolved else []
+        if choices and kind not in [choice.server_type["name"] for choice in choices]:
+            notes.append(f"server type {kind} instead of {_any_of(choice.server_type['name'] for choice in choices)}")
+        places = [choice.location for choice in choices if choice.location]
+        if places and place not in places:
+            notes.append(f"location {place} instead of {_any_of(places)}")
         return "exists" + (f" with {' and '.join(notes)}, which is left as it is" if notes else "")
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(names))
 
 
 def _refusal(server: Server, state: str) -> str:

@@ -96,13 +96,13 @@ _INTS = """
 _TEXTS = """
     kubenode_address kubenode_bootstrap_data_file kubenode_command_dir kubenode_dir
     kubenode_hostname kubenode_image_name kubenode_image_url_command kubenode_kube_context kubenode_kubeconfig
-    kubenode_location kubenode_node_name kubenode_os_private_key kubenode_os_user kubenode_placeholder_image
+    kubenode_node_name kubenode_os_private_key kubenode_os_user kubenode_placeholder_image
     kubenode_placement_group kubenode_post_install_script kubenode_pre_provision_command kubenode_server_ip
-    kubenode_server_name kubenode_server_type kubenode_ssh_key_name
+    kubenode_server_name kubenode_ssh_key_name
 """
 _LISTS = """
-    kubenode_clear_quarantine kubenode_firewalls kubenode_networks kubenode_root_devices
-    kubenode_ssh_keys
+    kubenode_clear_quarantine kubenode_firewalls kubenode_location kubenode_networks kubenode_root_devices
+    kubenode_server_type kubenode_ssh_keys
 """
 #: What the values of variables may be, where no module can say it before something is created or written.
 KINDS: dict[str, dict[str, Any]] = {

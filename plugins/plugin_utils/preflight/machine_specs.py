@@ -15,6 +15,7 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_choices import words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 
 from . import controller_paths, known_variables
@@ -124,11 +125,12 @@ _OF_THE_RUN = {
         "os_private_key": "kubenode_os_private_key",
     },
 }
+_LISTS = ("server_type", "location", "ssh_keys", "networks", "firewalls")
 #: What hcloud_machine takes that Ansible would refuse by the names of its options.
 _OF_CLOUD_MACHINES: dict[str, dict[str, Any]] = {
-    **{name: {"type": "str"} for name in ("server_type", "location", "image", "placement_group")},
+    **{name: {"type": "str"} for name in ("image", "placement_group")},
     **{name: {"type": "bool"} for name in ("image_newest", "enable_ipv4", "enable_ipv6", "adopt")},
-    **{name: {"type": "list", "elements": "str"} for name in ("ssh_keys", "networks", "firewalls")},
+    **{name: {"type": "list", "elements": "str"} for name in _LISTS},
     "labels": {"type": "dict"},
     "user_data": {"type": "str", "no_log": True},
     "architecture": {"type": "str", "choices": ["x86", "arm"]},
@@ -198,7 +200,8 @@ def _kinds(purpose: str) -> dict[str, dict[str, Any]]:
 
 
 def _as_recorded(spec: dict[str, Any]) -> dict[str, Any]:
-    """As an installed record has it: without secrets, the digest apart."""
+    """As an installed record has it: without secrets, the digest apart; several types or locations as a list."""
+    spec.update({key: words(spec[key]) for key in ("server_type", "location") if key in spec})
     url = spec.get("image_url")
     if isinstance(url, Mapping):
         # An image of installimage.

@@ -45,6 +45,10 @@ class Machine(TypedDict):
     verified: bool | None
     drift: list[installed.Drift]
     used: str
+    #: Of a server of the cloud; ``instead``: what it has, when there was no room for what was tried before.
+    server_type: str
+    location: str
+    instead: str
     warned: list[str]
     log_file: str
     price_hourly: float | None
@@ -167,6 +171,9 @@ class Report:
                 "verified": None,
                 "drift": [],
                 "used": "",
+                "server_type": "",
+                "location": "",
+                "instead": "",
                 "warned": [],
                 "log_file": "",
                 "price_hourly": None,
@@ -191,7 +198,7 @@ class Report:
                 for one in result["drift"][:20]
                 if isinstance(one, Mapping)
             ]
-        for key in ("used", "log_file"):
+        for key in ("used", "log_file", "server_type", "location", "instead"):
             if isinstance(result.get(key), str):
                 machine[key] = spaced(result[key], 1000)
         for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():

@@ -82,6 +82,8 @@ def _machines(report: Report) -> list[str]:
         for machine in drifted
     )
     lines += _at_most(f"  {spaced(machine['name'], 63)}: {spaced(machine['used'])}" for machine in used)
+    elsewhere = [machine for machine in machines if machine["instead"]]
+    lines += _at_most(f"  {spaced(machine['name'], 63)} is {machine['instead']}" for machine in elsewhere)
     lines += _at_most(f"  warning: {text}" for machine in machines for text in machine["warned"])
     touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
     if not (touched or unverified or drifted or used):
