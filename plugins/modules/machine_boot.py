@@ -58,7 +58,7 @@ options:
     description:
       - Passphrase of an encrypted system that waits in its initramfs, as
         O(kubenode.provision.robot_installimage#module:remote_unlock) makes it. It goes to the standard input of an SSH
-        connection as root on the port of the rescue, never to one whose host key is not in O(unlock_host_keys).
+        connection as root, never to one whose host key is not in O(unlock_host_keys).
       - A wrong one ends the task at once.
     type: str
   unlock_host_keys:
@@ -67,6 +67,14 @@ options:
       - By default those that an earlier task kept in O(known_hosts_dir). Without any, nothing is unlocked.
     type: list
     elements: str
+  unlock_port:
+    description:
+      - Port of the SSH server in the initramfs, where it is another one than the connection's.
+    type: int
+  unlock_private_key:
+    description:
+      - File of the SSH private key on the controller that may unlock, where it is another one than the connection's.
+    type: path
   secrets:
     description:
       - What must not be seen in messages and results, which repeat what cloud-init says. Of a URL, its login and query.

@@ -192,6 +192,8 @@ def machine_boot_spec() -> dict[str, Any]:
         host_keys={"type": "list", "elements": "str", "no_log": False},
         unlock_password={"type": "str", "no_log": True},
         unlock_host_keys={"type": "list", "elements": "str", "no_log": False},
+        unlock_port={"type": "int"},
+        unlock_private_key={"type": "path", "no_log": False},
         wait_cloud_init={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},
         cloud_init_timeout={"type": "int", "default": 600},

@@ -41,6 +41,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     keys = parse_host_keys(given["host_keys"])
     unlock_keys = parse_host_keys(given["unlock_host_keys"])
     findings = [*access.findings(given), *image_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
+    keeper = {field: given[field.replace("os_", "unlock_")] for field in ("os_port", "os_private_key")}
+    findings += [text.replace("os_", "unlock_", 1) for text in access.findings(keeper)]
     if given["hostname"] and host_name_error(given["hostname"]):
         findings.append(f"hostname {given['hostname'][:100]!r}: {host_name_error(given['hostname'])}")
     bootstrap = image_inputs.read_bootstrap(given, host.read_file, findings)
@@ -119,7 +121,9 @@ class _Boot:
             return
         if self._keys:
             self._target.require(self._keys)
-        unlock.unlock(self._remote, initramfs, self._target, given["unlock_password"], self._previous, given["timeout"])
+        keeper = unlock.Way(initramfs, "root", given["unlock_port"], given["unlock_private_key"])
+        system = unlock.Way(self._target, given["os_user"], given["os_port"], given["os_private_key"])
+        unlock.unlock(self._remote, keeper, system, given["unlock_password"], self._previous, given["timeout"])
 
     def _needs_no_login(self) -> bool:
         """Whether the chosen proof needs no login: an open port is enough, or nothing is checked."""

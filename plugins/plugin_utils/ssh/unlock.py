@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
@@ -26,10 +27,24 @@ _OPENED = "set up successfully"
 PAUSE, STEADY = 2.0, 60.0
 
 
+class Way(NamedTuple):
+    """How one of the two systems of a machine is reached: its host keys and its login, None for the connection's."""
+
+    known_hosts: KnownHosts
+    user: str | None = None
+    port: int | None = None
+    private_key: str | None = None
+
+    def take(self, remote: Remote) -> None:
+        """Speak to this system from now on."""
+        remote.log_in(self.user, self.port, self.private_key)
+        remote.use(self.known_hosts)
+
+
 def unlock(
     remote: Remote,
-    initramfs: KnownHosts,
-    system: KnownHosts,
+    initramfs: Way,
+    system: Way,
     password: str,
     previous_boot_id: str | None,
     timeout: float,
@@ -38,12 +53,15 @@ def unlock(
 ) -> bool:
     """Wait for the initramfs, and open every device that it asks for; raises :class:`gate.GateClosed`.
 
-    Returns whether a device was opened; False when the new system runs already. ``initramfs`` and ``system`` are the
-    host keys that either may show, those of ``initramfs`` known in advance.
+    Returns whether a device was opened; False when the new system runs already. The host keys of ``initramfs`` are
+    known in advance.
     """
     began, opened, other_since = clock(), False, None
+    known = bool(system.known_hosts.fingerprints())
+    # On a port of its own, a system that runs shows nothing where the initramfs was.
+    apart = system.port != initramfs.port
     while True:
-        remote.use(initramfs)
+        initramfs.take(remote)
         try:
             code, said = remote.ask(password.encode())
         except Unreachable as exc:
@@ -52,7 +70,9 @@ def unlock(
                 return True
             why = exc.detail
             other_since = (clock() if other_since is None else other_since) if exc.kind == OTHER_KEY else None
-            if other_since is not None and _runs(remote, system, previous_boot_id, clock() - other_since):
+            if known and (apart or other_since is not None) and _runs(remote, system, previous_boot_id):
+                return False
+            if not known and other_since is not None and clock() - other_since >= STEADY:
                 return False
         else:
             other_since, why = None, one_line(said, 300)
@@ -70,11 +90,9 @@ def unlock(
         sleep(PAUSE)
 
 
-def _runs(remote: Remote, system: KnownHosts, previous_boot_id: str | None, seconds: float) -> bool:
-    """Whether who shows another key is the new system, which a person unlocked; not the one that goes down."""
-    if not (system.strict or system.boot_id):  # neither given nor pinned by an earlier proof
-        return seconds >= STEADY
-    remote.use(system)
+def _runs(remote: Remote, system: Way, previous_boot_id: str | None) -> bool:
+    """Whether the new system runs, which a person unlocked; not the one that goes down."""
+    system.take(remote)
     try:
         found = system_probe.parse(remote.run(system_probe.SCRIPT)[1])
     except (Unreachable, system_probe.ProbeError):

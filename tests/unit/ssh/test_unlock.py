@@ -27,8 +27,11 @@ OPENED = (0, "Please unlock disk luks-1\ncryptsetup: luks-1 set up successfully\
 class World:
     """A machine as the answers to one ssh after the other; waiting costs no time."""
 
-    def __init__(self, tmp_path: Path, *answers: object, boot: str = "", known: bool = True) -> None:
+    def __init__(
+        self, tmp_path: Path, *answers: object, boot: str = "", known: bool = True, login: tuple = (None, None, None)
+    ) -> None:
         self.now, self.answers, self.given, self.boot = 0.0, list(answers), [], boot
+        self.login, self.logged_in = login, (None, None, None)
         self.initramfs = KnownHosts(str(tmp_path), "node-1", "initramfs", "run-1")
         self.system = KnownHosts(str(tmp_path), "node-1", "os", "run-1")
         self.initramfs.require([KEY])
@@ -39,8 +42,12 @@ class World:
     def use(self, known_hosts: KnownHosts) -> None:
         self.used = known_hosts
 
+    def log_in(self, user: str | None, port: int | None, private_key: str | None) -> None:
+        self.logged_in = (user, port, private_key)
+
     def ask(self, data: bytes) -> tuple[int, str]:
         assert self.used is self.initramfs, "the passphrase goes to the initramfs alone"
+        assert self.logged_in == ("root", 22, None)
         self.given.append(data)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -49,7 +56,7 @@ class World:
 
     def run(self, _script: str) -> tuple[int, str]:
         assert self.used is self.system
-        if not self.boot:
+        if not self.boot or self.logged_in != self.login:
             raise OTHER
         return 0, self.boot
 
@@ -57,9 +64,8 @@ class World:
         self.now += seconds
 
     def unlock(self) -> bool:
-        return unlock.unlock(
-            self, self.initramfs, self.system, PASSWORD, "old", 300.0, clock=lambda: self.now, sleep=self.sleep
-        )
+        ways = unlock.Way(self.initramfs, "root", 22), unlock.Way(self.system, *self.login)
+        return unlock.unlock(self, *ways, PASSWORD, "old", 300.0, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,17 @@ def test_a_system_that_another_user_unlocked_is_left_to_the_gate(tmp_path, monke
     # the rescue that goes down shows another key, too
     with pytest.raises(gate.GateClosed, match=r"not unlocked within 300 s; at last: key"):
         World(tmp_path, OTHER, boot="old").unlock()
+
+
+@pytest.mark.parametrize(
+    ("answer", "login"),
+    [(OTHER, ("admin", None, "/key")), (GONE, (None, 2222, None)), (OTHER, ("admin", 2222, "/key"))],
+)
+def test_a_system_that_runs_is_found_by_its_own_user_and_port(tmp_path, monkeypatch, answer, login):
+    monkeypatch.setattr(system_probe, "parse", lambda text: type("System", (), {"boot_id": text}))
+    world = World(tmp_path, answer, boot="new", login=login)
+    assert world.unlock() is False
+    assert world.now == 0.0
 
 
 def test_without_a_known_key_of_the_system_another_key_has_a_minute(tmp_path):
