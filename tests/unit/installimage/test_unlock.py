@@ -64,7 +64,7 @@ eval "$BREAK"
     "unmkinitramfs": """[ "$1" = "$TOP/boot/initrd.img-6.1.0-1-amd64" ] && cp -a "$TOP/new/main" "$2/main" """,
 }
 CRYPTTAB = (
-    "luks-1 UUID=1 none luks\n# luks-9 a b c\nluks-2 UUID=2 none luks,initramfs\nluks-3 UUID=3 none luks,discard\n"
+    "luks-1 UUID=1 none luks\n# luks-9 a b c\nluks-2 UUID=2 none luks,initramfs\nluks-3 UUID=3 none luks,discard,tries=5\n"
 )
 
 
@@ -106,7 +106,7 @@ def test_the_new_initramfs_is_made_and_its_host_key_is_said(tmp_path):
         f"a {ED}\n", 0o600)  # fmt: skip
     assert (tmp_path / "etc/initramfs-tools/conf.d/kubenode-unlock").read_text() == "IP=x\n"
     words = [line.split()[-1] for line in (tmp_path / "etc/crypttab").read_text().splitlines()]
-    assert words == ["luks,initramfs", "c", "luks,initramfs", "luks,discard,initramfs"]
+    assert words == ["luks,initramfs,tries=0", "c", "luks,initramfs,tries=0", "luks,discard,tries=5,initramfs"]
     assert not (tmp_path / "dir/tree").exists()
 
 

@@ -41,10 +41,15 @@ END
 put 644 "$top/etc/initramfs-tools/conf.d/kubenode-unlock" <<'END'
 @INITRAMFS@
 END
+option() { # WORD TEXT: what every line of crypttab has in its options
+    sed -i -E "/^[[:space:]]*(#|\$)/b
+/[[:space:],]$1([=,[:space:]]|\$)/b
+s/^(([^[:space:]]+[[:space:]]+){3}[^[:space:]]+)/\1,$2/" "$top/etc/crypttab"
+}
 # others than / would be asked for later, at the console alone
-sed -i -E '/^[[:space:]]*(#|$)/b
-/[[:space:],]initramfs([[:space:],]|$)/b
-s/^(([^[:space:]]+[[:space:]]+){3}[^[:space:]]+)/\1,initramfs/' "$top/etc/crypttab"
+option initramfs initramfs
+# every login with one of these keys counts as a try, and after three vain ones the initramfs would ask no more
+option tries tries=0
 image=$(named "$config" initrd)
 image=$top/boot/${image##*/}
 update-initramfs -u -k "${image##*/initrd.img-}" >"$dir/initramfs.log" 2>&1 ||
