@@ -56,6 +56,7 @@ _UTILS = "ansible_collections.kubenode.provision.plugins.plugin_utils."
 FUNCTIONS: dict[str, tuple[str, str]] = {
     "variable_findings": ("preflight.conflicts", "variable_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),
+    "survey": ("preflight.surveys", "survey"),
     "leave_plan": ("preflight.leaving", "leave_plan"),
     "machine_events": ("report.run_events", "events"),
     "run_summary": ("report.run_events", "run_summary"),

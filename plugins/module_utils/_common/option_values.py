@@ -34,7 +34,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))
     if "choices" in option:
-        return "%s: use one of %s" % (shown, ", ".join(option["choices"]))
+        return "%s: use one of %s" % (shown, ", ".join(str(choice) for choice in option["choices"]))
     if option.get("type") in _KINDS and not option.get("options"):
         return "%s: give %s" % (shown, _KINDS[option["type"]])
     return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))

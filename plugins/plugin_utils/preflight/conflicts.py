@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from . import known_variables
+from . import known_variables, specification
 
 HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"
 ROBOT, INSTALLIMAGE, INSPECT = "robot_image_url", "robot_installimage", "robot_inspect"
@@ -77,48 +77,17 @@ PAIRS = (
     ),
 )
 #: Of another kind of machine: going on would make a second one of its name, or reset a wrong one.
-FOREIGN = (
-    Unused(
-        _CLOUD,
-        "kubenode_server_number",
-        "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts",
-    ),
-    Unused(
-        _CLOUD, "kubenode_server_ip", "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts"
-    ),
+FOREIGN = tuple(
+    Unused((playbook,), one.name, why)
+    for one in specification.variables().values()
+    for playbook, why in one.refused.items()
 )
 UNUSED = (
-    Unused((HCLOUD_NAME,), "kubenode_bootstrap_data", "a machine of an image gets kubenode_user_data"),
-    Unused((HCLOUD_NAME,), "kubenode_bootstrap_data_file", "a machine of an image gets kubenode_user_data"),
-    Unused((HCLOUD_NAME,), "kubenode_image_url_command", "a machine of an image needs no image command"),
-    Unused((HCLOUD_NAME,), "kubenode_placeholder_image", "kubenode_image_name is the image"),
-    Unused((HCLOUD_NAME,), "kubenode_pre_provision_command", "a machine of an image has no rescue"),
-    Unused((HCLOUD_NAME,), "kubenode_reinstall", "delete the machine by hcloud_delete, and run this playbook again"),
-    Unused((HCLOUD_NAME,), "kubenode_drift", "nothing is compared"),
-    Unused((HCLOUD_NAME,), "kubenode_proof", "the system that answers first is the one"),
-    Unused((HCLOUD_NAME,), "kubenode_check_hostname", "the system that answers first is the one"),
-    Unused((HCLOUD_NAME,), "kubenode_wait_cloud_init", "it is always waited for"),
-    Unused((HCLOUD_NAME,), "kubenode_cloud_init_timeout", "kubenode_boot_timeout is the limit"),
-    Unused((HCLOUD_NAME,), "kubenode_require_digest", "an image of the project has none"),
-    Unused(_ROBOT, "kubenode_user_data", "kubenode_bootstrap_data is what the new system gets"),
-    Unused((HCLOUD,), "kubenode_root_device_hints", "a cloud machine's disk is named by kubenode_root_devices"),
-    Unused(_ROBOT, "kubenode_root_devices", "disks of dedicated servers are named by kubenode_root_device_hints"),
-    Unused(_CLOUD, "kubenode_wipe", "it names disks of dedicated servers; kubenode_reinstall is the word here"),
-    Unused(_CLOUD, "kubenode_first_contact", "it is a word about dedicated servers"),
-    Unused((HCLOUD, ROBOT), "kubenode_swraid", "only robot_installimage makes arrays"),
-    Unused((HCLOUD, ROBOT), "kubenode_partitions", "only robot_installimage makes partitions"),
-    Unused((HCLOUD, ROBOT), "kubenode_logical_volumes", "only robot_installimage makes volumes"),
-    Unused((HCLOUD, ROBOT), "kubenode_subvolumes", "only robot_installimage makes volumes"),
-    Unused((HCLOUD, ROBOT), "kubenode_crypt_password", "only robot_installimage encrypts"),
-    Unused((HCLOUD, ROBOT), "kubenode_remote_unlock", "only robot_installimage encrypts"),
-    Unused((HCLOUD, ROBOT), "kubenode_post_install_script", "only robot_installimage runs one"),
-    Unused((HCLOUD, ROBOT), "kubenode_autosetup", "only robot_installimage reads it"),
-    Unused((HCLOUD, ROBOT), "kubenode_network_config", "an image brings its own, only robot_installimage writes one"),
-    Unused((INSTALLIMAGE,), "kubenode_check_image", "the image is always there before a disk is emptied"),
-    Unused((INSTALLIMAGE,), "kubenode_image_url_command", "installimage writes the disks"),
-    Unused((INSTALLIMAGE,), "kubenode_command_names", "no image command is used"),
-    Unused((INSTALLIMAGE,), "kubenode_success", "installimage's own words decide"),
-    Unused((INSTALLIMAGE,), "kubenode_device_strings", "installimage gets names below /dev/disk/by-id"),
+    *(
+        Unused((playbook,), one.name, instead)
+        for one in specification.variables().values()
+        for playbook, instead in one.instead.items()
+    ),
     Unused((INSTALLIMAGE,), "kubenode_swraid_level", "set kubenode_swraid to 1, too", unless="kubenode_swraid"),
     Unused(_WRITING, "kubenode_pre_provision_timeout", "there is no command", unless="kubenode_pre_provision_command"),
     Unused(
@@ -146,31 +115,7 @@ UNUSED = (
     ),
 )  # fmt: skip
 #: Read once for the whole run, from its first machine: another value of another machine would count for nothing.
-OF_THE_RUN: dict[str, Sequence[str]] = {
-    "kubenode_dir": (*_WRITING, INSPECT, *_LEAVING),
-    "kubenode_command_dir": (HCLOUD, *_ROBOT),
-    "kubenode_reinstall": (HCLOUD, *_ROBOT, INSPECT),
-    "kubenode_drift": (HCLOUD, *_ROBOT),
-    "kubenode_progress": (*_WRITING, "hcloud_delete", "robot_release", INSPECT),
-    "kubenode_rescue_timeout": (HCLOUD,),
-    "kubenode_rename": _ROBOT,
-    **dict.fromkeys(("kubenode_events", "kubenode_kube_context", "kubenode_kubeconfig"), (HCLOUD, *_ROBOT)),
-    **dict.fromkeys(("kubenode_notify_secret", "kubenode_notify_timeout", "kubenode_notify_url"), _WRITING),
-    **dict.fromkeys(
-        (
-            "kubenode_clear_quarantine", "kubenode_give_back_after",
-        ),
-        (*_ROBOT, INSPECT),
-    ),
-    **dict.fromkeys(
-        (
-            "kubenode_host_key_checking", "kubenode_hw_reset_timeout", "kubenode_look_timeout",
-            "kubenode_on_reset_limit", "kubenode_power_reset_timeout", "kubenode_ssh_key_name",
-            "kubenode_ssh_reset_timeout", "kubenode_sw_reset_timeout",
-        ),
-        (*_ROBOT, INSPECT, "robot_release"),
-    ),
-}  # fmt: skip
+OF_THE_RUN: dict[str, Sequence[str]] = {one.name: one.once for one in specification.variables().values() if one.once}
 #: Other variables that may hold the kubeconfig of a cluster.
 _ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
 _SHOWN = 3
@@ -179,15 +124,15 @@ _SHOWN = 3
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
     """A sentence for each contradiction among the variables of the hosts of a run.
 
-    A variable that does not exist, or that the playbook does not use although one could think so, is a warning.
-    ``playbook``: without ``kubenode.provision.``. ``roles``: those of this collection that it runs; a variable that is
-    nearly one of theirs is a warning, too.
+    A misspelt variable is one of them. A variable with our prefix that is far from all of ours, or that the playbook
+    does not use although one could think so, is a warning. ``playbook``: without ``kubenode.provision.``. ``roles``:
+    those of this collection that it runs; a variable that is nearly one of theirs is a warning, too.
     """
     hosts = list(hosts)
-    misspelt = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
-    for sentence in [*misspelt, *unused(hosts, playbook)]:
+    strangers = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
+    for sentence in [*strangers, *unused(hosts, playbook)]:
         Display().warning(sentence)
-    return [*refused(hosts, playbook), *misfits(hosts, playbook)]
+    return [*known_variables.misspelt(hosts), *refused(hosts, playbook), *misfits(hosts, playbook)]
 
 
 def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
@@ -225,7 +170,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """
     found = []
     for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
-        wrong = known_variables.mistyped(host)
+        wrong = known_variables.mistyped(host, playbook)
         given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
         access_of = {
             option: host.get(variable)
@@ -270,7 +215,8 @@ def _value(host: Mapping[str, Any], variable: str) -> str:
     value = host.get(variable)
     if value is None:
         return "not set"
-    if variable.startswith("kubenode_notify_"):
+    specified = specification.variables().get(variable)
+    if specified and specified.secret and variable != "kubenode_image_url":
         return "(hidden)"
     if isinstance(value, str) and variable == "kubenode_image_url":
         value = image_url.redact(value)

@@ -14,8 +14,6 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-#: Variables whose path is taken by a module as it is.
-PATHS = frozenset(["kubenode_command_dir", "kubenode_os_private_key"])
 #: Below each place where Ansible searches, as for its own modules.
 _FILES = "files"
 

@@ -58,7 +58,7 @@ def fleet_check(
             findings.append("name: it stands in the list more than once")
         findings = [in_variables(finding, given["variables"]) for finding in findings]
         if own is not None:
-            wrong = known_variables.mistyped(own)
+            wrong = known_variables.mistyped(own, *install_plan.PLAYBOOKS)
             findings = [one for one in findings if not one.startswith(tuple(wrong))] if wrong else findings
             findings += [*wrong.values(), *known_variables.ways(own)]
         findings += machine_install.findings(host, steps.get(machine["name"], {}), variables, findings)

@@ -9,9 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
-from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
@@ -43,8 +41,7 @@ def leave_plan(
     hosts = list(hosts)
     for sentence in known_variables.unknown(hosts):
         Display().warning(sentence)
-    # Ansible reads the extra variables of the command line when it starts, and keeps them.
-    return plan(hosts, word, given, known, load_extra_vars(DataLoader()))
+    return plan(hosts, word, given, known, known_variables.of_the_command_line())
 
 
 def plan(
@@ -59,7 +56,7 @@ def plan(
     ``word``: ``delete`` or ``release``, empty for playbooks that need none; ``given``: the value of its variable;
     ``known``: all hosts of the inventory; ``extra``: the names of the variables of the command line.
     """
-    errors = [error for host in hosts for error in _of_host(host)]
+    errors = [*known_variables.misspelt(hosts), *(error for host in hosts for error in _of_host(host))]
     here = [str(host["inventory_hostname"]) for host in hosts]
     if not word:
         return {

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Required, TypedDict
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed as installed_
 
-from ..preflight import controller_paths, known_variables
+from ..preflight import controller_paths, known_variables, specification
 
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
@@ -67,72 +67,14 @@ class Machine(TypedDict, total=False):
     machine_boot: dict[str, Any]
 
 
-#: Option of a step → the variable of the host that holds it.
-_COMMAND = {
-    "image_url": "kubenode_image_url",
-    "command": "kubenode_image_url_command",
-    "command_dir": "kubenode_command_dir",
-    "command_names": "kubenode_command_names",
-    "require_digest": "kubenode_require_digest",
-    "check_image": "kubenode_check_image",
-    "bootstrap_data": "kubenode_bootstrap_data",
-    "bootstrap_data_file": "kubenode_bootstrap_data_file",
-    "oci_registry_auth_token": "kubenode_registry_token",
-    "timeout": "kubenode_command_timeout",
-    "success": "kubenode_success",
-    "reinstall": "kubenode_reinstall",
-}
-_OF_CLOUD = {"root_devices": "kubenode_root_devices", "rescue_timeout": "kubenode_rescue_timeout"}
-_INSTALLIMAGE = {
-    "image": "kubenode_image",
-    "require_digest": "kubenode_require_digest",
-    "swraid": "kubenode_swraid",
-    "swraid_level": "kubenode_swraid_level",
-    "partitions": "kubenode_partitions",
-    "logical_volumes": "kubenode_logical_volumes",
-    "subvolumes": "kubenode_subvolumes",
-    "hostname": "kubenode_hostname",
-    "post_install_script": "kubenode_post_install_script",
-    "bootstrap_data": "kubenode_bootstrap_data",
-    "bootstrap_data_file": "kubenode_bootstrap_data_file",
-    "crypt_password": "kubenode_crypt_password",
-    "remote_unlock": "kubenode_remote_unlock",
-    "autosetup": "kubenode_autosetup",
-    "network_config": "kubenode_network_config",
-    "oci_registry_auth_token": "kubenode_registry_token",
-    "timeout": "kubenode_command_timeout",
-    "reinstall": "kubenode_reinstall",
-}
-_DISKS = {
-    "root_device_hints": "kubenode_root_device_hints",
-    "device_strings": "kubenode_device_strings",
-    "wipe": "kubenode_wipe",
-    "health": "kubenode_disk_health",
-    "reinstall": "kubenode_reinstall",
-}
-_PRE_PROVISION = {
-    "command": "kubenode_pre_provision_command",
-    "command_dir": "kubenode_command_dir",
-    "timeout": "kubenode_pre_provision_timeout",
-    "bootstrap_data": "kubenode_bootstrap_data",
-    "bootstrap_data_file": "kubenode_bootstrap_data_file",
-    "rescue_timeout": "kubenode_rescue_timeout",
-}
-_BOOT = {
-    "image_url": "kubenode_image_url",
-    "command": "kubenode_image_url_command",
-    "proof": "kubenode_proof",
-    "check_hostname": "kubenode_check_hostname",
-    "os_user": "kubenode_os_user",
-    "os_port": "kubenode_os_port",
-    "os_private_key": "kubenode_os_private_key",
-    "wait_cloud_init": "kubenode_wait_cloud_init",
-    "cloud_init_timeout": "kubenode_cloud_init_timeout",
-    "bootstrap_data": "kubenode_bootstrap_data",
-    "bootstrap_data_file": "kubenode_bootstrap_data_file",
-    "host_keys": "kubenode_host_keys",
-    "timeout": "kubenode_boot_timeout",
-}
+#: Options of image_url_command that only cloud machines have.
+_OF_CLOUD = frozenset(["root_devices", "rescue_timeout"])
+#: Options of machine_boot that follow from more than one variable.
+_OF_MORE = frozenset(["hostname", "adopt"])
+#: It may come from the environment, too.
+_TOKEN = "oci_registry_auth_token"
+#: Paths that a step takes as they are; others are found by those who read the file.
+_FOUND_HERE = frozenset(["kubenode_command_dir", "kubenode_os_private_key"])
 #: Seconds in which a dedicated server boots, when no other limit is given.
 _ROBOT_BOOT = 600
 
@@ -219,12 +161,11 @@ class _Planned:
         if not self._of_cloud:
             machine["machine_disks"] = self._disks()
         if self._playbook == INSTALLIMAGE:
-            step = machine["robot_installimage"] = self._written(_INSTALLIMAGE)
+            step = machine["robot_installimage"] = self._written("robot_installimage")
         else:
-            step = self._written({**_COMMAND, **(_OF_CLOUD if self._of_cloud else {})})
-            machine["image_url_command"] = step
+            step = machine["image_url_command"] = self._written("image_url_command")
         if self._token:
-            step.setdefault("oci_registry_auth_token", self._token)
+            step.setdefault(_TOKEN, self._token)
         if not stays:
             machine["machine_boot"] = self._boot(found=False)
         return machine
@@ -232,7 +173,7 @@ class _Planned:
     def _pre_provision(self) -> dict[str, Any]:
         server = self._api.get("id") if self._of_cloud else self._api.get("server_number")
         return {
-            **self._options(_PRE_PROVISION),
+            **self._options("pre_provision_command"),
             "provider": "hcloud" if self._of_cloud else "robot",
             "server": str(server or ""),
             "secrets": self._secrets(),
@@ -252,7 +193,7 @@ class _Planned:
     def _disks(self) -> dict[str, Any]:
         own = {"device_strings": "by-id"} if self._playbook == INSTALLIMAGE else {}
         return {
-            **self._options(_DISKS),
+            **self._options("machine_disks"),
             "state": "ready",
             "empty": "later",
             **own,
@@ -260,9 +201,10 @@ class _Planned:
             **self._in_rescue,
         }
 
-    def _written(self, variables: Mapping[str, str]) -> dict[str, Any]:
+    def _written(self, step: str) -> dict[str, Any]:
+        without = _OF_CLOUD if step == "image_url_command" and not self._of_cloud else ()
         return {
-            **self._options(variables),
+            **self._options(step, without),
             **_known(installation=self._api.get("installation"), consent=self._api.get("consent") or "empty"),
             "intent_file": self._intent,
             "log_dir": self._logs,
@@ -270,7 +212,11 @@ class _Planned:
         }
 
     def _boot(self, found: bool) -> dict[str, Any]:
-        options = {"proof": "disk", **({} if self._of_cloud else {"timeout": _ROBOT_BOOT}), **self._options(_BOOT)}
+        options = {
+            "proof": "disk",
+            **({} if self._of_cloud else {"timeout": _ROBOT_BOOT}),
+            **self._options("machine_boot", _OF_MORE),
+        }
         if self._playbook == INSTALLIMAGE:
             options.pop("image_url", None)
             options["command"] = "installimage"
@@ -295,25 +241,25 @@ class _Planned:
         if variable == "kubenode_os_port":
             return known_variables.os_port(self._host)
         value = self._host.get(variable)
-        return controller_paths.as_found(value, self._host) if variable in controller_paths.PATHS else value
+        return controller_paths.as_found(value, self._host) if variable in _FOUND_HERE else value
 
-    def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
-        found = {option: self._get(variable) for option, variable in variables.items()}
+    def _options(self, step: str, without: Collection[str] = ()) -> dict[str, Any]:
+        variables = specification.of_step(step)
+        found = {option: self._get(variable) for option, variable in variables.items() if option not in without}
         return {option: value for option, value in found.items() if value is not None}
 
 
 def variables() -> dict[str, dict[str, str]]:
     """For each step, its options and the variables that hold them."""
-    boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
-    command, installimage = {**_COMMAND, **_OF_CLOUD}, dict(_INSTALLIMAGE)
-    for step in (command, installimage):
-        del step["oci_registry_auth_token"]  # it may come from the environment
     return {
-        "pre_provision_command": _PRE_PROVISION,
-        "machine_disks": _DISKS,
-        "image_url_command": command,
-        "robot_installimage": installimage,
-        "machine_boot": boot,
+        step: {option: name for option, name in specification.of_step(step).items() if option != _TOKEN}
+        for step in (
+            "pre_provision_command",
+            "machine_disks",
+            "image_url_command",
+            "robot_installimage",
+            "machine_boot",
+        )
     }
 
 

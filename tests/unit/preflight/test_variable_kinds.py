@@ -8,7 +8,11 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access, names
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, known_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
+    conflicts,
+    known_variables,
+    specification,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
 
 
@@ -42,18 +46,22 @@ def test_what_ssh_is_never_given_as_a_host(address):
 
 def test_a_secret_of_a_wrong_kind_is_not_shown():
     host = {"inventory_hostname": "n1", "kubenode_registry_token": ["user:s3cr3t"]}
-    assert known_variables.mistyped(host) == {
+    assert known_variables.mistyped(host, "hcloud_image_url") == {
         "kubenode_registry_token": "kubenode_registry_token (hidden): give a text, not a list"
     }
 
 
-@pytest.mark.parametrize("variable", sorted(known_variables.KINDS))
+@pytest.mark.parametrize(
+    "variable", [one for one in specification.variables().values() if one.type != "raw"], ids=lambda one: one.name
+)
 def test_every_variable_refuses_what_it_cannot_be(variable):
-    assert variable in known_variables.OF_USERS
-    value = {"a": ["s3cr3t"]} if known_variables.KINDS[variable]["type"] != "dict" else ["s3cr3t"]
-    found = known_variables.mistyped({variable: value})
-    assert list(found) == [variable]
-    assert found[variable].startswith(f"{variable} ")
+    value = {"a": ["s3cr3t"]} if variable.type != "dict" else ["s3cr3t"]
+    found = known_variables.mistyped({variable.name: value}, variable.playbooks[0])
+    assert list(found) == [variable.name]
+    assert found[variable.name].startswith(f"{variable.name} ")
+    assert "s3cr3t" not in found[variable.name] or not variable.secret
+    # what a playbook does not take is not looked at
+    assert known_variables.mistyped({variable.name: value}) == {}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,7 @@ def test_every_variable_refuses_what_it_cannot_be(variable):
     [
         ("kubenode_address", "127.0.0.1 -o ProxyCommand=id"), ("kubenode_os_user", "-oProxyCommand=id"),
         ("kubenode_os_port", "22 -v"), ("ansible_host", "-oProxyCommand=id"), ("ansible_user", "a b"),
-        ("ansible_port", "ssh"), ("kubenode_evict_force", "maybe"),
+        ("ansible_port", "ssh"), ("kubenode_os_private_key", ["a"]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("playbook", ["hcloud_image_name", "robot_inspect", "robot_release", "node_reboot"])
@@ -69,6 +77,12 @@ def test_playbooks_without_a_check_of_their_own_look_at_what_ssh_gets(playbook, 
     (sentence,) = conflicts.misfits([{"inventory_hostname": "n1", variable: value}], playbook)
     assert sentence.startswith("n1: ")
     assert variable in sentence
+
+
+def test_only_what_a_playbook_takes_is_looked_at():
+    hosts = [{"inventory_hostname": "n1", "kubenode_evict_force": "maybe"}]
+    assert conflicts.misfits(hosts, "node_reboot") == ["n1: kubenode_evict_force 'maybe': give true or false"]
+    assert conflicts.misfits(hosts, "robot_inspect") == []
 
 
 def test_what_the_check_reports_is_not_reported_before_it():
