@@ -29,6 +29,10 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
     if system is None:
         shown = node["os"].get("pretty_name") or f"{node['os']['id']} {node['os'].get('version_id', '')}"
         return [f"{shown} is not supported; supported are {SUPPORTED}"]
+    if node["read_only_usr"] and system.package_manager != "none":
+        shown = node["os"].get("pretty_name") or system.name
+        reason = "has a read-only /usr, as systems have whose packages are part of an image (CoreOS, image mode)"
+        return [f"{shown} {reason}; base installs packages; supported are, with a writable /usr, {SUPPORTED}"]
     if node["arch"] not in ("amd64", "arm64"):
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)

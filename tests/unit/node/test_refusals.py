@@ -40,6 +40,16 @@ def test_another_system_is_refused_with_the_list(identity, version):
     assert refusal.startswith("Some OS is not supported; supported are Debian 12 and 13")
 
 
+@pytest.mark.parametrize("name", ["rocky-9", "debian-13"])
+def test_a_system_whose_packages_are_part_of_an_image(name):
+    """RHEL CoreOS calls itself rhel, in the version of its RHEL."""
+    facts = node(name, read_only_usr=True)
+    facts["os"]["pretty_name"] = "Red Hat Enterprise Linux CoreOS 9.6.20260616-0 (Plow)"
+    (refusal,) = against(facts)
+    assert refusal.startswith("Red Hat Enterprise Linux CoreOS 9.6.20260616-0 (Plow) has a read-only /usr, as systems")
+    assert refusal.endswith("Amazon Linux 2023, Flatcar")
+
+
 def test_another_architecture_is_refused():
     assert against(node("debian-13", arch="riscv64")) == [
         "the machine's architecture is riscv64; supported are amd64 and arm64"
