@@ -13,7 +13,7 @@ from pathlib import Path
 from . import cache
 from .errors import ImageError
 
-_SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";\Z')
+_SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Check-Valid-Until|Retries)) "(.*)";\Z')
 
 
 _ROLLING = ("sid",)  # suites without -updates and -security

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab import cache, images
-from lab.apt import sources
+from lab.apt import apt_options, sources
 from lab.errors import ImageError
 from lab.images import debian
 from lab.images.recipe import RECIPES
@@ -60,6 +60,15 @@ def test_sources_of_the_host_for_this_suite_only(apt: Path) -> None:
         "deb http://mirror.example/debian bookworm-updates main",
         "deb http://security.example/debian bookworm-security main",
     ]
+
+
+def test_settings_of_the_host_by_which_it_reaches_its_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror may be an old copy, which the host then accepts."""
+    (tmp_path / "apt.conf").write_text('Acquire { Retries "7"; Check-Valid-Until "false"; Languages "none"; };')
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    found = apt_options()
+    assert {'Acquire::Retries "7"', 'Acquire::Check-Valid-Until "false"'} <= set(found)
+    assert not [one for one in found if "Languages" in one]
 
 
 def test_one_line_sources(apt: Path) -> None:
