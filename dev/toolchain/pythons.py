@@ -26,7 +26,7 @@ def version_of(interpreter: Path) -> Version | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=20,
+            timeout=120,  # for hangs: a busy machine is slow
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

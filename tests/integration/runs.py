@@ -21,7 +21,7 @@ LOCAL = {"assert", "debug", "fail", "include_vars", "set_fact", "validate_argume
 #: Seconds until a run counts as hanging.
 LIMIT = 800
 #: Seconds until a person who interrupted a run does so again.
-PATIENCE = 60
+PATIENCE = 180
 
 
 class Run:

@@ -375,7 +375,7 @@ stop() {
     case $state in
     running)
         kill -s TERM "$runner"
-        flock -w $((grace + 15)) "$dir/lock" true
+        flock -w $((grace + 120)) "$dir/lock" true
         ;;
     lost) bury ;;
     esac

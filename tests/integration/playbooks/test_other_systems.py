@@ -68,6 +68,7 @@ def start(account, receiver, playbook, *flags, **shared):
         "KUBENODE_REPORT_FILE": str(account.folder / "report.json"),
         "KUBENODE_METRICS_FILE": str(account.folder / "fleet.prom"),
         "KUBENODE_METRICS_LABELS": "fleet=test",
+        "KUBENODE_NOTIFY_TIMEOUT": "600",  # for hangs: the receiver is a thread of a busy test
         "ANSIBLE_SHOW_CUSTOM_STATS": "true",
         "RECEIVER_SECRET": SECRET,
         "no_proxy": "127.0.0.1",
