@@ -63,9 +63,12 @@ eval "$BREAK"
 """,
     "unmkinitramfs": """[ "$1" = "$TOP/boot/initrd.img-6.1.0-1-amd64" ] && cp -a "$TOP/new/main" "$2/main" """,
 }
-CRYPTTAB = (
-    "luks-1 UUID=1 none luks\n# luks-9 a b c\nluks-2 UUID=2 none luks,initramfs\nluks-3 UUID=3 none luks,discard,tries=5\n"
-)
+CRYPTTAB = """\
+luks-1 UUID=1 none luks
+# luks-9 a b c
+luks-2 UUID=2 none luks,initramfs
+luks-3 UUID=3 none luks,discard,tries=5
+"""
 
 
 def run(top, breaks="", hooks=HOOKS):
