@@ -19,7 +19,7 @@ from ansible.module_utils.basic import missing_required_lib
 from .._common.web import AGENT, VERSION, is_http_url
 from .budget import Budget
 from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
-from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, may_have_arrived, verdict
+from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, FirstAnswer, may_have_arrived, transport_reason, verdict
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -103,6 +103,7 @@ class Api:
         self._slots = threading.BoundedSemaphore(CONCURRENCY)
         self._stopped: FleetError | None = None
         self._server_clock: float | None = None
+        self._first = FirstAnswer("api_endpoint", endpoint, clock)
         self.budget = Budget(clock)
         self.calls = 0
         self.calls_of: dict[str, int] = {}
@@ -130,7 +131,12 @@ class Api:
             except requests.exceptions.RequestException as error:
                 with self._lock:
                     self.budget.answered({}, mark)
-                raise NoAnswer(_transport_reason(method, path, error), sent=may_have_arrived(error)) from error
+                fatal = self._first.missed(error)
+                if fatal is not None:
+                    self.stop(fatal)
+                    raise fatal from error
+                reason = f"no answer to {method} {path}: {transport_reason(error)}"
+                raise NoAnswer(reason, sent=may_have_arrived(error)) from error
 
     def read(
         self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
@@ -143,7 +149,7 @@ class Api:
             except (ApiError, NoAnswer) as error:
                 if verdict(error) == FINAL:
                     raise
-                deadline.sleep(backoff.pause(), str(error))
+                deadline.sleep(self._first.pause(backoff.pause()), str(error))
 
     def read_all(
         self,
@@ -197,7 +203,7 @@ class Api:
                     raise
                 if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
                     locked()
-                deadline.sleep(backoff.pause(), str(error))
+                deadline.sleep(self._first.pause(backoff.pause()), str(error))
                 if judgement != AGAIN:
                     found = look(sent_at)
                     if found is not None:
@@ -231,6 +237,7 @@ class Api:
 
     def _answered(self, mark: int, response: requests.Response, **_kwargs: Any) -> None:
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
+        self._first.came()
         with self._lock:
             self.budget.answered(response.headers, mark)
             self._read_clock(response.headers.get("Date"))
@@ -269,7 +276,3 @@ def _error_of(response: requests.Response) -> ApiError:
     except (ValueError, KeyError, TypeError, RecursionError):
         code, message, details = f"http_{response.status_code}", response.reason or "no reason given", None
     return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
-
-
-def _transport_reason(method: str, path: str, error: Exception) -> str:
-    return f"no answer to {method} {path}: {type(error).__name__}"

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 
-from .errors import ApiError, NoAnswer, TimeLimit
+from .errors import ApiError, FleetError, NoAnswer, TimeLimit
 
 #: It was certainly not carried out: send it again after a pause.
 AGAIN = "again"
@@ -19,6 +20,12 @@ FINAL = "final"
 
 #: Seconds between two looks at a machine that boots.
 LOOK_EVERY = 2.0
+
+#: Seconds for which the very first answer of an API is waited for.
+FIRST_ANSWER_TAKES = 20.0
+
+#: What the system says of a connection, somewhere in an error of requests.
+_ERRNO = re.compile(r"\[Errno -?[0-9]{1,5}\] [A-Za-z ,.'-]{1,80}")
 
 #: Something else is being done to the object at this moment.
 LOCKED_CODES = frozenset(["locked", "resource_locked"])
@@ -45,6 +52,13 @@ def may_have_arrived(error: Exception) -> bool:
     return not any(name in text for name in ("ConnectTimeout", "NewConnectionError", "NameResolutionError", "SSLError"))
 
 
+def transport_reason(error: Exception) -> str:
+    """An error of requests in a few words, with the system's own where it has some; the address is no part of it."""
+    found = _ERRNO.search(repr(error))
+    kind = type(error).__name__
+    return f"{kind} ({found.group().strip(' .,')})".replace("'", "") if found else kind
+
+
 class Backoff:
     """Growing pauses, with jitter so that the machines of a fleet do not come back all at once."""
 
@@ -62,6 +76,40 @@ class Backoff:
         whole = self._next
         self._next = min(self._cap, self._next * self._factor)
         return whole * (0.5 + self._rng.random() / 2)
+
+
+class FirstAnswer:
+    """Whether an API can be reached at all: one that never answered is not waited for as long as another one."""
+
+    def __init__(self, option: str, endpoint: str, clock: Callable[[], float]) -> None:
+        """``option``: that of the module which holds the ``endpoint``."""
+        self._option = option
+        self._endpoint = endpoint
+        self._clock = clock
+        self._came = False
+        self._since: float | None = None
+
+    def came(self) -> None:
+        """The API has answered, with anything."""
+        self._came = True
+
+    def missed(self, error: Exception) -> FleetError | None:
+        """The error of requests that a request ended with; returns what ends the module when that was the last try."""
+        if self._came or may_have_arrived(error):
+            return None
+        now = self._clock()
+        self._since = now if self._since is None else self._since
+        if now - self._since < FIRST_ANSWER_TAKES:
+            return None
+        return FleetError(
+            f"{self._option}: {self._endpoint} cannot be reached, for {FIRST_ANSWER_TAKES:.0f} s: "
+            f"{transport_reason(error)}. Nothing was changed. Look at the network of this controller, its proxy "
+            "(HTTPS_PROXY, NO_PROXY) and the address, and run again"
+        )
+
+    def pause(self, seconds: float) -> float:
+        """How long to wait before the next try; ``seconds``: how long one would when the API had answered once."""
+        return seconds if self._came or self._since is None else min(seconds, LOOK_EVERY)
 
 
 class Deadline:

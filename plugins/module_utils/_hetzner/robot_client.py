@@ -19,7 +19,7 @@ from ansible.module_utils.basic import missing_required_lib
 
 from .._common.web import AGENT, VERSION, is_http_url
 from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
-from .retry import AGAIN, FINAL, Backoff, may_have_arrived, verdict
+from .retry import AGAIN, FINAL, Backoff, FirstAnswer, may_have_arrived, transport_reason, verdict
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Robot:
         self._patient = patient
         self._lock = threading.Lock()
         self._stopped: FleetError | None = None
+        self._first = FirstAnswer("endpoint", self._endpoint, clock)
         self._sessions: queue.Queue[requests.Session] = queue.Queue()
         for _number in range(CONCURRENCY):
             self._sessions.put(requests.Session())
@@ -175,13 +176,18 @@ class Robot:
                 allow_redirects=False,
                 headers={"Accept": "application/json", "User-Agent": f"{AGENT}/{VERSION}"},
             )
+            self._first.came()
             return self._judge(response, route, f"{method} {path}")
         except requests.exceptions.RequestException as error:
             if "CERTIFICATE_VERIFY_FAILED" in repr(error):
                 fatal = FleetError(f"endpoint: the certificate of {self._endpoint} is not trusted; check the address")
                 self.stop(fatal)
                 raise fatal from error
-            reason = f"no answer to {method} {path}: {type(error).__name__}"
+            unreached = self._first.missed(error)
+            if unreached is not None:
+                self.stop(unreached)
+                raise unreached from error
+            reason = f"no answer to {method} {path}: {transport_reason(error)}"
             raise NoAnswer(reason, sent=may_have_arrived(error)) from error
         finally:
             self._sessions.put(session)
@@ -275,7 +281,7 @@ class Robot:
         judgement = FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
         if judgement == FINAL:
             raise error
-        deadline.sleep(backoff.pause(), str(error))
+        deadline.sleep(self._first.pause(backoff.pause()), str(error))
         return judgement
 
     def _raise_if_stopped(self) -> None:

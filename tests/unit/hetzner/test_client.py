@@ -135,6 +135,40 @@ def test_no_server_listens():
     assert TOKEN not in str(caught.value)
 
 
+def ticking():
+    """A clock that only pauses move."""
+    now = [0.0]
+    return lambda: now[0], lambda pause: now.__setitem__(0, now[0] + pause)
+
+
+def test_an_api_that_never_answered_is_not_waited_for():
+    clock, sleep = ticking()
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
+        client = Api(TOKEN, endpoint, clock=clock, sleep=sleep)
+        limit = Deadline(360, "the test", clock=clock, sleep=sleep)
+        with pytest.raises(FleetError, match="api_endpoint") as caught:
+            client.read("/servers", limit)
+        with pytest.raises(FleetError, match="api_endpoint"):
+            client.request("GET", "/servers")
+    assert 20 <= clock() <= 22
+    text = str(caught.value)
+    said = "ConnectionError ([Errno 111] Connection refused). Nothing was changed"
+    assert text.startswith(f"api_endpoint: {endpoint} cannot be reached, for 20 s: {said}")
+    assert TOKEN not in text
+
+
+def test_an_api_that_has_answered_once_is_waited_for():
+    clock, sleep = ticking()
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        client = Api(TOKEN, "http://127.0.0.1:%d/v1" % gone.getsockname()[1], clock=clock, sleep=sleep)
+    client._first.came()
+    with pytest.raises(TimeLimit, match="Errno 111"):
+        client.read("/servers", Deadline(100, "the test", clock=clock, sleep=sleep))
+    assert 80 <= clock() <= 100
+
+
 def test_all_pages_are_read_unless_enough_is_known():
     def page(number, following):
         pagination = {"next_page": following, "last_page": 3}

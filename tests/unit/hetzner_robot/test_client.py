@@ -294,3 +294,13 @@ def test_a_refused_connection_is_no_sent_request():
     with pytest.raises(NoAnswer) as error:
         robot.api.request("GET", "/server", robot.deadline())
     assert not error.value.sent
+
+
+def test_a_robot_that_never_answered_is_not_waited_for():
+    with Scripted(OK) as robot:
+        pass
+    with pytest.raises(FleetError, match=r"^endpoint: http://127.*cannot be reached, .*\[Errno 111\]") as error:
+        robot.api.read("/server", robot.deadline())
+    assert 20 <= robot.time.now <= 22
+    assert "Nothing was changed" in str(error.value)
+    assert SECRET not in str(error.value)
