@@ -27,6 +27,8 @@ from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 
 #: Seconds to find out who answers when the machine will be rebooted in any case.
 SHORT_LOOK = 8.0
+#: Seconds for which a system must refuse our key until that is its answer: one that boots may have no keys yet.
+REFUSAL_TAKES = 15.0
 
 _TOWARDS = {
     "rescue": decision.towards_rescue,
@@ -281,11 +283,14 @@ class BootFlow(ABC):
         return consents.extra_var("reinstall", [self.run.name])
 
     def look(self) -> None:
-        """Find out by SSH who answers; one lost connection does not count as silence."""
+        """Find out by SSH who answers; one lost connection does not count as silence, nor one refusal as an answer."""
         deadline = Deadline(self.look_seconds(), "an answer by SSH")
+        refused: Deadline | None = None
         while True:
             answer = self.probe()
+            refused = (refused or Deadline(REFUSAL_TAKES, "a login")) if answer.kind == DENIED else None
             enough = answer.kind == SYSTEM or (self.seen.unproven and answer.listens)
+            enough = enough or (refused is not None and not refused.left())
             if enough or deadline.left() <= LOOK_EVERY:
                 break
             deadline.sleep(LOOK_EVERY, "")

@@ -146,6 +146,7 @@ def wait_for(
     prove: bool = True,
     stop_at_other_key: bool = False,
     same_boot: bool = False,
+    refusal_stays: bool = False,
     mask: Callable[[str], str] = str,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -153,8 +154,8 @@ def wait_for(
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
     ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
-    no reboot was sent, so a system that shows a wrong host key will go on to do so; ``mask``: takes secrets out of
-    what cloud-init says.
+    no reboot was sent, so a system that shows a wrong host key will go on to do so; ``refusal_stays``: what refuses our
+    key will not take it later; ``mask``: takes secrets out of what cloud-init says.
     """
     began = clock()
     pause, wrong_since, last = 0.2, None, None
@@ -171,7 +172,7 @@ def wait_for(
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
                 raise OtherKey from exc
-            stays = same_boot and exc.kind == OTHER_KEY
+            stays = (same_boot and exc.kind == OTHER_KEY) or (refusal_stays and exc.kind == REFUSED)
             verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
             wrong_since = wrong_since if stays else None
         except system_probe.ProbeError as exc:
@@ -258,6 +259,7 @@ def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Ma
         lambda found: judge_rescue(found, previous_boot_id, addresses),
         given["rescue_timeout"],
         "the rescue",
+        refusal_stays=True,
     )
 
 

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, cloud_rescue
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
@@ -16,6 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     Refused,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, Answer
 
 
 class Stoppable:
@@ -84,3 +89,26 @@ def test_no_machines_no_work():
 def test_errors_with_a_known_way_out_name_it():
     assert "higher limit" in str(explain(ApiError(403, "resource_limit_exceeded", "limit")))
     assert str(explain(MachineError("plain"))) == "plain"
+
+
+@pytest.mark.parametrize(
+    ("answers", "least", "most", "found"),
+    [
+        ([(0, DENIED)], 15, 18, DENIED),
+        ([(0, DENIED), (10, SILENT), (40, DENIED)], 55, 58, DENIED),
+        ([(0, DENIED), (5, SILENT)], 350, 360, SILENT),
+    ],
+)
+def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(monkeypatch, answers, least, most, found):
+    """One that boots may have no keys yet, so one refusal is not enough."""
+    now = [0.0]
+    clock = {"clock": lambda: now[0], "sleep": lambda seconds: now.__setitem__(0, now[0] + seconds)}
+    monkeypatch.setattr(boot_flow, "Deadline", functools.partial(Deadline, **clock))
+    flow = object.__new__(cloud_rescue.CloudFlow)
+    flow.seen, notes = ObservedState("running"), []
+    monkeypatch.setattr(flow, "probe", lambda: Answer([kind for since, kind in answers if since <= now[0]][-1]))
+    monkeypatch.setattr(flow, "look_seconds", lambda: 360.0)
+    monkeypatch.setattr(flow, "note", notes.append)
+    flow.look()
+    assert least <= now[0] <= most
+    assert flow.seen.answer == found

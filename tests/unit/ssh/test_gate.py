@@ -175,6 +175,15 @@ def test_who_answered_in_between_is_remembered(tmp_path):
     assert before in str(closed.value)
 
 
+def test_a_system_that_refuses_our_key_is_not_waited_for_to_the_limit(tmp_path):
+    """One that goes down or comes up may do so for a moment."""
+    refused = classify("Failed to connect to the host via ssh: root@x: Permission denied (publickey).")
+    world = World(tmp_path, (0, refused), (5, SILENCE), (30, refused))
+    with pytest.raises(gate.GateClosed, match=r"refuses our key .*, for 20 s"):
+        world.wait(rescue_gate(), refusal_stays=True)
+    assert 50 <= world.now < 55
+
+
 def test_a_passing_hostname_of_the_boot_is_no_reason_to_give_up(tmp_path):
     world = World(tmp_path, (0, probe(hostname="localhost")), (10, probe()))
     assert world.wait(rescue_gate()).is_rescue
