@@ -80,13 +80,14 @@ options:
   ssh_private_key:
     description:
       - File of the SSH private key on the controller.
-      - Without it the SSH client uses the agent or the keys it finds by itself, and O(ssh_public_key) is required for
-        O(state=rescue).
+      - Without it the SSH client uses the agent or the keys it finds by itself. A file of a public key means the key of
+        an agent.
     type: path
   ssh_public_key:
     description:
       - SSH public key that may log in to the rescue, as text or as a file on the controller. Only this one can.
-      - The default is the public half of O(ssh_private_key).
+      - The default is the public half of O(ssh_private_key). Without either, they are those keys of the agent of SSH
+        that Robot knows; its only key is registered where Robot does not know it.
     type: str
   ssh_key_name:
     description:

@@ -24,7 +24,8 @@ ASK_ARMED = "ask_armed"
 PROBE = "probe"
 ASK_RESCUE = "ask_rescue"
 ASK_POWER = "ask_power"
-QUESTIONS = frozenset([SETTLE, ASK_HISTORY, ASK_ARMED, PROBE, ASK_RESCUE, ASK_POWER])
+ASK_KEYS = "ask_keys"
+QUESTIONS = frozenset([SETTLE, ASK_HISTORY, ASK_ARMED, PROBE, ASK_RESCUE, ASK_POWER, ASK_KEYS])
 # Arm the rescue, then boot.
 ARM_AND_START = "arm_and_start"
 ARM_AND_REBOOT = "arm_and_reboot"
@@ -93,6 +94,8 @@ class ObservedState:
     may_reset: bool = False
     #: Whether Robot says that the server is switched off.
     off: bool | None = None
+    #: Whether the host keys of the rescue that answers are proven; a cloud's are on first contact.
+    keys_proven: bool | None = None
 
     @property
     def dedicated(self) -> bool:
@@ -147,9 +150,14 @@ def _off(seen: ObservedState) -> str:
 
 def _in_rescue(seen: ObservedState) -> str:
     """A person may be at work in a rescue that was not started for an intent of ours."""
-    if seen.rearm or seen.reinstall or seen.intended:
-        return ATTACH
-    return ASK_RESCUE if seen.intended is None else REFUSE_RESCUE
+    if not (seen.rearm or seen.reinstall or seen.intended):
+        return ASK_RESCUE if seen.intended is None else REFUSE_RESCUE
+    if seen.dedicated and seen.keys_proven is None:
+        return ASK_KEYS
+    if seen.dedicated and not (seen.keys_proven or seen.rearm) and (seen.reinstall or seen.may_reset):
+        # Robot tells the keys of a rescue that has just been started.
+        return ARM_AND_RESET
+    return ATTACH
 
 
 def _locked_out(seen: ObservedState) -> str:

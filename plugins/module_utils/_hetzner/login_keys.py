@@ -36,6 +36,14 @@ def public_half(path: str) -> str:
     if returncode == 0:
         return output.strip()
     try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(16384).strip()
+        if key_blob(text) is not None:
+            # ssh takes it, too: it names the key of an agent.
+            return text
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
         with open(path + ".pub", encoding="utf-8") as file:
             return file.read().strip()
     except (OSError, UnicodeDecodeError):
@@ -80,10 +88,19 @@ def resolve_keys(
     return keys
 
 
-def choose_key(ssh_public_key: str | None, ssh_private_key: str | None) -> str:
-    """The public key line (type, base64) to open the rescue with; raises Unfit for what cannot work."""
+def choose_keys(ssh_public_key: str | None, ssh_private_key: str | None) -> list[str]:
+    """Public key lines (type, base64), of which one opens the rescue; raises Unfit for what cannot work.
+
+    Where neither key is given, they are those of the agent, and which one is meant shows in those that are registered.
+    """
     if not ssh_public_key and not ssh_private_key:
-        raise Unfit("ssh_private_key: missing; set it or ssh_public_key, or no one can log in to the rescue")
+        held = agent_keys()
+        if not held:
+            raise Unfit(
+                "ssh_private_key: missing, and no agent of SSH has a key; set it, or ssh_public_key when the private "
+                "half is elsewhere, or no one can log in to the rescue"
+            )
+        return held
     given = _text_of(ssh_public_key) if ssh_public_key else None
     if given is not None and key_blob(given) is None:
         raise Unfit(
@@ -94,7 +111,30 @@ def choose_key(ssh_public_key: str | None, ssh_private_key: str | None) -> str:
         raise Unfit(
             f"ssh_public_key: not the public half of '{ssh_private_key}'; leave it out, or correct one of the two"
         )
-    return " ".join(material(given or private) or ())
+    return [" ".join(material(given or private) or ())]
+
+
+def agent_keys() -> list[str]:
+    """The keys that the agent of SSH holds, as ``type base64``; none when there is no agent."""
+    if not os.environ.get("SSH_AUTH_SOCK"):
+        return []
+    returncode, output, _errors = run_limited(["ssh-add", "-L"], 20)
+    lines = [line for line in output.splitlines() if returncode == 0 and key_blob(line) is not None]
+    return [" ".join(material(line) or ()) for line in lines if "-cert-" not in line.split()[0]]
+
+
+def known_among(keys: Sequence[str], registered: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of the keys that Robot lists; with one key alone, none means that it has to be registered.
+
+    Raises Unfit when it is not clear which one is to be registered.
+    """
+    known = [key for key in keys if is_registered(key, registered)]
+    if not known and len(keys) > 1:
+        raise Unfit(
+            f"ssh_public_key: missing; the agent of SSH holds {len(keys)} keys, and Robot knows none of them. Set it "
+            "to the one that is to open the rescue, or register that one in Robot"
+        )
+    return known
 
 
 def md5_fingerprint(public_key: str) -> str:

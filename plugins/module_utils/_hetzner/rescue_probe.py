@@ -91,6 +91,12 @@ class RescueProbe:
         self.words = "it was not asked"
 
     @property
+    def _untold(self) -> bool:
+        """Whether Robot has had time enough to tell the keys of the rescue that answers."""
+        since = self._silent_since
+        return since is not None and self._clock() - since >= PUBLISHING_TAKES - ASK_EVERY / 2
+
+    @property
     def undecided(self) -> bool:
         """Whether something answers that may yet prove to be the rescue, or to be none, within a minute."""
         return any(since is not None for since in (self._silent_since, self._denied_since, self._false_since))
@@ -120,22 +126,25 @@ class RescueProbe:
             self._others.update(scanned)
             self._scanned.update(scanned)
 
-    def wait_for_proof(self, known: Sequence[str], deadline: Deadline) -> None:
-        """Prove the host keys of a rescue that answered already; raises Permanent or MachineError.
+    def wait_for_proof(self, known: Sequence[str], deadline: Deadline) -> bool:
+        """Prove the host keys of a rescue that answered already; False when Robot does not tell them. Raises Permanent.
 
-        ``known``: host keys that an earlier step proved.
+        ``known``: host keys that an earlier step or run proved.
         """
         if not self._strict:
             self.pin()
-            return
+            return True
         shown = self._shell.keys_of_last_probe(self._name)
         if set(known).intersection(shown):
             self._shell.pin_keys(self._name, list(known))
             self.proven = list(known)
-            return
+            return True
         shown = self._shell.host_keys(self._name, self._address) or shown
         while not self._prove(shown, deadline):
-            deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys. " + _ways_out())
+            if deadline.left() < LOOK_EVERY or self._untold:
+                return False
+            deadline.sleep(LOOK_EVERY, "")
+        return True
 
     def wait_for_another_boot(self, previous_boot_id: str | None, deadline: Deadline) -> Answer:
         """Wait until a system that is no rescue answers after a reboot; returns its answer, raises MachineError."""
@@ -175,6 +184,11 @@ class RescueProbe:
             # It says so itself, which proves nothing; only Robot's answer does.
             self._others.difference_update(shown)
         if not set(self.proven).intersection(shown) and not self._prove(shown, deadline):
+            if self._untold:
+                raise MachineError(
+                    f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot reported no host keys of it, so it "
+                    f"cannot be proven. {ways_out(self._name)}"
+                )
             if not self._others.intersection(shown):
                 return NOT_THERE
             # Another system is asked at once who it is: one that accepts our key is not reset. What it says of a
@@ -239,18 +253,14 @@ class RescueProbe:
             )
         self.words = "something answers, and Robot reports no host keys of the rescue"
         self._silent_since = now if self._silent_since is None else self._silent_since
-        if now - self._silent_since >= PUBLISHING_TAKES - ASK_EVERY / 2:
-            raise MachineError(
-                f"the rescue answers, but for {PUBLISHING_TAKES:.0f} s Robot reported no host keys of it, so it cannot "
-                f"be proven. {_ways_out()}"
-            )
         return False
 
 
-def _ways_out() -> str:
+def ways_out(name: str) -> str:
+    """What a user can do about a rescue whose host keys Robot does not tell."""
     return (
-        "Robot reports the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
-        "then run again. To trust the keys that answer, where Robot stays silent: "
+        "Robot tells the keys of a rescue that has just been started. To have it started again, name the machine: "
+        f"{consent.extra_var('reinstall', [name])}. To trust the keys that answer: "
         f"{consent.extra_var('host_key_checking', 'accept-new')}"
     )
 

@@ -19,8 +19,8 @@ from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
 from .errors import FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
 from .fleet import MachineRun, explain, run_all
-from .login_keys import choose_key, is_registered, md5_fingerprint, register
-from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe
+from .login_keys import choose_keys, known_among, md5_fingerprint, register
+from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
 from .reset_escalation import EscalationOptions, ResetEscalation
 from .retry import Deadline
 from .robot_boot import SSH, WOL, BootRoutes
@@ -64,7 +64,7 @@ class RobotOptions:
 
     #: Seconds for each type of reset, and until a machine that does not answer counts as silent.
     limits: Mapping[str, float]
-    #: The public key and the private key that open the rescue; one of them is enough.
+    #: The public key and the private key that open the rescue; one of them is enough, and none where an agent has one.
     key: tuple[str | None, str | None]
     key_name: str = "kubenode.provision"
     look_timeout: float = 15
@@ -83,7 +83,7 @@ class RobotRescue(BootFleet):
     def __init__(self, api: Robot, shell: Ssh, options: BootOptions, more: RobotOptions) -> None:
         super().__init__(api, shell, options)
         self.more = more
-        self._public_key = ""
+        self._public_keys: list[str] = []
         self._flows: dict[str, RobotFlow] = {}
 
     def more_findings(self) -> list[str]:
@@ -91,7 +91,7 @@ class RobotRescue(BootFleet):
         findings = input_findings(self.options.machines)
         try:
             if self.options.state == "rescue":
-                self._public_key = choose_key(*self.more.key)
+                self._public_keys = choose_keys(*self.more.key)
         except Unfit as finding:
             findings.append(str(finding))
         return findings
@@ -184,11 +184,15 @@ class RobotRescue(BootFleet):
             flow.resets.offered = types.get(flow.result["server_number"], [])
             flow.result["reset_types"] = flow.resets.offered
         self._judge_limit(flows)
-        if self.may_write:
-            if not is_registered(self._public_key, self.api.read_list("/key", "key", deadline)):
-                register(self.api, self._public_key, self.more.key_name, deadline)
-            for flow in flows:
-                flow.resets.fingerprints = [md5_fingerprint(self._public_key)]
+        try:
+            known = known_among(self._public_keys, self.api.read_list("/key", "key", deadline))
+        except Unfit as finding:
+            raise FleetError(f"nothing was changed, because of: {finding}") from finding
+        if self.may_write and not known:
+            known = self._public_keys
+            register(self.api, known[0], self.more.key_name, deadline)
+        for flow in flows:
+            flow.resets.fingerprints = [md5_fingerprint(key) for key in known]
 
     def _judge_limit(self, flows: list[RobotFlow]) -> None:
         kinds = [flow.first_reset() for flow in flows if flow.step != decision.CONTINUE]
@@ -250,6 +254,7 @@ class RobotFlow(BootFlow):
         return {
             decision.ASK_ARMED: self._ask_armed,
             decision.ASK_POWER: self._ask_power,
+            decision.ASK_KEYS: self._ask_keys,
             decision.ARM_AND_REBOOT: lambda: self._boot(self._arm_and_reset),
             decision.ARM_AND_RESET: lambda: self._boot(self._arm_and_reset),
             decision.CONTINUE: lambda: self._boot(self._go_on),
@@ -296,11 +301,26 @@ class RobotFlow(BootFlow):
         if kept and ours:
             self.result["installation"] = kept["installation"]
 
+    def _ask_keys(self) -> None:
+        """Prove the host keys of the rescue that answers; one that has run for long has had time to be published."""
+        given, kept = self.given.get("host_keys") or [], (self._kept or {}).get("armed") or {}
+        keys = [key for key in [*given, *(kept.get("host_keys") or [])] if isinstance(key, str)]
+        known = [key for key in keys if key_blob(key) is not None]
+        uptime = (self.answer.origin.uptime if self.answer is not None else None) or 0.0
+        seconds = max(ASK_EVERY, PUBLISHING_TAKES + ASK_EVERY - uptime)
+        proven = self.rescue_probe.wait_for_proof(known, Deadline(seconds, "the proof of the rescue"))
+        self.seen.keys_proven = proven
+        self.result["host_keys"] = list(self.rescue_probe.proven)
+
     # --- nothing to boot
 
     def attach(self) -> None:
-        """Use the rescue that answers, whose host keys are proven first."""
-        self._prove_rescue()
+        """Use the rescue that answers, when its host keys are proven."""
+        if not self.seen.keys_proven:
+            raise MachineError(
+                "a rescue answers, and Robot does not tell its host keys, so it was left as it is. "
+                f"{ways_out(self.run.name)}"
+            )
         # A look begins no installation, also when the user names the machine.
         begins = self.fleet.may_write and not self.fleet.more.look_only
         if begins and not (self.seen.intended or self.seen.rearm):
@@ -316,11 +336,6 @@ class RobotFlow(BootFlow):
             self._reached()
         self.run.timeline.found(boot_states.BOOTING_TO_RESCUE)
         self.result["msg"] = "is in the rescue"
-
-    def _prove_rescue(self) -> None:
-        known = [key for key in self.given.get("host_keys") or [] if isinstance(key, str) and key_blob(key) is not None]
-        self.rescue_probe.wait_for_proof(known, Deadline(PUBLISHING_TAKES + ASK_EVERY, "the proof of the rescue"))
-        self.result["host_keys"] = list(self.rescue_probe.proven)
 
     def leave(self) -> None:
         """Change nothing, and say what runs."""
@@ -418,8 +433,9 @@ class RobotFlow(BootFlow):
                     "was left as it is"
                 )
             if self.seen.answer == decision.RESCUE:
-                self._prove_rescue()
-                return
+                self._ask_keys()
+                if self.seen.keys_proven:
+                    return
             if decision.towards_rescue(self.seen) == decision.LEAVE:
                 raise LeftAlone(f"left alone: {self.rescue_probe.words}")
             self.remember()

@@ -70,6 +70,12 @@ PAIRS = (
         "robot_installimage writes kubenode_image, an image command kubenode_image_url; leave one of the two out",
     ),
     Pair(
+        (*_ROBOT, INSPECT, "robot_release"),
+        "kubenode_ssh_public_key",
+        "kubenode_ssh_public_key_file",
+        "both say which key opens the rescue; leave one of the two out",
+    ),
+    Pair(
         _JOINING,
         "join_ca_cert",
         "join_ca_file",

@@ -10,6 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 _MAGIC = b"openssh-key-v1\0"
@@ -27,6 +28,11 @@ def check_private_key(path: str) -> None:
         raise KeyNotUsable("there is no such file; give the private half of a key of the project")
     if not os.access(path, os.R_OK):
         raise KeyNotUsable("it is not readable for the user that runs Ansible")
+    public = key_blob(Path(path).read_text(encoding="ascii", errors="replace"))
+    if public is not None:
+        if not _agent_holds(base64.b64encode(public).decode()):
+            raise KeyNotUsable("it is a public key whose private half no agent holds; ssh-add that, or name its file")
+        return
     # An empty passphrase is tried; ssh-keygen does not ask for one.
     answer = _run("ssh-keygen", "-y", "-P", "", "-f", path)
     if answer.returncode == 0:

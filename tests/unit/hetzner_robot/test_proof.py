@@ -15,6 +15,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob, key_lines
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.private_key import KeyNotUsable, check_private_key
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +97,10 @@ def test_the_key_to_log_in_with(key_file, tmp_path):
         (None, str(key_file)),
         (line, None),
         (f"{key_file}.pub", None),
+        (None, f"{key_file}.pub"),
         (line, str(key_file)),
     ):
-        assert login_keys.choose_key(public_option, private_option) == public(key_file)
+        assert login_keys.choose_keys(public_option, private_option) == [public(key_file)]
 
 
 @pytest.mark.parametrize(
@@ -109,20 +112,63 @@ def test_the_key_to_log_in_with(key_file, tmp_path):
         (None, "/nowhere/id", "ssh_private_key"),
     ],
 )
-def test_keys_that_cannot_work(public_option, private_option, field):
+def test_keys_that_cannot_work(public_option, private_option, field, monkeypatch):
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with pytest.raises(Unfit, match=field):
-        login_keys.choose_key(public_option, private_option)
+        login_keys.choose_keys(public_option, private_option)
 
 
 def test_two_keys_that_do_not_belong_together(key_file):
     with pytest.raises(Unfit, match="not the public half"):
-        login_keys.choose_key(made_up("ssh-ed25519", b"z"), str(key_file))
+        login_keys.choose_keys(made_up("ssh-ed25519", b"z"), str(key_file))
 
 
 def test_a_private_key_is_never_taken_for_a_public_one(key_file):
     with pytest.raises(Unfit, match="neither a public key") as error:
-        login_keys.choose_key(str(key_file), None)
+        login_keys.choose_keys(str(key_file), None)
     assert key_file.read_text().splitlines()[1] not in str(error.value)
+
+
+@pytest.fixture
+def agent(tmp_path, monkeypatch):
+    """An agent of SSH of our own; returns what puts a key into it."""
+    socket = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    until(socket.exists, "the agent listens")
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+    yield lambda path: subprocess.run(["ssh-add", "-q", str(path)], check=True)
+    process.terminate()
+    process.wait()
+
+
+def registered(key):
+    return {"name": "any", "fingerprint": login_keys.md5_fingerprint(key), "data": key}
+
+
+def test_an_agent_s_key_is_taken_where_no_other_is_named(agent, key_file, tmp_path):
+    with pytest.raises(Unfit, match="no agent of SSH has a key; set it, or ssh_public_key"):
+        login_keys.choose_keys(None, None)
+    agent(key_file)
+    mine = public(key_file)
+    assert login_keys.choose_keys(None, None) == [mine]
+    assert login_keys.known_among([mine], []) == []
+    assert login_keys.known_among([mine], [registered(mine)]) == [mine]
+    check_private_key(f"{key_file}.pub")
+    # of several, the one that Robot knows is meant
+    other = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    agent(other)
+    both = login_keys.choose_keys(None, None)
+    assert sorted(both) == sorted([mine, public(other)])
+    assert login_keys.known_among(both, [registered(mine)]) == [mine]
+    with pytest.raises(Unfit, match=r"holds 2 keys, and Robot knows none of them\. Set it to"):
+        login_keys.known_among(both, [])
+
+
+def test_a_public_key_whose_private_half_is_nowhere_cannot_log_in(key_file, monkeypatch):
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with pytest.raises(KeyNotUsable, match="whose private half no agent holds"):
+        check_private_key(f"{key_file}.pub")
 
 
 def test_registered_is_what_has_the_same_material(key_file):

@@ -7,10 +7,11 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
     RobotFlow,
@@ -18,6 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
     RobotRescue,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4pPmbmyBoyKVvgrhFAnkLS1cHwDX5dHz4kDLBQ8YJt"
 
 
 class Robot:
@@ -86,7 +89,7 @@ def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refus
     flow.step = decision.ARM_AND_RESET
     monkeypatch.setattr(flow.resets, "wait_for_turn", lambda: True)
     monkeypatch.setattr(flow, "look", lambda: setattr(flow.seen, "answer", decision.RESCUE))
-    monkeypatch.setattr(flow, "_prove_rescue", lambda: attached.append(1))
+    monkeypatch.setattr(flow, "_ask_keys", lambda: attached.append(setattr(flow.seen, "keys_proven", True)))
     if named:
         flow.bring_about(flow.step)
     else:
@@ -108,3 +111,40 @@ def test_a_system_that_comes_up_while_the_run_waits_is_reset_only_when_the_user_
     flow.bring_about(flow.step)
     assert robot.resets == ([] if consent == "reinstall" else [HW])
     assert flow.result["msg"].startswith("left alone") == (consent == "reinstall")
+
+
+@pytest.mark.parametrize("word", ["reinstall", "first_contact", ""])
+def test_a_rescue_whose_keys_robot_does_not_tell_is_entered_again_with_consent(monkeypatch, word):
+    robot = Robot()
+    given = {"name": "n1", "boot_state": "", **({"first_contact": "reset"} if word == "first_contact" else {})}
+    flow = flow_of(robot, given, ["n1"] if word == "reinstall" else [])
+    asked = []
+
+    def unproven(_known, deadline):
+        asked.append(deadline.seconds)
+        return False
+
+    monkeypatch.setattr(flow.rescue_probe, "wait_for_proof", unproven)
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, origin=Origin(uptime=3600.0)))
+    flow.seen.answer, flow.seen.intended, flow.resets.offered = decision.RESCUE, "empty", [HW]
+    flow.step = flow.decide()
+    assert asked == [10.0], "it has run for an hour: Robot had time to tell its keys"
+    if word:
+        flow.bring_about(flow.step)
+        assert robot.resets == [HW]
+        return
+    with pytest.raises(MachineError, match="Robot does not tell its host keys") as error:
+        flow.bring_about(flow.step)
+    assert robot.resets == []
+    assert "kubenode_reinstall" in str(error.value)
+
+
+def test_keys_that_an_interrupted_run_has_proven_are_not_asked_for_again(monkeypatch):
+    flow = flow_of(Robot(), {"name": "n1"})
+    flow._kept = {"armed": {"host_keys": [KEY, "nonsense", 7]}}
+    known = []
+    monkeypatch.setattr(flow.rescue_probe, "wait_for_proof", lambda keys, _deadline: known.extend(keys) or True)
+    flow._ask_keys()
+    assert known == [KEY]
+    assert flow.seen.keys_proven
+

@@ -30,7 +30,7 @@ FOR_NOTHING = {
     "hcloud_image_name": "kubenode_placeholder_image",
     "hcloud_image_url": "kubenode_image kubenode_image_name kubenode_image_newest kubenode_user_data",
     "hcloud_delete": "kubenode_reboot_again kubenode_ssh_keys",
-    "node_reboot": "kubenode_root_device_hints",
+    "node_reboot": "kubenode_root_device_hints kubenode_ssh_public_key kubenode_ssh_public_key_file",
     "robot_image_url": "kubenode_image kubenode_location kubenode_root_devices kubenode_server_type",
     "robot_inspect": """kubenode_image kubenode_image_url kubenode_image_url_command kubenode_location kubenode_proof
         kubenode_root_device_hints kubenode_server_type""",
