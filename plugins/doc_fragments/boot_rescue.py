@@ -16,13 +16,15 @@ options:
       - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
         the C(name) of its machine, and any of C(os_user), C(os_port), C(os_private_key) and C(host_keys). A system that
         shows none of its C(host_keys) is not C(proven).
+      - C(ssh_args) are more arguments for the SSH client to this machine, rescue and system, such as those of its jump
+        host.
     type: list
     elements: dict
     default: []
   ssh_args:
     description:
-      - More arguments for the SSH client, for example C(-J bastion.example.com). Options that the module sets itself
-        cannot be changed.
+      - More arguments for the SSH client, to all machines, for example C(-J bastion.example.com). Options that the
+        module sets itself cannot be changed.
     type: str
     default: ''
   known_hosts_dir:

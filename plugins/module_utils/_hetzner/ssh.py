@@ -182,6 +182,7 @@ def make_ssh(params: Mapping[str, Any], known_hosts_dir: str) -> Ssh:
         extra_args,
         systems=_systems(params.get("access") or [], port),
         host_keys=_host_keys(params.get("access") or []),
+        ways={str(one.get("name")): shlex.split(one.get("ssh_args") or "") for one in params.get("access") or []},
     )
 
 
@@ -192,12 +193,10 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
     """
     systems: dict[str, Login] = {}
     for one in given:
-        user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
-        if user is None and port is None and key is None:
-            continue
         findings = access.findings(one)
         if findings:
             raise FleetError(f"nothing was changed, because of: {one.get('name')}: {'; '.join(findings)}")
+        user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
         own = int(port) if port and int(port) != of_rescue else None
         if (user, own, key) != (None, None, None):
             systems[str(one.get("name"))] = Login(user, own, os.path.expanduser(key) if key else None)
@@ -231,6 +230,7 @@ class Ssh:
         connect_timeout: int = 5,
         systems: Mapping[str, Login] | None = None,
         host_keys: Mapping[str, set[str]] | None = None,
+        ways: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._known_hosts_dir = known_hosts_dir
         self._user = user
@@ -241,6 +241,10 @@ class Ssh:
         #: How installed systems are reached that do not let us in as a rescue does: name → user, port, key.
         self._systems = dict(systems or {})
         self._host_keys = dict(host_keys or {})
+        #: More arguments of ssh for a machine, such as those of its jump host.
+        self._ways = dict(ways or {})
+        #: Where a plain connection leads to: machine and address → address and port; None behind a jump host.
+        self._direct: dict[tuple[str, str], tuple[str, int] | None] = {}
         #: How each machine was reached last.
         self._access: dict[str, Login | None] = {}
 
@@ -258,6 +262,7 @@ class Ssh:
 
     def argv(
         self,
+        name: str,
         address: str,
         known_hosts: str,
         command: str,
@@ -273,8 +278,9 @@ class Ssh:
         """
         user, port, key = system or Login(None, None, None)
         options = list(options) + ([] if login else ["PreferredAuthentications=none"])
-        options += [f"HostKeyAlias={alias}"] if alias else []
         options += [
+            # Arguments of the user's may have another one.
+            f"HostKeyAlias={alias or self.alias(name)}",
             "BatchMode=yes",
             "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
             f"UserKnownHostsFile={ssh_keys.quoted(known_hosts)}",
@@ -300,7 +306,7 @@ class Ssh:
         if identity:
             line += ["-o", "IdentitiesOnly=yes", "-i", identity]
         login_as = ["-p", str(port or self._port), "-l", user or self._user]
-        return line + self._extra_args + login_as + ["--", address, command]
+        return [*line, *self._extra_args, *self._ways.get(name, ()), *login_as, "--", address, command]
 
     def probe(self, name: str, address: str) -> Answer:
         """Which system answers now? Its host key is taken as it comes and pinned only when ``pin`` is called."""
@@ -321,28 +327,37 @@ class Ssh:
         known_hosts = self.pin_file(name, "probe")
         _remove(known_hosts)
         self._access[name] = system
-        return _answer(*self._run(self.argv(address, known_hosts, _PROBE, system=system)))
+        return _answer(*self._run(self.argv(name, address, known_hosts, _PROBE, system=system)))
 
     def probe_pinned(self, name: str, address: str) -> Answer:
         """Which system answers with a host key that is in this machine's file for its rescue?"""
-        return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
+        return _answer(*self._run(self.argv(name, address, self.pin_file(name), _PROBE, alias=self.alias(name))))
 
     def host_keys(self, name: str, address: str) -> list[str]:
         """The host keys shown now, as ``type base64`` each; without a login, and without trusting them."""
-        if not self._extra_args:
-            return scan(address, self._port, self._connect_timeout)
-        # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.
+        direct = self._direct_address(name, address)
+        if direct is not None:
+            return scan(*direct, self._connect_timeout)
+        # Jump hosts and the like are in arguments and files of ssh, and ssh-keyscan takes none of them.
         shown = self._shown_key(name, address)
         for kinds in _KEY_KINDS if shown else ():
             if not any(key.split()[0] in kinds for key in shown):
                 shown += self._shown_key(name, address, f"HostKeyAlgorithms={','.join(kinds)}")
         return shown
 
+    def _direct_address(self, name: str, address: str) -> tuple[str, int] | None:
+        """Where ssh-keyscan reaches what ssh would reach; None when it cannot."""
+        if (name, address) not in self._direct:
+            line = self.argv(name, address, self.pin_file(name, "shown"), "true", options=["CanonicalizeHostname=no"])
+            code, settings, _errors = self._run([line[0], "-G", *line[1:]])
+            self._direct[name, address] = access.direct_address(settings) if code == 0 else None
+        return self._direct[name, address]
+
     def _shown_key(self, name: str, address: str, *options: str) -> list[str]:
         """The one host key that a connection shows."""
         known_hosts = self.pin_file(name, "shown")
         _remove(known_hosts)
-        self._run(self.argv(address, known_hosts, "true", login=False, options=options))
+        self._run(self.argv(name, address, known_hosts, "true", login=False, options=options))
         shown = _keys_in(known_hosts)
         _remove(known_hosts)
         return shown
@@ -379,7 +394,7 @@ class Ssh:
     def reboot(self, name: str, address: str) -> bool:
         """Ask the system to reboot; returns whether it took the order."""
         system = self._access.get(name)
-        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT, system=system))[0] == 0
+        return self._run(self.argv(name, address, self.pin_file(name, "probe"), _REBOOT, system=system))[0] == 0
 
     def _run(self, line: Sequence[str]) -> tuple[int, str, str]:
         seconds = self._connect_timeout * 3

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,11 +26,12 @@ _OF_PLAYBOOKS = """
     kubenode_builds kubenode_checked kubenode_cleaned kubenode_created kubenode_deleting
     kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found kubenode_image_armed
     kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_images
-    kubenode_installed
+    kubenode_installed kubenode_inventory
     kubenode_leave kubenode_looked
     kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan kubenode_powered_off
     kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot kubenode_records
-    kubenode_releasing kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers
+    kubenode_releasing kubenode_removed kubenode_server_id kubenode_sink kubenode_snapshots kubenode_sources
+    kubenode_stragglers
     kubenode_summary kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
     kubenode_uncordoned
     kubenode_wiping
@@ -40,6 +42,8 @@ _MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
 #: How near a name must be, from 0 to 1, to be suggested.
 _NEAR = 0.8
 
+#: Arguments for ssh, such as those of a jump host.
+SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 #: What ssh would read as something else than the user or the host that it is given.
 _NO_WORD = re.compile(r"-|.*[\s\x00-\x1f\x7f\"'`$;]", re.DOTALL)
 
@@ -72,7 +76,7 @@ def wrong_kind(specified: specification.Variable, value: Any) -> str:
 
 
 def ways(host: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the host, the user and the port that Ansible itself gives to ssh."""
+    """What is wrong with the host, the user, the port and the arguments that Ansible itself gives to ssh."""
     found = []
     for variable in ("ansible_host", "ansible_user"):
         value = host.get(variable) if variable in host else None
@@ -82,6 +86,12 @@ def ways(host: Mapping[str, Any]) -> list[str]:
     port = host.get("ansible_port") if "ansible_port" in host else None
     if port is not None and not _is_port(port):
         found.append(f"ansible_port {one_line(repr(port), 60)}: it is no port; use a number from 1 to 65535")
+    for variable in SSH_ARGS:
+        try:
+            shlex.split(str((host.get(variable) if variable in host else None) or ""))
+        except ValueError as error:
+            given = one_line(repr(host[variable]), 200)
+            found.append(f"{variable} {given}: it cannot be split into words ({error}); close each quote")
     return found
 
 

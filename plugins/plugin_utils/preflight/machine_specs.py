@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleFilterError
+from ansible.plugins.loader import connection_loader
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
@@ -59,6 +61,8 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                     elif wrong:
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
                     break
+        if purpose == "access":
+            spec.update({"ssh_args": args} if (args := _ssh_args(host)) else {})
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
     if purpose == "robot_rescue" and "kubenode_first_contact" not in known_variables.of_the_command_line():
         # A permission in an inventory is there in every later run, too.
@@ -77,7 +81,21 @@ def variable_names(module: str) -> dict[str, str]:
     found = {**of_machines, **specification.of_options(module)}
     if not found:
         raise AnsibleFilterError(f"variable_names: no variable becomes an option of {module!r}")
-    return {**found, "ssh_private_key": "ansible_ssh_private_key_file"}
+    return {**found, "ssh_private_key": "ansible_ssh_private_key_file", "ssh_args": "ansible_ssh_common_args"}
+
+
+#: How ssh hears of jump hosts and the like; as for Ansible's own connection, in variables, files and options.
+_SSH_ARGS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+
+
+def _ssh_args(host: Mapping[str, Any]) -> str:
+    """The arguments with which Ansible starts ssh for a host, without those that are its default."""
+    connection_loader.get("ssh", class_only=True)  # its options are known from then on
+    found = [
+        C.config.get_config_value_and_origin(option, plugin_type="connection", plugin_name="ssh", variables=host)
+        for option in _SSH_ARGS
+    ]
+    return " ".join(str(value) for value, origin in found if value and origin != "default")
 
 
 def _variables(purpose: str) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,8 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from ..progress import display
 from .known_hosts import KnownHosts
@@ -29,8 +30,6 @@ _LEAVING = 8.0
 
 #: Seconds for one question of `ask`.
 _ASK = 120.0
-#: Settings of ssh by which it takes another way than a plain connection would.
-_OTHER_WAYS = ("proxyjump", "proxycommand", "bindaddress", "bindinterface")
 
 _PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
 _NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
@@ -224,15 +223,11 @@ class Remote:
     def _direct_address(self) -> tuple[str, int] | None:
         """Where a TCP connection leads to the machine; None behind a jump host, where only ssh finds the way."""
         if not self._address_known:
-            self._address_known, self._address = True, None
             done = subprocess.run(
                 self._command("-G"), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
-            found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-            ways = {found.get(name, "none") for name in _OTHER_WAYS}
-            port = whole_number(found.get("port"))
-            if done.returncode == 0 and ways == {"none"} and port:
-                self._address = (found.get("hostname", self._host), port)
+            self._address = access.direct_address(done.stdout) if done.returncode == 0 else None
+            self._address_known = True
         return self._address
 
     def _set_arguments(self) -> None:

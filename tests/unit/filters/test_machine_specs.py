@@ -76,6 +76,19 @@ def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, 
     assert machine.get("os_port") == port
 
 
+def test_the_way_of_ansibles_own_connection_is_that_of_the_api_phase(monkeypatch):
+    """All that may tell it about a jump host counts; what Ansible gives to each ssh of its own does not."""
+    hosts = [
+        {"inventory_hostname": "a", "ansible_ssh_common_args": "-J hop", "ansible_ssh_extra_args": "-o Port=24"},
+        {"inventory_hostname": "b", "ansible_ssh_args": "-F own"},
+        {"inventory_hostname": "c"},
+    ]
+    assert [one.get("ssh_args") for one in machine_specs(hosts, "access")] == ["-J hop -o Port=24", "-F own", None]
+    monkeypatch.setenv("ANSIBLE_SSH_COMMON_ARGS", "-J of-the-environment")
+    found = [one["ssh_args"] for one in machine_specs(hosts, "access")]
+    assert found == ["-J hop -o Port=24", "-F own -J of-the-environment", "-J of-the-environment"]
+
+
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
 def test_a_permission_of_the_first_contact_in_an_inventory_may_be_left_over(monkeypatch, given, counts):
     monkeypatch.setattr(known_variables, "of_the_command_line", lambda: given)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 
 import pytest
 from hypothesis import given
@@ -99,7 +100,8 @@ def test_failures_are_distinguished(code, errors, kind):
 
 
 def test_the_command_line_keeps_to_our_own_host_keys():
-    line = Ssh("/run/my pins/%h", "root", 2222, "/keys/id", ["-J", "hop"]).argv("192.0.2.1", "/run/my pins/%h/n1", "id")
+    shell = Ssh("/run/my pins/%h", "root", 2222, "/keys/id", ["-J", "hop"])
+    line = shell.argv("n1", "192.0.2.1", "/run/my pins/%h/n1", "id")
     assert 'UserKnownHostsFile="/run/my pins/%%h/n1"' in line
     assert "GlobalKnownHostsFile=/dev/null" in line
     assert line[-3:] == ["--", "192.0.2.1", "id"]
@@ -148,6 +150,7 @@ def test_behind_a_jump_host_each_type_of_host_key_is_asked_for(tmp_path, monkeyp
     fake = tmp_path / "bin/ssh"
     fake.parent.mkdir()
     fake.write_text(f"""#!/bin/sh
+[ "$1" = -G ] && {{ printf 'hostname h\nport 22\nproxyjump jump\n'; exit; }}
 for word; do
     case $word in
         UserKnownHostsFile=*) file=${{word#*=}}; file=${{file#?}}; file=${{file%?}} ;;
@@ -171,6 +174,56 @@ exit 255
     ]  # fmt: skip
     assert (tmp_path / "n1.probe").read_text() == "what an earlier look showed\n"
     assert not (tmp_path / "n1.shown").exists()
+
+
+class Listener:
+    """A port, and whether a connection to it was made."""
+
+    def __init__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+
+    def came(self):
+        """Whether there was one, since it listens."""
+        self.socket.setblocking(False)
+        try:
+            self.socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_each_machine_is_reached_by_the_arguments_of_its_own(tmp_path):
+    """A proxy of one machine is asked for it, with its address, also for host keys; the other one is asked itself."""
+    proxy, asked = tmp_path / "proxy", tmp_path / "asked"
+    proxy.write_text(f'#!/bin/sh\necho "$*" >>{asked}\n')
+    proxy.chmod(0o755)
+    more = "-o HostKeyAlias=of-the-user -oControlMaster=auto"
+    way = {"name": "far", "ssh_args": f"-o ProxyCommand='{proxy} %h %p' {more}"}
+    shell = make_ssh(*options(tmp_path, access=[way, {"name": "near", "ssh_args": ""}]))
+    listener = Listener()
+    assert shell.probe("far", "192.0.2.7").kind == SILENT
+    assert asked.read_text() == "192.0.2.7 22\n"
+    assert shell.host_keys("far", "192.0.2.7") == []
+    assert asked.read_text() == "192.0.2.7 22\n" * 2, "ssh-keyscan knows no proxy"
+    assert not listener.came()
+    shell._port, shell._connect_timeout = listener.port, 1
+    shell.host_keys("near", "127.0.0.1")
+    assert listener.came()
+    assert asked.read_text() == "192.0.2.7 22\n" * 2
+
+
+def test_a_jump_host_of_the_ssh_configuration_is_seen(tmp_path):
+    config = tmp_path / "config"
+    config.write_text("Host 192.0.2.7\n ProxyJump hop\nHost 192.0.2.8\n Port 2222\n HostName 192.0.2.9\n")
+    shell = make_ssh(*options(tmp_path, ssh_args=f"-F {config}"))
+    assert shell._direct_address("a", "192.0.2.7") is None
+    assert shell._direct_address("b", "192.0.2.8") == ("192.0.2.9", 22)
+
+
+def test_arguments_that_cannot_be_split_are_refused_with_their_machine(tmp_path):
+    with pytest.raises(FleetError, match=r"far: ssh_args: .*No closing quotation"):
+        make_ssh(*options(tmp_path, access=[{"name": "far", "ssh_args": "-o ProxyCommand='x"}]))
 
 
 def test_a_key_that_cannot_be_kept_ends_one_machine_alone(tmp_path):
