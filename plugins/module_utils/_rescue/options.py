@@ -351,6 +351,15 @@ def machine_lock_spec() -> dict[str, Any]:
     }
 
 
+def machine_inventory_spec() -> dict[str, Any]:
+    """Options of machine_inventory."""
+    return {
+        "path": {"type": "path", "required": True},
+        "hosts": {"type": "dict", "default": {}},
+        "gone": {"type": "list", "elements": "str", "default": []},
+    }
+
+
 def machine_disks_spec() -> dict[str, Any]:
     """Options of machine_disks."""
     return dict(

@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..state_words import WORDS
 from . import prices
-from .results import Machine, Phase, ReportData, percentile
+from .results import Machine, Phase, ReportData, percentile, where
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -70,6 +70,8 @@ class Row:
     outcome: str
     seconds: float
     log: str
+    #: Its address and id, as far as they are known.
+    where: str = ""
     pieces: list[Piece] = field(default_factory=list)
     #: Percent at which it was done; None for one that is not.
     done_at: float | None = None
@@ -150,6 +152,7 @@ def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row
             outcome=outcome,
             seconds=sum(seconds for _state, _start, seconds in spans),
             log=_link(machine["log_file"], folder) if machine else "",
+            where=where(machine) if machine else "",
         )
         for state, start, seconds in spans:
             left = max(0.0, (start - began) / whole * 100)

@@ -32,6 +32,9 @@ class Machine(TypedDict):
     """A machine of the report. Prices are those of its server type; ``seconds`` is the sum of its transitions."""
 
     name: str
+    #: Where SSH reaches it, and its number at the provider's.
+    address: str | None
+    id: int | None
     boot_state: str
     changed: bool
     failed: bool
@@ -160,6 +163,8 @@ class Report:
             name,
             {
                 "name": name,
+                "address": None,
+                "id": None,
                 "boot_state": "",
                 "changed": False,
                 "failed": False,
@@ -181,6 +186,9 @@ class Report:
                 "server_created": None,
             },
         )
+        address = result.get("address") or result.get("ipv4") or result.get("ipv6_address")
+        machine["address"] = spaced(address, 253) if isinstance(address, str) else machine["address"]
+        machine["id"] = _count(result.get("id")) or _count(result.get("server_number")) or machine["id"]
         for price in ("price_hourly", "price_monthly", "server_created"):
             if isinstance(result.get(price), (float, int, str)):
                 machine[price] = result[price]
@@ -275,6 +283,12 @@ class Report:
             "api_calls": {"total": self.api_calls, "per_machine": ratio(self.api_calls, len(machines))},
             "api_budget": dict(self.api_budget),
         }
+
+
+def where(machine: Machine) -> str:
+    """The address of a machine and its id at the provider's, in words; empty when neither is known."""
+    number = f"id {machine['id']}" if machine["id"] else ""
+    return ", ".join(text for text in (machine["address"], number) if text)
 
 
 def _reason(name: str, result: Mapping[str, Any]) -> str:

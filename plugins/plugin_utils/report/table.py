@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
-from .results import Report, percentile, ratio
+from .results import Report, percentile, ratio, where
 
 #: Lines of what a failed program printed last that are shown, and of how many machines.
 SHOWN, TAILS = 10, 3
@@ -73,6 +73,8 @@ def _machines(report: Report) -> list[str]:
         f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} changed, "
         f"{len(failed)} failed",
     ]
+    if len(machines) <= NAMED:
+        lines += [f"  {spaced(machine['name'], 63)}: {where(machine)}" for machine in machines if where(machine)]
     if unverified:
         more = f" and {len(unverified) - NAMED} more" if len(unverified) > NAMED else ""
         lines.append(f"Not verified: {', '.join(spaced(one['name'], 63) for one in unverified[:NAMED])}{more}")

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import sys
 
 import pytest
+import yaml
 
 from tests.integration.testbeds import waiting_command
 
@@ -80,10 +82,30 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
         assert nspawn.boots(machine["name"]) == ["rescue", "disk"]
     assert [machine["name"] for machine in report["machines"]] == ["first-1", "first-2"]
 
+    # a later play finds them, and takes no other host key, from any folder
+    elsewhere = testbed.folder / "elsewhere"
+    elsewhere.mkdir()
+    kept = testbed.folder / "kubenode/inventory.yml"
+    command = shlex.join(["ansible-playbook", "-i", str(testbed.inventory), "-i", str(kept), "kubenode.provision.node"])
+    assert command in nspawn.output
+    for machine in report["machines"]:
+        host = yaml.safe_load(kept.read_text())["all"]["hosts"][machine["name"]]
+        assert (host["ansible_host"], host["kubenode_server_id"]) == (machine["address"], machine["id"])
+        assert machine["address"] == testbed.address(machine["name"])
+    words = ["ansible", "machines", "-i", str(testbed.inventory), "-i", str(kept), "-m", "raw", "-a", "hostname"]
+    assert nspawn.begin(words, elsewhere).wait().rc == 0
+    words = ["ansible-playbook", "-i", str(testbed.inventory), "kubenode.provision.node_base", "--check"]
+    later = nspawn.begin(words, elsewhere).wait()
+    looked = [one["host"] for one in later.results if one["kind"] == "ok" and one["action"].endswith(".node_info")]
+    assert set(looked) == {"first-1", "first-2"}, later.output
+
+    through_relay = (testbed.folder / "relay.log").read_text().splitlines()
     assert nspawn.run() == 0, nspawn.output
     assert not json.loads(testbed.report.read_text())["changed"]
     assert "Nothing changed" in nspawn.output
     assert nspawn.boots("first-1") == ["rescue", "disk"]
+    looks = (testbed.folder / "relay.log").read_text().splitlines()[len(through_relay) :]
+    assert looks == [f"{testbed.address('first-2')} 22"], "the API phase takes the same way"
 
 
 @pytest.mark.long

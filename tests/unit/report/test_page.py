@@ -74,6 +74,14 @@ def test_failures_come_first_with_reason_last_lines_and_log():
     assert "2 machines differ from what is asked for" in text
 
 
+def test_a_machine_is_shown_with_its_address_and_id():
+    data = reports.data(2)
+    data["machines"][0].update(address="203.0.113.5", id=4711)
+    titles = [value for name, value in Reader(page.page(data)).attributes if name == "title"]
+    assert "node-1: verified, 203.0.113.5, id 4711" in titles
+    assert "node-2: verified" in titles
+
+
 def test_what_happened_to_many_is_said_once():
     report = results.Report()
     for name, address in (("n1", "192.0.2.1"), ("n10", "192.0.2.77"), ("n2", "2001:db8::7")):

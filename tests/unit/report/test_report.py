@@ -45,6 +45,20 @@ def test_fleet_and_machine_results_become_one_machine():
     assert (machine["api_calls"], report.api_calls) == (3, 7)
 
 
+def test_address_and_id_are_what_was_heard_last():
+    report = results.Report()
+    report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 4711, "ipv4": "203.0.113.5"}))
+    second = {"name": "n2", "boot_state": "", "server_number": 321, "ipv6_address": "2001:db8::1"}
+    report.add("localhost", fleet(second))
+    report.add("n1", {"name": "n1", "boot_state": "OperatingSystemRunning", "address": "10.0.0.5"})
+    report.add("n3", {"boot_state": "OperatingSystemRunning", "id": True, "address": ["10.0.0.6"]})
+    found = [(machine["address"], machine["id"]) for machine in report.machines]
+    assert found == [("10.0.0.5", 4711), ("2001:db8::1", 321), (None, None)]
+    text = "\n".join(table.table(report))
+    assert "  n1: 10.0.0.5, id 4711\n  n2: 2001:db8::1, id 321\n" in text
+    assert "  n3:" not in text
+
+
 def test_the_same_transition_is_counted_once():
     report = results.Report()
     result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}

@@ -1,0 +1,43 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keeps the inventory of the machines that runs have proven."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for all machines."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.machine_inventory_spec())[1]
+        path, hosts = given["path"], given["hosts"]
+        result: dict[str, Any] = {"changed": False, "failed": False, "path": path, "msg": "", "warnings": []}
+        if self._task.check_mode or not (hosts or given["gone"]):
+            return result
+        try:
+            machine_inventory.change(path, hosts, given["gone"])
+        except machine_inventory.InventoryError as error:
+            # the machines are well, and the run has their addresses
+            result["warnings"] = [f"the machines of this run are not in the inventory of later ones: {error}"]
+            return result
+        if hosts:
+            sources = (task_vars or {}).get("ansible_inventory_sources") or ()
+            result["msg"] = (
+                f"{path} says how {'it is' if len(hosts) == 1 else f'these {len(hosts)} machines are'} reached. To go "
+                f"on: {machine_inventory.command(path, map(str, sources))}"
+            )
+        return result

@@ -1,0 +1,98 @@
+#!/usr/bin/python
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: machine_inventory
+short_description: Keeps an inventory of the machines that runs have proven
+version_added: 0.1.0
+description:
+  - A machine that was made by one run has an address that no name server knows and host keys that no user has
+    accepted. This task writes both into a small inventory, so that every later play reaches the machine
+    (C(ansible-playbook -i inventory.yml -i kubenode/inventory.yml)), from any folder.
+  - Several runs may write the same file at the same time; each changes its own machines.
+  - A file that this module did not write stays as it is. That, and one that cannot be written, is a warning.
+  - Runs on the controller and contacts no machine.
+options:
+  path:
+    description:
+      - The inventory. Its folder is made.
+    type: path
+    required: true
+  hosts:
+    description:
+      - For the name of each machine that is proven its variables, such as C(ansible_host). They replace those
+        that the file has of it.
+    type: dict
+    default: {}
+  gone:
+    description:
+      - Names of machines that are no more.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.attributes.flow
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Writes nothing.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+  action:
+    support: full
+  async:
+    support: none
+seealso:
+  - module: kubenode.provision.machine_install
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Keep how a machine is reached
+  kubenode.provision.machine_inventory:
+    path: kubenode/inventory.yml
+    hosts:
+      node-1:
+        ansible_host: 203.0.113.5
+        ansible_ssh_extra_args: -oUserKnownHostsFile=/srv/kubenode/known_hosts/node-1.os -oHostKeyAlias=node-1.os
+
+- name: Forget one
+  kubenode.provision.machine_inventory:
+    path: kubenode/inventory.yml
+    gone: [node-1]
+"""
+
+RETURN = r"""
+path:
+  description: The inventory.
+  type: str
+  returned: always
+msg:
+  description: How it is used; empty when no machine was put into it.
+  type: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
+
+def main() -> None:
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.machine_inventory_spec(), supports_check_mode=True)
+    module.fail_json(msg="machine_inventory works through its action plugin; call it as a task, not as a bare module")
+
+
+if __name__ == "__main__":
+    main()

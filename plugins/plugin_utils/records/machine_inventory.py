@@ -1,0 +1,151 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An inventory of the machines that runs have proven, in ``kubenode_dir``: how each is reached, from any folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import private_files, ssh_keys
+
+from ..plain import plain, yaml_value
+from ..preflight import controller_paths, known_variables
+
+Hosts = dict[str, dict[str, Any]]
+
+NAME = "inventory.yml"
+#: A file without it is not ours.
+_HEAD = (
+    "# Written by kubenode.provision: how the machines are reached that its runs have made. Give it after your own\n"
+    "# inventory. Each run writes its machines again; what else is changed here is lost.\n"
+)
+#: Where ssh finds a host key; a user who says so has a way of his own.
+_KEY_OPTIONS = ("userknownhostsfile", "hostkeyalias")
+
+
+class InventoryError(ValueError):
+    """The file cannot be read or written; the text names the path and the way out."""
+
+
+def hosts_of(
+    machines: Iterable[Mapping[str, Any]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    phase: Iterable[Mapping[str, Any]],
+    directory: str,
+) -> Hosts:
+    """The variables by which the systems are reached that were proven, of a list of results.
+
+    ``machines``: each with ``name``, ``address`` and whether its new system ``runs``; ``phase``: what the provider's
+    API said of them; ``directory``: of what runs keep.
+    """
+    servers: dict[str, Mapping[str, Any]] = {}
+    for one in phase:
+        servers.setdefault(str(one["name"]), one)
+    return {
+        str(one["name"]): _variables(hostvars[one["name"]], one, servers.get(str(one["name"]), {}), directory)
+        for one in machines
+        if one.get("runs") and "kubenode_build" not in hostvars[one["name"]]
+    }
+
+
+def _variables(
+    host: Mapping[str, Any], machine: Mapping[str, Any], server: Mapping[str, Any], directory: str
+) -> dict[str, Any]:
+    key = controller_paths.as_found(host.get("kubenode_os_private_key"), host)
+    key = key or host.get("ansible_ssh_private_key_file") or host.get("ansible_private_key_file")
+    found = {
+        "ansible_host": machine.get("address")
+        or server.get("ipv4")
+        or server.get("ipv6_address")
+        or host.get("ansible_host"),
+        "ansible_user": host.get("kubenode_os_user") or host.get("ansible_user"),
+        "ansible_port": known_variables.os_port(host),
+        "ansible_ssh_private_key_file": key and (key if str(key).startswith("~") else os.path.abspath(key)),
+        "ansible_ssh_extra_args": ssh_args(host, directory),
+        "kubenode_server_id": server.get("id") or server.get("server_number"),
+    }
+    return {variable: plain(value) for variable, value in found.items() if value}
+
+
+def ssh_args(host: Mapping[str, Any], directory: str) -> str:
+    """``ansible_ssh_extra_args`` of a host, with its pinned host keys where a run has left some."""
+    given = str(host.get("ansible_ssh_extra_args") or "").strip()
+    path = os.path.join(directory, "known_hosts", ssh_keys.known_hosts_name(str(host["inventory_hostname"]), "os"))
+    if not os.path.isfile(path) or names_host_keys(host):
+        return given
+    alias = ssh_keys.alias(str(host["inventory_hostname"]), "os")
+    ours = [f"-oUserKnownHostsFile={ssh_keys.quoted(path)}", f"-oHostKeyAlias={alias}"]
+    return " ".join([given, *map(shlex.quote, ours)]).strip()
+
+
+def names_host_keys(host: Mapping[str, Any]) -> bool:
+    """Whether the arguments of a host for ssh say where its host key is."""
+    given = " ".join(str(host.get(variable) or "") for variable in known_variables.SSH_ARGS).lower()
+    return any(option in given for option in _KEY_OPTIONS)
+
+
+def access(host: Mapping[str, Any], directory: str) -> dict[str, Any]:
+    """How an earlier run reached the system of a host; empty when none did, or when the user says how it is reached."""
+    if str(host.get("ansible_connection") or "ssh").rpartition(".")[2] not in ("ssh", "smart") or names_host_keys(host):
+        return {}
+    return read(os.path.join(directory, NAME)).get(str(host["inventory_hostname"]), {})
+
+
+def read(path: str) -> Hosts:
+    """The hosts of the file, and their variables; none when there is no file. Raises `InventoryError`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InventoryError(f"{path} cannot be read ({reason}); make it readable, or remove it") from error
+    if not text.startswith(_HEAD.partition(":")[0]):
+        raise InventoryError(
+            f"{path} is not the file that runs keep their machines in; give kubenode_dir a folder of its own"
+        )
+    try:
+        hosts = (yaml_value(text) or {"all": {"hosts": {}}})["all"]["hosts"] or {}
+        return {str(name): dict(variables or {}) for name, variables in hosts.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InventoryError(f"{path} is damaged; remove it, each run writes its machines again") from error
+
+
+def change(path: str, hosts: Mapping[str, Mapping[str, Any]], gone: Iterable[str] = ()) -> bool:
+    """Put hosts into the file and take others out, whichever other runs do so at the same time.
+
+    Returns whether anything changed; raises `InventoryError`.
+    """
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            before = read(path)
+            after = {name: host for name, host in {**before, **plain(hosts)}.items() if name not in set(gone)}
+            if after == before:
+                return False
+            with private_files.replacing(path) as (file, _draft):
+                text = yaml.safe_dump({"all": {"hosts": after}}, allow_unicode=True, width=10000)
+                file.write((_HEAD + text).encode("utf-8"))
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise InventoryError(f"{path} cannot be written ({error.strerror}); make {folder} writable") from error
+    return True
+
+
+def command(path: str, sources: Iterable[str]) -> str:
+    """The command that makes nodes of the machines; ``sources``: the inventories of the run."""
+    given = [source for source in sources if os.path.abspath(source) != os.path.abspath(path)]
+    words = [word for source in [*given, path] for word in ("-i", source)]
+    return shlex.join(["ansible-playbook", *words, "kubenode.provision.node"])

@@ -1,0 +1,176 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory of the machines that runs have proven: what is in it, who may write it, and how ssh takes it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.action.machine_inventory import ActionModule
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
+
+HOST = {
+    "inventory_hostname": "Node-1",
+    "ansible_user": "root",
+    "ansible_ssh_private_key_file": "~/.ssh/id",
+    "ansible_ssh_extra_args": "-o Compression=yes",
+    "kubenode_os_user": "debian",
+    "kubenode_os_port": 2222,
+}
+PROVEN = {"name": "Node-1", "address": "203.0.113.5", "runs": True}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of runs with a name that ssh and shells split, in which the host key of Node-1 is pinned."""
+    folder = tmp_path / "my runs, 100%"
+    (folder / "known_hosts").mkdir(parents=True)
+    (folder / "known_hosts/Node-1.os").write_text("node-1.os ssh-ed25519 AAAA\n")
+    return folder
+
+
+def ssh_settings(arguments):
+    """What ssh makes of arguments: its settings, by their names."""
+    done = subprocess.run(["ssh", "-F", "none", "-G", *shlex.split(arguments), "h"], stdout=subprocess.PIPE, check=True)
+    return dict(line.split(" ", 1) for line in done.stdout.decode().splitlines() if " " in line)
+
+
+def test_a_proven_machine_is_reached_at_its_address_under_its_pinned_key(folder):
+    phase = [{"name": "Node-1", "id": 4711, "ipv4": "203.0.113.9"}, {"name": "Node-1", "id": 1}]
+    late = {"name": "late", "address": "203.0.113.6", "runs": False}
+    built = {"name": "built", "address": "203.0.113.7", "runs": True}
+    hostvars = {"Node-1": HOST, "late": {}, "built": {"inventory_hostname": "built", "kubenode_build": {}}}
+    found = machine_inventory.hosts_of([PROVEN, late, built], hostvars, phase, str(folder))
+    arguments = found["Node-1"].pop("ansible_ssh_extra_args")
+    assert found == {
+        "Node-1": {
+            "ansible_host": "203.0.113.5",
+            "ansible_user": "debian",
+            "ansible_port": 2222,
+            "ansible_ssh_private_key_file": "~/.ssh/id",
+            "kubenode_server_id": 4711,
+        }
+    }
+    settings = ssh_settings(arguments)
+    assert settings["compression"] == "yes"
+    assert settings["hostkeyalias"] == "node-1.os"
+    assert settings["userknownhostsfile"] == str(folder / "known_hosts/Node-1.os")
+
+
+def test_a_dedicated_server_and_a_relative_key(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    host = {"inventory_hostname": "d", "ansible_ssh_private_key_file": "keys/id", "ansible_port": "22"}
+    machine = {"name": "d", "address": None, "runs": True}
+    phase = [{"name": "d", "server_number": 321, "ipv4": None, "ipv6_address": "2001:db8::1"}]
+    assert machine_inventory.hosts_of([machine], {"d": host}, phase, str(folder)) == {
+        "d": {
+            "ansible_host": "2001:db8::1",
+            "ansible_port": "22",
+            "ansible_ssh_private_key_file": str(folder / "keys/id"),
+            "kubenode_server_id": 321,
+        }
+    }
+
+
+def test_the_arguments_of_a_user_who_names_host_keys_stay_as_they_are(folder):
+    own = {**HOST, "ansible_ssh_extra_args": "", "ansible_ssh_common_args": "-o hostkeyalias=bastion-view"}
+    assert machine_inventory.ssh_args(own, str(folder)) == ""
+    once = machine_inventory.ssh_args(HOST, str(folder))
+    assert machine_inventory.ssh_args({**HOST, "ansible_ssh_extra_args": once}, str(folder)) == once
+    assert machine_inventory.ssh_args({**HOST, "inventory_hostname": "other"}, str(folder)) == "-o Compression=yes"
+
+
+def test_later_runs_know_the_machine_unless_the_user_says_how_it_is_reached(folder):
+    path = str(folder / machine_inventory.NAME)
+    machine_inventory.change(path, {"Node-1": {"ansible_host": "203.0.113.5"}})
+    assert machine_inventory.access(HOST, str(folder)) == {"ansible_host": "203.0.113.5"}
+    assert machine_inventory.access({**HOST, "inventory_hostname": "other"}, str(folder)) == {}
+    assert machine_inventory.access({**HOST, "ansible_connection": "local"}, str(folder)) == {}
+    assert machine_inventory.access({**HOST, "ansible_connection": "ansible.builtin.ssh"}, str(folder)) != {}
+    assert machine_inventory.access({**HOST, "ansible_ssh_args": "-oHostKeyAlias=x"}, str(folder)) == {}
+
+
+def test_runs_at_the_same_time_lose_nothing_of_each_other(folder):
+    path = str(folder / "new" / machine_inventory.NAME)
+    runs = [
+        threading.Thread(target=machine_inventory.change, args=(path, {f"n{number}": {"ansible_host": "h"}}))
+        for number in range(20)
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert sorted(machine_inventory.read(path)) == sorted(f"n{number}" for number in range(20))
+    assert not machine_inventory.change(path, {"n1": {"ansible_host": "h"}})
+    assert machine_inventory.change(path, {}, gone=["n1", "never there"])
+    assert "n1" not in machine_inventory.read(path)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert [one.name for one in (folder / "new").iterdir()] == [machine_inventory.NAME]
+
+
+def test_ansible_reads_it(folder):
+    path = str(folder / machine_inventory.NAME)
+    machine_inventory.change(path, {"Node-1": {"ansible_host": "203.0.113.5"}, "no": {"ansible_host": "ü"}})
+    assert yaml.safe_load((folder / machine_inventory.NAME).read_text())["all"]["hosts"]["no"] == {"ansible_host": "ü"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("all: {hosts: {mine: {}}}\n", "is not the file that runs keep their machines in"),
+        ("# Written by kubenode.provision\nall: {hosts: [\n", "is damaged; remove it"),
+        ("# Written by kubenode.provision\nall: 3\n", "is damaged; remove it"),
+    ],
+)
+def test_a_file_that_is_not_ours_stays_as_it_is(folder, text, words):
+    path = folder / machine_inventory.NAME
+    path.write_text(text)
+    with pytest.raises(machine_inventory.InventoryError, match=words):
+        machine_inventory.change(str(path), {"n": {}})
+    assert path.read_text() == text
+
+
+def call(path, check_mode=False, sources=(), **given):
+    """What the action answers."""
+    task = SimpleNamespace(
+        action="machine_inventory", args={"path": str(path), **given}, async_val=0, check_mode=check_mode,
+        collections=[], diff=False,
+    )  # fmt: skip
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), become=None)
+    variables = {"ansible_inventory_sources": list(sources)}
+    return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, variables)
+
+
+def test_the_run_says_how_to_go_on(folder):
+    path = folder / machine_inventory.NAME
+    hosts = {"a": {"ansible_host": "203.0.113.5"}, "b": {"ansible_host": "203.0.113.6"}}
+    assert call(path, check_mode=True, hosts=hosts)["msg"] == ""
+    assert not path.exists()
+    answer = call(path, hosts=hosts, sources=["/srv/inventory.yml", "a,b"])
+    assert (answer["failed"], answer["changed"]) == (False, False)
+    quoted = shlex.quote(str(path))
+    assert answer["msg"] == (
+        f"{path} says how these 2 machines are reached. To go on: ansible-playbook -i /srv/inventory.yml -i a,b -i "
+        f"{quoted} kubenode.provision.node"
+    )
+    # it is one of the run's own inventories
+    again = call(path, hosts={"a": hosts["a"]}, sources=[str(path)])
+    assert again["msg"].endswith(f"ansible-playbook -i {quoted} kubenode.provision.node")
+    assert call(path, gone=["a"])["msg"] == ""
+    assert list(machine_inventory.read(str(path))) == ["b"]
+
+
+def test_machines_are_well_where_the_file_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / machine_inventory.NAME
+    answer = call(path, hosts={"a": {}})
+    assert not answer["failed"]
+    (text,) = answer["warnings"]
+    assert f"{path} cannot be written (" in text
