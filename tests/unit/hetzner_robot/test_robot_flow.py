@@ -147,4 +147,3 @@ def test_keys_that_an_interrupted_run_has_proven_are_not_asked_for_again(monkeyp
     flow._ask_keys()
     assert known == [KEY]
     assert flow.seen.keys_proven
-
