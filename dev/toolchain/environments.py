@@ -45,13 +45,14 @@ ENVIRONMENTS = {
     for environment in (
         Environment("main", (3, 11), (3, 13), "ansible-core 2.19, the lab, all tests, most linters, documentation"),
         Environment("core-2.18", (3, 11), (3, 13), "sanity and unit tests on ansible-core 2.18"),
+        Environment("core-2.20", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.20"),
         Environment("core-2.21", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.21"),
         Environment("importer", (3, 11), (3, 13), "galaxy-importer"),
     )
 }
 
 #: ansible-core version → environment
-CORES = {"2.18": "core-2.18", "2.19": "main", "2.21": "core-2.21"}
+CORES = {"2.18": "core-2.18", "2.19": "main", "2.20": "core-2.20", "2.21": "core-2.21"}
 
 
 def ensure(name: str) -> Path:

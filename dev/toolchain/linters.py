@@ -238,6 +238,7 @@ def mypy(job: Job) -> bool:
 LINTERS = [
     ansible_test("2.19", "main"),
     ansible_test("2.18", "core-2.18"),
+    ansible_test("2.20", "core-2.20"),
     ansible_test("2.21", "core-2.21"),
     Linter("ansible-lint", ansible_lint),
     Linter("galaxy-importer", importer, ["main", "importer"]),

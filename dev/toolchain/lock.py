@@ -15,9 +15,11 @@ from .paths import REQUIREMENTS
 LOCKS = {
     "main": "3.11",
     "core-2.18": "3.11",
+    "core-2.20": "3.12",
     "core-2.21": "3.12",
     "importer": "3.11",
     "provision": "3.11",
+    "wheel": "3.11",
     "image-server": "3.11",
     "bundle": "3.11",
     "uv": "3.9",

@@ -97,6 +97,7 @@ DEFAULT = Part(
 #: the parts of the long run, in the order in which CI takes them
 LONG = (
     _units("2.18"),
+    _units("2.20"),
     _units("2.21"),
     Part(
         "machines",

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: node_steps
 type: stdout
 short_description: One line a step while one machine becomes a node
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Shows each step of the roles P(kubenode.provision.base#role) and P(kubenode.provision.join#role) as it goes.
   - In a terminal the running step is shown as well, and every line has a sign; otherwise the lines suit a log.

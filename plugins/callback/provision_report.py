@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: provision_report
 type: aggregate
 short_description: Shows where the time of a provisioning run went
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Collects the boot state transitions that the modules of this collection return, whichever task returned them.
   - At the end of the run it prints a table of durations per pair of states (count, average, 50th and 95th percentile,
@@ -42,7 +42,7 @@ options:
     ini:
       - section: kubenode_provision
         key: report_html
-    version_added: 0.1.0
+    version_added: 1.0.0
   metrics_file:
     description:
       - A file that ends in C(.prom), written for the textfile collector of node_exporter. It holds the last run alone,

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: image_server_plan
 short_description: Plans how a machine becomes a server of live images
-version_added: 0.1.0
+version_added: 1.0.0
 positional: purpose
 description:
   - Checks the variables of the role P(kubenode.provision.image_server#role) and turns them, with what was seen on the

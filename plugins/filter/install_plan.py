@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: install_plan
 short_description: Turns host variables and results of the API phase into the machines of machine_install
-version_added: 0.1.0
+version_added: 1.0.0
 positional: playbook, phase, directory
 description:
   - Reads the C(kubenode_*) variables of each host, and returns the option C(machines) of

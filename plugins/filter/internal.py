@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: internal
 short_description: What the playbooks of this collection compute
-version_added: 0.1.0
+version_added: 1.0.0
 positional: function
 description:
   - The playbooks of this collection use it. It may change in every release; do not use it in a playbook of your own.

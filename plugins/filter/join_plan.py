@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: join_plan
 short_description: Plans how a machine joins a Kubernetes cluster
-version_added: 0.1.0
+version_added: 1.0.0
 positional: purpose
 description:
   - This filter is the role's own. It may change with any release; plays of a user's own call the role.

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: local_path
 short_description: Where a path of the controller leads to
-version_added: 0.1.0
+version_added: 1.0.0
 positional: inventory_dir, search
 description:
   - The rule of this collection for every variable that holds a path of the controller. An absolute path, or one from

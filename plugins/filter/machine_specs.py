@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: machine_specs
 short_description: Turns host variables into the lists of machines that the fleet modules take
-version_added: 0.1.0
+version_added: 1.0.0
 positional: purpose
 description:
   - Reads the C(kubenode_*) variables of each host and returns one dictionary for each host, with C(name) and

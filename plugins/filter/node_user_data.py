@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: node_user_data
 short_description: Renders what a machine needs to become a node at its first boot
-version_added: 0.1.0
+version_added: 1.0.0
 positional: format
 description:
   - Returns user data for cloud-init or Ignition. At its first boot the machine writes SSH keys, hostname, CA and

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: preprov_images
 short_description: Turns host variables into the options of preprov_image_build, and its results into a table
-version_added: 0.1.0
+version_added: 1.0.0
 positional: purpose
 description:
   - V(inputs) reads the C(kubenode_image_*) variables of each host and returns C(hosts) and C(common), the options of

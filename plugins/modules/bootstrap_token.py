@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bootstrap_token
 short_description: Makes and removes bootstrap tokens of a Kubernetes cluster
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Makes a new bootstrap token with a short life, or removes one. Runs where a kubeconfig of the cluster is, usually on

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cluster_drain
 short_description: Cordons, drains and uncordons the Node of a machine
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Cordons a Node and evicts its pods by the eviction API, so that PodDisruptionBudgets are respected. Pods of

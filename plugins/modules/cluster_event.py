@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cluster_event
 short_description: Posts Kubernetes Events
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Posts Events (C(v1)) on a Node, a ConfigMap, or a Machine of Cluster API, so that C(kubectl get events) and

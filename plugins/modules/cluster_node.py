@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cluster_node
 short_description: Deletes the Node of a machine that left its cluster
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Deletes a Node. Nothing is drained; do that before, with M(kubenode.provision.cluster_drain).

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hcloud_machine
 short_description: Create, adopt or delete the Hetzner Cloud servers of a whole fleet
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Makes sure that servers with these exact names exist. Missing ones are created B(powered off), so that their first

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hcloud_node_image
 short_description: Make, keep and prune node images, as labelled snapshots of a Hetzner Cloud project
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Makes snapshots of servers that are off. A snapshot has no name of its own, so the label C(caph-image-name) carries

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hcloud_node_image_info
 short_description: Find node images of a Hetzner Cloud project by name and architecture
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Finds images the way Cluster API Provider Hetzner does - the name of an image and the value of the label

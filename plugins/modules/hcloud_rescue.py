@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hcloud_rescue
 short_description: Boot the Hetzner Cloud servers of a whole fleet into their rescue system, and prove it
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Arms the rescue system and boots the machine into it. The API can only say that the rescue is armed for the next

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: image_url_check
 short_description: Checks image URLs, image commands, bootstrap data and the SSH key of a fleet
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Examines on the controller what M(kubenode.provision.image_url_command) and
     M(kubenode.provision.pre_provision_command) will be given for each machine, before anything is created. One message

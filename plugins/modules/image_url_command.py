@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: image_url_command
 short_description: Runs an image command in the rescue system of a machine
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Waits until the machine's rescue system answers, copies an image command and the bootstrap data in, runs the
     command detached under a time limit, watches it, and collects its logs.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: installimage_check
 short_description: Checks images, layouts, bootstrap data and the SSH key of a fleet for installimage
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Examines on the controller what M(kubenode.provision.robot_installimage) and
     M(kubenode.provision.pre_provision_command) will be given for each machine, before a server is touched. One message

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_boot
 short_description: Reboots a machine and proves which system answers
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Sends a reboot over SSH, waits until another boot answers, and proves that it is the system that was expected.
   - A system other than the rescue is proven by another boot id, the id of its installation or the disk that it runs

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_disks
 short_description: Finds the disks to write on a machine in its rescue, and guards what they hold
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Lists every disk of a machine in its rescue system with size, WWN, serial number, links, health and what it holds,
     down to the systems on its file systems. Looking changes no byte on a disk.

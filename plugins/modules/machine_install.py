@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_install
 short_description: Writes the disks of many machines in their rescues, boots the new systems and proves them
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes each machine through its steps, which are the modules of the same names - a program of the user that may stop
     it, its disks, an image command or C(installimage), the reboot and the proof of the new system. Each step gets what

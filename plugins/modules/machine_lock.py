@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_lock
 short_description: Keeps two runs of one controller from working on the same machine
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Two runs over the same machine take the rescue away from each other, and one of them fails although nothing is wrong
     with the machine. This task writes a small file for each machine, which names the process of this run of Ansible,

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_quarantine
 short_description: Keeps machines with a permanent error out of later runs
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Some errors stay when a run is repeated, such as a broken disk, a rescue that no reset brings up, or a host key
     that is not the one the API reports. A machine with such an error gets a small file on the controller, and is left

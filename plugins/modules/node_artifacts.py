@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_artifacts
 short_description: Installs programs from the network with pinned digests, several at once
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Fetches files over HTTP or HTTPS side by side, verifies their SHA-256 or SHA-512, and puts them, or members of them,
     in their places. A file is there as a whole or not at all.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_cleanup
 short_description: Makes a machine fit to become an image
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Removes what makes a machine this machine, and what an image does not need, so that its disk can become the disk of
     many machines.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_archive
 short_description: Makes a node image file of a disk or a root file system
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Packs the root file system of a prebaked machine as a tar archive that C(installimage) and
     C(image-url-command-rootfs-tar) install, or its disk as a raw image that C(image-url-command-raw-disk) writes.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_debian
 short_description: Makes a root file system of Debian packages, as a tar archive
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Has C(mmdebstrap) make the base of a node image - a Debian that boots on servers by BIOS and UEFI, with a kernel for
     real hardware, boot loaders, cloud-init, an SSH server, Python, and the tools for RAID, LVM, btrfs and xfs.

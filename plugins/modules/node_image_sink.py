@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_sink
 short_description: Lets machines send image files to the controller while they make them
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes files on loopback until this run of Ansible ends, also by an error. A file appears in O(dest) when it has
     arrived whole; what was cut off is removed.

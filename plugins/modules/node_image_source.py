@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_source
 short_description: Makes image files of the controller readable for machines in their rescue
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Proves each file by its digest, converts qcow2 to a compressed raw image, and serves all of them on loopback until
     this run of Ansible ends, also by an error.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_images
 short_description: Has container images on a machine
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Pulls container images that are missing, imports archives of them, and pins them, so that the kubelet does not
     remove them when disk space is short.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_info
 short_description: Tells what a machine is and has, as far as a Kubernetes node is concerned
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the facts from which the roles of this collection plan, in one call and within a fraction of a second. Files
     are read, and the few programs that are needed run at the same time.

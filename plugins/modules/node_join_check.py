@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_join_check
 short_description: Checks on a machine whether it can join a Kubernetes cluster
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Looks from the machine at the API server of the cluster it is to join. Proves the server by its CA, by pins of

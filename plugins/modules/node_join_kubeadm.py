@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_join_kubeadm
 short_description: Runs kubeadm join, and says why it failed
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Runs C(kubeadm join) with a configuration file. Runs on the machine as root.

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_join_wait
 short_description: Waits on a machine until its kubelet has joined the cluster
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Waits until the kubelet has its client certificate, then until the Node is registered, asked for with that

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_settings
 short_description: Brings many settings of a machine into the wanted state, in one call
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes a list of settings (files, directories, links, kernel modules, sysctl values, swap, systemd units, and more),
     looks at everything first, then changes what differs, in the order of the list.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pre_provision_command
 short_description: Runs a program in the rescue system of a machine that may stop the machine before it is written
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Waits until the machine's rescue system answers, copies a program of the user in, and runs it as root under a time
     limit. With exit code 0 the machine goes on. With any other one, at the time limit, and when the program cannot be

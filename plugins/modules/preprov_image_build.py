@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: preprov_image_build
 short_description: Makes CoreOS live images for a group of hosts, each with its own Ignition and network
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Puts an Ignition with the Ironic agent (or one of yours), NetworkManager profiles, kernel arguments, files, units
     and SSH keys into a CoreOS live ISO or initramfs, for every host of a list in one call.

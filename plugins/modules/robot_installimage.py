@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: robot_installimage
 short_description: Installs a dedicated server by Hetzner's installimage in its rescue system
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Waits until the machine's rescue system answers, hands installimage its configuration, watches it, and judges how
     it ended by its exit status, its own words and a marker that only a complete run prints.

@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: robot_rescue
 short_description: Boot the dedicated servers of a whole fleet into their rescue system, and prove it
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Arms the rescue system and resets the machine by the gentlest way that can work. A system that accepts our SSH

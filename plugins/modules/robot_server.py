@@ -11,7 +11,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: robot_server
 short_description: Look up the dedicated servers of a whole fleet in Robot, and name them
-version_added: 0.1.0
+version_added: 1.0.0
 author: kubenode.provision authors (@kubenode)
 description:
   - Returns number, addresses, product and status of every server, for one request.

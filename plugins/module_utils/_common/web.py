@@ -14,7 +14,7 @@ from typing import Any
 from .text import json_object
 
 #: Who we say we are; the version is that of galaxy.yml.
-AGENT, VERSION = "kubenode.provision", "0.1.0"
+AGENT, VERSION = "kubenode.provision", "1.0.0"
 #: Unredirected headers that urllib makes for each request.
 _OF_ONE_REQUEST = ("Host", "Content-length", "Content-type")
 

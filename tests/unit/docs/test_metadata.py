@@ -13,6 +13,11 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 GALAXY = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
+#: where the version stands beside galaxy.yml, which programs on machines and pip cannot read
+VERSIONS = {
+    "plugins/module_utils/_common/web.py": r'^AGENT, VERSION = "[\w.]+", "([\w.]+)"$',
+    "lab/pyproject.toml": r'^version = "([\w.]+)"$',
+}
 
 
 def load(path: Path) -> dict:
@@ -46,6 +51,27 @@ def test_version_is_released_or_has_fragments():
         return tuple(map(int, version.split(".")))
 
     assert max([GALAXY["version"], *releases], key=key) == GALAXY["version"], "the changelog is ahead of galaxy.yml"
+
+
+def test_the_version_is_one_everywhere():
+    text = {path: (CHECKOUT / path).read_text(encoding="utf-8") for path in VERSIONS}
+    found = {path: re.findall(pattern, text[path], re.MULTILINE) for path, pattern in VERSIONS.items()}
+    assert found == {path: [GALAXY["version"]] for path in VERSIONS}
+
+
+def test_what_was_added_was_added_in_a_version_that_there_is():
+    releases = {GALAXY["version"], *load(CHECKOUT / "changelogs/changelog.yaml").get("releases", {})}
+    paths = [
+        path
+        for folder in ("plugins", "roles")
+        for suffix in ("py", "yml")
+        for path in (CHECKOUT / folder).rglob(f"*.{suffix}")
+    ]
+    added = {
+        path: set(re.findall(r"version_added: *['\"]?([\w.]+)", path.read_text(encoding="utf-8"))) for path in paths
+    }
+    assert len([path for path in added if added[path]]) > 30
+    assert {str(path): versions - releases for path, versions in added.items() if versions - releases} == {}
 
 
 def test_repository_only_folders_are_not_shipped():
