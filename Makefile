@@ -77,10 +77,14 @@ provision: ## the program `provision` in build/: base and join on a machine itse
 image-server: ## the program `image-server` in build/: live images over HTTP, one file for Debian and Ubuntu
 	@dev/image-server
 
+release: ## the files of a release in dist/: collection, programs, image commands, the wheel of the lab, SHA256SUMS; 1 min
+	@dev/setup main
+	@dev/release
+
 lock: ## renew requirements/*.txt from requirements/*.in
 	@dev/lock
 
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup setup-go demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean
+.PHONY: help setup setup-go demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server release lock clean

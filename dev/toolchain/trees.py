@@ -13,7 +13,9 @@ from .paths import CHECKOUT, NAME, NAMESPACE, cache, checkout_id
 
 
 def linked_tree() -> Path:
-    """A folder for ANSIBLE_COLLECTIONS_PATH in which the collection is a symlink to this checkout."""
+    """A folder for ANSIBLE_COLLECTIONS_PATH in which the collection is this checkout, or a symlink to it."""
+    if CHECKOUT.parts[-3:] == ("ansible_collections", NAMESPACE, NAME):
+        return CHECKOUT.parents[2]
     tree = cache() / ("tree-" + checkout_id())
     link = tree / "ansible_collections" / NAMESPACE / NAME
     link.parent.mkdir(parents=True, exist_ok=True)

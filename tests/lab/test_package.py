@@ -36,7 +36,9 @@ def test_every_file_is_in_the_package(project: dict[str, Any]) -> None:
             matched = {path.relative_to(LAB) for path in folders[name].glob(pattern) if path.is_file()}
             assert matched, f"{pattern} of {name} matches no file"
             packed |= matched
-    assert {path for path in _files() if path.name != "pyproject.toml"} <= packed
+    beside = {Path("pyproject.toml"), *(Path(name) for name in project["project"]["license-files"])}
+    assert all((LAB / name).is_file() for name in beside)
+    assert set(_files()) - beside <= packed
 
 
 def test_every_import_is_a_dependency(project: dict[str, Any]) -> None:

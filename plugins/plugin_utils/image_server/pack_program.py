@@ -75,18 +75,20 @@ def _compiled(path: Path, name: str) -> bytes:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the program for this Python, and print its digest."""
+    """Write the program for this Python, or for any, and print its digest."""
     description = "Packs the program `image-server`, one file that needs Python, yaml and httptools."
     parser = argparse.ArgumentParser(prog="image-server", description=description)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write it")
-    target = parser.parse_args(arguments).output
-    data = program_bytes_here()
+    parser.add_argument("--any-python", action="store_true", help="sources alone, for every Python of a machine")
+    chosen = parser.parse_args(arguments)
+    target, for_any = chosen.output, chosen.any_python
+    data = program_bytes() if for_any else program_bytes_here()
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     draft.write_bytes(data)
     draft.chmod(0o755)
     draft.replace(target)
-    made = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    made = "any Python" if for_any else f"Python {sys.version_info[0]}.{sys.version_info[1]}"
     print(f"{target} ({len(data) >> 10} KiB, {made})  sha256:{hashlib.sha256(data).hexdigest()}")
     return 0
 

@@ -59,6 +59,14 @@ def test_the_version_is_one_everywhere():
     assert found == {path: [GALAXY["version"]] for path in VERSIONS}
 
 
+def test_what_a_reader_copies_has_this_version():
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    installation = text.partition("\n## Installation\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"\b\d+\.\d+\.\d+\b", installation)) == {GALAXY["version"]}
+    molecule = (CHECKOUT / "docs/molecule.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"hetzner_lab-([\d.]+)-py3", molecule)) == {GALAXY["version"]}
+
+
 def test_what_was_added_was_added_in_a_version_that_there_is():
     releases = {GALAXY["version"], *load(CHECKOUT / "changelogs/changelog.yaml").get("releases", {})}
     paths = [
@@ -75,7 +83,7 @@ def test_what_was_added_was_added_in_a_version_that_there_is():
 
 
 def test_repository_only_folders_are_not_shipped():
-    shipped = {"changelogs", "docs", "LICENSES", "meta", "playbooks", "plugins", "roles"}
+    shipped = {"changelogs", "docs", "extensions", "LICENSES", "meta", "playbooks", "plugins", "roles"}
     tops = {path.name for path in CHECKOUT.iterdir() if path.is_dir() and path.name not in (".git", "__pycache__")}
     assert tops - shipped <= set(GALAXY["build_ignore"])
 
