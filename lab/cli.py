@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: python -m lab up | down | purge | status | images | machines | env | cluster."""
+"""The command line: python -m lab up | down | purge | status | images | machines | env | nodes | cluster."""
 
 from __future__ import annotations
 
@@ -81,6 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "say whether a lab is up, and what it is", table=True)
     command("machines", _machines, "list the machines of a lab", table=True)
     command("env", _env, "print shell lines that aim clients at a lab")
+    command("nodes", _nodes, "print as JSON what machines need here to become nodes: programs, packages").add_argument(
+        "--kubernetes", action="append", default=[], metavar="VERSION",
+        help="with the sums of a release that starts, which is built when it is not there (a quarter of an hour, once)",
+    )  # fmt: skip
     _add_cluster_arguments(command("cluster", _cluster, "a Kubernetes control plane for a lab", table=True))
     images = command("images", _images, "list the built images, or build them", table=True)
     images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
@@ -100,6 +104,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="how long the platform takes (default: %(default)s)",
     )
     add("--port", type=int, default=default.port, help="port of the API on loopback (default: any free one)")
+    add("--robot-port", type=int, default=default.robot_port, help="port of Robot on loopback (default: any free one)")
     add("--limit", type=_positive, default=default.limit, help="API requests an hour (default: %(default)s)")
     add("--servers", type=_positive, default=default.servers, help="servers of a project (default: %(default)s)")
     add("--seed", type=int, default=default.seed, help="seed of the drawn delays (default: %(default)s)")
@@ -241,6 +246,28 @@ def _env(options: argparse.Namespace) -> int:
     _say(f"export HROBOT_API_USER={shlex.quote(values['robot']['user'])}")
     _say(f"export HROBOT_API_PASSWORD={shlex.quote(state.robot_password.read_text())}")
     _say(f"export HROBOT_ENDPOINT={shlex.quote(values['robot']['endpoint'])}")
+    return 0
+
+
+def _nodes(options: argparse.Namespace) -> int:
+    from . import mirror
+    from .mirror.content import REAL
+    from .mirror.repository import IMAGES
+    from .nodes import SHARED_GROUPS, SHARED_KERNEL
+
+    unknown = sorted(set(options.kubernetes) - set(REAL))
+    if unknown:
+        raise StateError(f"--kubernetes {unknown[0]}: the lab builds {', '.join(REAL)}")
+    _state, values = _running(options)
+    names = ("containerd", "runc", "cni-plugins", "crictl", "kubelet")
+    about = {
+        "mirror_url": values["mirror_url"],
+        "checksums": mirror.checksums(*names, real=tuple(options.kubernetes)),
+        "cloud_config": {suite: mirror.cloud_config(values["mirror_url"], suite) for suite in IMAGES},
+        "container_script": SHARED_KERNEL,
+        "container_kubelet_config": SHARED_GROUPS,
+    }
+    _say(json.dumps(about, indent=1))
     return 0
 
 

@@ -25,6 +25,8 @@ from lab.machines.cleanup import clean_up_lab
 from .cache import Progress
 from .state import State, StateError, process_start, write_secret
 
+#: the password of the webservice user, for clients that are given it before the lab is up
+PASSWORD_VARIABLE = "KUBENODE_LAB_ROBOT_PASSWORD"
 _STOP_SECONDS = 300
 _TICK = 0.05
 
@@ -36,6 +38,7 @@ class Options:
     kind: str = "auto"
     profile: str = "instant"
     port: int = 0
+    robot_port: int = 0
     limit: int = 3600
     servers: int = 200
     seed: int = 0
@@ -83,6 +86,7 @@ def serve(state: State, options: Options) -> None:
 
 async def _serve(state: State, options: Options) -> None:
     from lab.api.cloud import Settings
+    from lab.robot.account import RobotSettings
 
     from .lab import Lab
 
@@ -106,6 +110,8 @@ async def _serve(state: State, options: Options) -> None:
         seed=options.seed,
         state_dir=state.folder,
         settings=Settings(limit=options.limit, server_limit=options.servers, datacenters=options.datacenters),
+        robot_port=options.robot_port,
+        robot_settings=RobotSettings(password=os.environ.get(PASSWORD_VARIABLE, "")),
         robot_tls=options.robot_tls,
         dedicated=dedicated(options.dedicated),
         progress=lambda text: logging.info("%s", text),

@@ -117,6 +117,7 @@ class Lab:
         seed: int = 0,
         state_dir: Path | None = None,
         settings: Settings | None = None,
+        robot_port: int = 0,
         robot_settings: RobotSettings | None = None,
         robot_tls: Path | None = None,
         dedicated: Any = (),
@@ -141,7 +142,7 @@ class Lab:
         self.images_url = ""
         self.mirror_url = ""
         self.metadata_url = ""
-        self._port = port
+        self._port, self._robot_port = port, robot_port
         self._seed = seed
         self._state_dir = state_dir
         self._robot_tls = robot_tls
@@ -243,7 +244,7 @@ class Lab:
         await self._serve(_cloud_application(self.cloud, auth, control), listener)
 
     async def _answer_robot(self, application: web.Application) -> None:
-        listener = _listen(0)
+        listener = _listen(self._robot_port)
         self.robot_endpoint = _url(listener)
         # One application answers by HTTP and by HTTPS, so both have the same runner.
         runner = await self._serve(application, listener)

@@ -38,7 +38,16 @@ PARALLEL = ("-n", "7", "--dist", "loadfile", "--no-loadscope-reorder")
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "go", "test")
 #: variables of a user's shell that give tests other accounts, other data or another way to run, by their beginnings
-FOREIGN = ("CI", "HCLOUD_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_TOKEN", "PYTEST_", "ROBOT_")
+FOREIGN = (
+    "CI",
+    "HCLOUD_",
+    "HYPOTHESIS_",
+    "KUBENODE_HYPOTHESIS",
+    "KUBENODE_LAB_ROBOT_PASSWORD",
+    "KUBENODE_LAB_TOKEN",
+    "PYTEST_",
+    "ROBOT_",
+)
 #: pytest's exit code when the arguments leave no test of a part
 NOTHING_CHOSEN = 5
 #: bytes of free memory from which on the disks of machines lie there; five workers had filled five GiB of it

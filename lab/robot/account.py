@@ -36,6 +36,8 @@ class RobotSettings:
     """The settings of the Robot of one lab."""
 
     user: str = USER
+    #: of this user; without one the lab makes one up
+    password: str = field(default="", repr=False)
     rescue_lifetime: float = 3600.0
     #: How long a change of a firewall or of a vSwitch is in process.
     process_seconds: float = 1.0
@@ -50,7 +52,7 @@ class Account:
     settings: RobotSettings = field(default_factory=RobotSettings)
     #: Makes the folder that rescues mount to install from; asked when the first dedicated server is built.
     share: Callable[[], Path] | None = None
-    password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    password: str = field(init=False)
     servers: dict[int, Dedicated] = field(default_factory=dict)
     power_control: dict[int, DedicatedPower] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Account:
     _presses: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.password = self.settings.password or secrets.token_urlsafe(24)
         # nothing of a dry machine speaks SSH
         self.host_keys = Stock(make_public if self.cloud.backend.kind == "dry" else make)
 

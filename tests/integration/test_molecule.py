@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,14 +14,21 @@ import pytest
 from lab import ports
 from tests.integration.controller import Controller
 
-EXTENSIONS = Path(__file__).resolve().parents[2] / "extensions"
-SCENARIOS = sorted(path.parent.name for path in (EXTENSIONS / "molecule").glob("*/molecule.yml"))
+SOURCES = Path(__file__).resolve().parents[2] / "extensions/molecule"
+#: scenario → what its machines need beside containers
+SCENARIOS = {"cloud": [], "dedicated": [pytest.mark.long], "node": [pytest.mark.cluster, pytest.mark.mirror]}
+
+
+def test_every_scenario_is_run():
+    assert {path.parent.name for path in SOURCES.glob("*/molecule.yml")} == {*SCENARIOS}
 
 
 @pytest.mark.molecule
 @pytest.mark.nspawn
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [pytest.param(name, marks=marks) for name, marks in SCENARIOS.items()])
 def test_scenario(scenario, tmp_path):
+    # as a user takes them: nothing of the checkout is beside them
+    shutil.copytree(SOURCES, tmp_path / "molecule")
     controller = Controller(None, tmp_path)
     words = ["molecule", "test", "--scenario-name", scenario]
     with ports.keep() as kept:
@@ -28,8 +36,9 @@ def test_scenario(scenario, tmp_path):
             **os.environ,
             "NO_COLOR": "1",
             "ANSIBLE_SSH_CONTROL_PATH_DIR": controller.settings["ANSIBLE_SSH_CONTROL_PATH_DIR"],
-            "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path / "molecule"),
+            "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path / "ephemeral"),
             "KUBENODE_MOLECULE_PORT": str(kept.getsockname()[1]),
         }
-        done = subprocess.run(words, cwd=EXTENSIONS, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "would do on this host" in done.stdout

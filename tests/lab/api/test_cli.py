@@ -201,3 +201,12 @@ def test_errors_are_one_line(cli, arguments, text):
     assert done.returncode == 1
     assert done.stderr.startswith(f"lab: {text}")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_python_without_the_packages_is_one_line():
+    command = [sys.executable, "-S", "-m", "lab", "up"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("lab: this Python has no aiohttp, cryptography, pydantic, yaml; ")
+    assert "pip install ./lab" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

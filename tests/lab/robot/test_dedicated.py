@@ -14,6 +14,7 @@ import pytest
 import requests
 import yaml
 
+from lab import ports
 from lab.client import LabClientError
 from lab.robot.account import RobotSettings
 from lab.robot.tls import HOST
@@ -109,10 +110,10 @@ class TestCommandLine:
         env = os.environ | {"KUBENODE_LAB_DIR": str(tmp_path / "labs")}
         env.pop("KUBENODE_LAB_TOKEN", None)
 
-        def run(*arguments, code=0):
+        def run(*arguments, code=0, **more):
             command = [sys.executable, "-m", "lab", *map(str, arguments)]
             done = subprocess.run(
-                command, env=env, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False
+                command, env=env | more, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False
             )
             assert done.returncode == code, done.stdout + done.stderr
             return done.stderr if code else done.stdout
@@ -145,6 +146,19 @@ class TestCommandLine:
 
         run("down")
         assert not password_file.exists()
+
+    def test_password_and_port_of_the_users_choice(self, run):
+        with ports.keep() as kept:
+            port = kept.getsockname()[1]
+            state = json.loads(
+                run("up", "--kind", "dry", "--robot-port", port, "--json", KUBENODE_LAB_ROBOT_PASSWORD="of-the-user")
+            )
+            robot = state["robot"]
+            assert robot["endpoint"] == f"http://127.0.0.1:{port}"
+            for password, denied in (("another", True), ("of-the-user", False)):
+                answer = requests.get(f"{robot['endpoint']}/server", auth=(robot["user"], password), timeout=600)
+                assert (answer.status_code == 401) is denied
+        assert Path(robot["password_file"]).read_text() == "of-the-user"
 
     @pytest.mark.parametrize(
         ("text", "said"),
