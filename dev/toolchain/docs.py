@@ -1,46 +1,135 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/docs: the HTML documentation by antsibull-docs and Sphinx, in build/docs."""
+"""dev/docs: the HTML documentation in build/docs: the guides of docs/, then the reference of antsibull-docs.
+
+docs/docsite/index.md is the start page with the order of all others. Every link is checked.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from . import environments
 from .linters import copy_variables
 from .paths import CHECKOUT, NAME, NAMESPACE
 from .report import SetupError
 from .trees import copied_tree
 
 OUTPUT = CHECKOUT / "build" / "docs"
+ENVIRONMENT = "docs"
+#: the folder of antsibull-docs' pages in the site
+REFERENCE = "reference"
+#: added to the settings that antsibull-docs writes
+_SETTINGS = """
+extensions.append("myst_parser")
+myst_heading_anchors = 4
+html_show_sourcelink = False
+html_title = html_short_title = title = "%(title)s"
+copyright = "%(title)s authors"
+html_theme_options = {"documentation_home_url": "%(repository)s", "show_extranav": False}
+"""
+_LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Build the documentation and say where it lies."""
-    argparse.ArgumentParser(prog="dev/docs", description=__doc__.partition(": ")[2]).parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="dev/docs", description=(__doc__ or "").partition(": ")[2].splitlines()[0])
+    parser.parse_args(arguments)
+    environments.ensure(ENVIRONMENT)
     folder = copied_tree("docs")
-    environment = copy_variables(folder)
+    environment = copy_variables(folder, ENVIRONMENT)
     # not in the checkout: antsibull-docs wants folders that others cannot write to
     site = folder.parents[2] / "site"
     shutil.rmtree(site, ignore_errors=True)
-    site.mkdir(mode=0o755)
+    pages = site / "rst"
+    (pages / REFERENCE).mkdir(mode=0o755, parents=True)
     collection = "%s.%s" % (NAMESPACE, NAME)
     sphinx_init = ["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy", "--lenient"]
     _run([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
-    rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--dest-dir", str(site / "rst")]
-    (site / "rst").mkdir(mode=0o755, exist_ok=True)
-    _run([*rst, collection], site, environment)
-    _run(
-        ["sphinx-build", "-q", "-b", "html", "-c", str(site), str(site / "rst"), str(site / "html")],
-        site,
-        environment,
-    )
+    rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy"]
+    _run([*rst, "--dest-dir", str(pages / REFERENCE), collection], site, environment)
+    repository = repository_of(folder)
+    with (site / "conf.py").open("a", encoding="utf-8") as settings:
+        settings.write(_SETTINGS % {"title": collection, "repository": repository})
+    put_guides(folder, pages, repository)
+    _run(["sphinx-build", "-q", "-b", "html", "-c", str(site), str(pages), str(site / "html")], site, environment)
+    dead = dead_links(site / "html")
+    if dead:
+        raise SetupError("links of the documentation that lead nowhere:\n%s" % "\n".join(dead))
     shutil.rmtree(OUTPUT, ignore_errors=True)
     shutil.copytree(site / "html", OUTPUT)
     print("documentation: %s" % (OUTPUT / "index.html"))
     return 0
+
+
+def repository_of(checkout: Path) -> str:
+    """The address of the repository, of galaxy.yml."""
+    found = re.search(r"^repository: *(\S+)$", (checkout / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    if not found:
+        raise SetupError("galaxy.yml names no repository")
+    return found[1]
+
+
+def put_guides(checkout: Path, pages: Path, repository: str) -> None:
+    """The Markdown files in the places that they have to each other in the checkout, and the start page."""
+    files = [*checkout.glob("*.md"), *checkout.glob("docs/*.md")]
+    for path in files:
+        target = pages / path.relative_to(checkout)
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(_linked(path, checkout, files, repository), encoding="utf-8")
+    shutil.copy2(checkout / "docs/docsite/index.md", pages / "index.md")
+
+
+def _linked(path: Path, checkout: Path, files: list[Path], repository: str) -> str:
+    """The text of a page; links to files that are no pages lead to the repository."""
+
+    def link(match: re.Match[str]) -> str:
+        target = (path.parent / match[1]).resolve()
+        if target in files or not target.exists():
+            return match[0]
+        return "](%s/blob/main/%s%s)" % (repository, target.relative_to(checkout.resolve()), match[2] or "")
+
+    return _LINK.sub(link, path.read_text(encoding="utf-8"))
+
+
+class _Page(HTMLParser):
+    """The links and the anchors of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors = {""}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called for each element."""
+        for name, value in attrs:
+            if name == "id" or (tag == "a" and name == "name"):
+                self.anchors.add(value or "")
+            elif name in ("href", "src") and value:
+                self.links.append(value)
+
+
+def dead_links(html: Path) -> list[str]:
+    """Links of pages to other files of the site, or places in them, that are not there."""
+    pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(html.rglob("*.html"))}
+    dead = []
+    for path, page in pages.items():
+        for link in dict.fromkeys(page.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            there = target in pages or target.is_file()
+            if not there or (target in pages and unquote(parts.fragment) not in pages[target].anchors):
+                dead.append("%s: %s" % (path.relative_to(html), link))
+    return dead
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

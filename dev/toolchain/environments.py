@@ -47,6 +47,7 @@ ENVIRONMENTS = {
         Environment("core-2.18", (3, 11), (3, 13), "sanity and unit tests on ansible-core 2.18"),
         Environment("core-2.20", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.20"),
         Environment("core-2.21", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.21"),
+        Environment("docs", (3, 11), (3, 13), "the documentation as HTML"),
         Environment("importer", (3, 11), (3, 13), "galaxy-importer"),
     )
 }
