@@ -45,12 +45,14 @@ def house(tmp_path, monkeypatch):
 
 
 def test_the_shell_of_a_user_changes_no_test(house, monkeypatch):
-    shell = {"CI": "true", "HCLOUD_TOKEN": "real", "PYTEST_ADDOPTS": "-x", "PYTHONHASHSEED": "7", "HOME": "/root"}
+    shell = {"CI": "true", "HCLOUD_TOKEN": "real", "HROBOT_API_PASSWORD": "real", "KUBENODE_LAB_ROBOT_PASSWORD": "mine"}
+    shell |= {"PYTEST_ADDOPTS": "-x", "PYTHONHASHSEED": "7", "HOME": "/root", "KUBENODE_LAB_DIR": "/large"}
     monkeypatch.setattr(parts, "variables", lambda name="": dict(shell))
     seen = []
     monkeypatch.setattr(parts, "_wait", lambda command, environment, left: seen.append(environment) or 0)
     assert parts.run([house("one", "exit(0)")], None, True, ()) == 0
-    assert set(seen[0]) == {"HOME", "PYTHONHASHSEED", "KUBENODE_TEST_COUNTS", "PYTEST_DEBUG_TEMPROOT"}
+    made = {"PYTHONHASHSEED", "KUBENODE_TEST_COUNTS", "PYTEST_DEBUG_TEMPROOT"}
+    assert set(seen[0]) == {"HOME", "KUBENODE_LAB_DIR", *made}
     assert seen[0]["PYTHONHASHSEED"] == "0"
     assert not Path(seen[0]["PYTEST_DEBUG_TEMPROOT"]).exists()  # removed, since all passed
 
