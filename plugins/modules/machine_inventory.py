@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: machine_inventory
 short_description: Keeps an inventory of the machines that runs have proven
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - A machine that was made by one run has an address that no name server knows and host keys that no user has
     accepted. This task writes both into a small inventory, so that every later play reaches the machine
