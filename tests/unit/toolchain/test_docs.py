@@ -1,0 +1,55 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make docs`: every guide has its place in the site, and links that lead nowhere are found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dev.toolchain import docs
+from dev.toolchain.paths import CHECKOUT
+
+PAGES = {
+    "README.md": "[a](docs/a.md#one) [l](LICENSES) [t](plugins/x.py#L1) [o](https://example.com/docs/a.md) [h](#here)",
+    "docs/a.md": "[up](../README.md) [c](../galaxy.yml) [gone](gone.md)",
+}
+
+
+def test_the_start_page_leads_to_every_guide_once():
+    text = (CHECKOUT / "docs/docsite/index.md").read_text(encoding="utf-8")
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
+    named = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    pages = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")]
+    there = sorted(str(path.relative_to(CHECKOUT).with_suffix("")) for path in pages)
+    assert sorted(named) == sorted([*there, f"{docs.REFERENCE}/index"])
+
+
+def test_links_of_a_guide_stay_in_the_site_or_lead_to_the_repository(tmp_path: Path):
+    checkout, site = tmp_path / "checkout", tmp_path / "site"
+    files = {**PAGES, "LICENSES/GPL": "", "plugins/x.py": "", "galaxy.yml": "repository: https://example.com/us\n"}
+    for name, text in {**files, "docs/docsite/index.md": "start"}.items():
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(text)
+    site.mkdir()
+    docs.put_guides(checkout, site, docs.repository_of(checkout))
+    main = "https://example.com/us/blob/main"
+    assert {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.md")} == {
+        "README.md": f"[a](docs/a.md#one) [l]({main}/LICENSES) [t]({main}/plugins/x.py#L1) "
+        "[o](https://example.com/docs/a.md) [h](#here)",
+        # what is nowhere is left for the check of the links
+        "docs/a.md": f"[up](../README.md) [c]({main}/galaxy.yml) [gone](gone.md)",
+        "index.md": "start",
+    }
+
+
+def test_links_of_the_site_that_lead_nowhere_are_found(tmp_path: Path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/picture.svg").touch()
+    (tmp_path / "docs/a b.html").write_text(
+        '<h1 id="one"></h1><a name="two"></a><img src="picture.svg"><a href="#one">'
+    )
+    good = ["docs/a%20b.html", "docs/a%20b.html#one", "docs/a%20b.html#two", "#", "https://example.com/x", "mailto:a@b"]
+    bad = ["docs/b.html", "docs/a%20b.html#three", "#here", "docs", "/"]
+    (tmp_path / "index.html").write_text("".join(f'<a href="{link}">' for link in [*good, *bad, *bad]))
+    assert docs.dead_links(tmp_path) == [f"index.html: {link}" for link in bad]
