@@ -27,6 +27,7 @@ from lab.api.http import CLOUD
 from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.power import Power
+from lab.api.primary_ips import primary_ip_routes
 from lab.api.routes_servers import disk_routes, metadata_only_action_routes, power_routes, server_routes
 from lab.api.server_disks import ServerDisks, image_routes
 from lab.api.servers import Servers
@@ -71,6 +72,7 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
         metadata_only_action_routes(resources),
         image_routes(disks),
         metadata_only_routes(resources),
+        primary_ip_routes(servers.addresses),
         load_balancer_routes(LoadBalancers(cloud)),
     ):
         api.add_routes(routes)

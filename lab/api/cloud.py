@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from lab.machines.backend import Backend
 from lab.numbers import whole_number
 
 from . import catalog, selectors
-from .api_errors import ApiError, invalid_input, not_found, not_unique
+from .api_errors import ApiError, invalid_input, locked, not_found, not_unique
 from .catalog import Location, ServerType
 from .engine import Engine
 from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
@@ -141,21 +140,14 @@ class Cloud:
             if any(server in self.targeted(target) for target in item.targets)
         ]
 
-    def place_in_network(self, network_id: int, ip: str | None) -> str:
-        """A free address of a network: the one that was asked for, or the next one."""
-        network = self.metadata_only_reference("network", network_id, "network")
-        block = ipaddress.IPv4Network(str(network.content["ip_range"]))
-        owners: list[Server | LoadBalancer] = [*self.servers.values(), *self.load_balancers.values()]
-        used = {net.ip for owner in owners for net in owner.private_net if net.network == network_id}
-        hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
-        address = ip or next((host for host in hosts if host not in used), "")
-        refuse_if(not _within(address, block), invalid_input({"ip": [f"'{address}' is not in {block}"]}))
-        refuse_if(address in used, ApiError(422, "ip_not_available", f"IP {address} is not available"))
-        return address
+    def owners(self) -> list[Server | LoadBalancer]:
+        """Everything that can have a place in a private network."""
+        return [*self.servers.values(), *self.load_balancers.values()]
 
     def free_index(self) -> int:
-        """The lowest machine number that is not in use."""
+        """The lowest machine number that is not in use, nor kept for a primary IP."""
         used = {server.index for server in self.servers.values()} | self.occupied.keys()
+        used |= {item.index for item in self.primary_ips.values() if item.type == "ipv4"}
         return next(index for index in itertools.count(1) if index not in used)
 
     def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:
@@ -233,8 +225,6 @@ def update_named(items: Mapping[int, Any], item: Any, body: NamedUpdate | Server
         item.labels = dict(body.labels)
 
 
-def _within(address: str, block: ipaddress.IPv4Network) -> bool:
-    try:
-        return ipaddress.IPv4Address(address) in block
-    except ValueError:
-        return False
+def check_unlocked(server: Server) -> None:
+    """Refuse while an action holds the server."""
+    refuse_if(server.locked, locked("server"))

@@ -19,6 +19,7 @@ from .catalog import LoadBalancerType, Location
 from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
 from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
+from .networks import find_place
 from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now
 
 Start = Callable[[LoadBalancer, Any], Action]
@@ -163,7 +164,7 @@ class LoadBalancers:
             ipv6=self._new_address(number, "ipv6", f"2001:db8:ffff:{index:x}::1", location),
         )
         if body.network is not None:
-            item.private_net.append(PrivateNet(body.network, cloud.place_in_network(body.network, None)))
+            item.private_net.append(PrivateNet(body.network, self._free_place(body.network, None)))
         for service in body.services or ():
             self._add_service(item, service)
         for target in body.targets or ():
@@ -256,7 +257,7 @@ class LoadBalancers:
         )
 
         def change() -> None:
-            item.private_net = [PrivateNet(body.network, self.cloud.place_in_network(body.network, body.ip))]
+            item.private_net = [PrivateNet(body.network, self._free_place(body.network, body.ip))]
 
         return self._changed(item, "attach_to_network", change)
 
@@ -380,6 +381,9 @@ class LoadBalancers:
             if place.network_zone == body.network_zone:
                 return place
         raise invalid_input({"network_zone": [f"network zone '{body.network_zone}' not found"]})
+
+    def _free_place(self, network: int, ip: str | None) -> str:
+        return find_place(self.cloud.metadata_only_reference("network", network, "network"), self.cloud.owners(), ip)
 
     def _new_address(self, owner: int, kind: str, ip: str, location: Location) -> PrimaryIp:
         identifier = self.cloud.new_id("primary_ip")

@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from typing import Any, cast
 
 from aiohttp import web
 
-from . import schemas, views
+from . import networks, schemas, views
 from .api_errors import invalid_input, unsupported
-from .cloud import Cloud, check_name, found, refuse_if, update_named
+from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
 from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, MetadataOnly, Server, now
 from .schemas import Body
-from .servers import Servers, check_unlocked
+from .servers import Servers
 
 StartAction = Callable[[Server, Any], Action]
 _BACKUP_WINDOW = "22-02"
@@ -37,8 +36,9 @@ class MetadataOnlyResources:
             "change_protection": (schemas.ChangeServerProtection, self.change_protection),
             "add_to_placement_group": (schemas.AddToPlacementGroup, self.add_to_placement_group),
             "remove_from_placement_group": (schemas.Empty, self.remove_from_placement_group),
-            "attach_to_network": (schemas.AttachToNetwork, self.attach_to_network),
-            "detach_from_network": (schemas.DetachFromNetwork, self.detach_from_network),
+            "attach_to_network": (schemas.AttachToNetwork, self.servers.networks.attach),
+            "detach_from_network": (schemas.DetachFromNetwork, self.servers.networks.detach),
+            "change_alias_ips": (schemas.ChangeAliasIps, self.servers.networks.change_aliases),
             "enable_backup": (schemas.Empty, self.enable_backup),
             "disable_backup": (schemas.Empty, self.disable_backup),
             "attach_iso": (schemas.AttachIso, self.attach_iso),
@@ -77,24 +77,6 @@ class MetadataOnlyResources:
 
         return self._start(server, "remove_from_placement_group", done)
 
-    def attach_to_network(self, server: Server, body: schemas.AttachToNetwork) -> Action:
-        """Give a server a private address (nothing in the machine changes)."""
-        check_unlocked(server)
-        self.servers.attach_network(server, body.network, body.ip)
-        return self._start(server, "attach_to_network", None)
-
-    def detach_from_network(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
-        """Take a private address away."""
-        refuse_if(
-            all(net.network != body.network for net in server.private_net),
-            invalid_input({"network": [f"server is not attached to network '{body.network}'"]}),
-        )
-
-        def done() -> None:
-            server.private_net = [net for net in server.private_net if net.network != body.network]
-
-        return self._start(server, "detach_from_network", done)
-
     def enable_backup(self, server: Server, _body: Body) -> Action:
         """Allow backups of this server (the lab makes none by itself)."""
 
@@ -129,19 +111,7 @@ class MetadataOnlyResources:
 
     def create_network(self, body: schemas.NetworkCreate) -> MetadataOnly:
         """A new network."""
-        try:
-            block = ipaddress.IPv4Network(body.ip_range)
-        except ValueError as error:
-            raise invalid_input({"ip_range": [f"'{body.ip_range}' is not an IPv4 network: {error}"]}) from error
-        refuse_if(not block.is_private, invalid_input({"ip_range": [f"'{block}' is not private (RFC 1918)"]}))
-        content: dict[str, object] = {
-            "ip_range": str(block),
-            "subnets": body.subnets or [],
-            "routes": body.routes or [],
-            "expose_routes_to_vswitch": bool(body.expose_routes_to_vswitch),
-            "protection": {"delete": False},
-        }
-        return self._add("network", body.name, body.labels, content)
+        return self._add("network", body.name, body.labels, networks.content_of(body))
 
     def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
         """A new firewall; clients can read it and see it applied, but it filters nothing."""
@@ -193,24 +163,9 @@ def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     _add_create(routes, resources, "firewall", schemas.FirewallCreate, resources.create_firewall)
 
     @routes.post("/volumes")
-    @routes.post("/primary_ips")
-    async def refuse(request: web.Request) -> web.Response:
-        """The lab can make no volumes, and no addresses without a server."""
-        raise unsupported(f"the lab cannot create {request.path.rpartition('/')[2].replace('_', ' ')}")
-
-    @routes.get("/primary_ips")
-    async def list_primary_ips(request: web.Request) -> web.Response:
-        """The addresses of all servers."""
-        items = select(request, cloud(request).primary_ips.values())
-        if "ip" in request.query:
-            items = [item for item in items if item.ip == request.query["ip"]]
-        return listing(request, "primary_ips", items, views.primary_ip, BY_NAME_AND_AGE)
-
-    @routes.get(r"/primary_ips/{id:[0-9]+}")
-    async def get_primary_ip(request: web.Request) -> web.Response:
-        """One address."""
-        item = found("primary IP", cloud(request).primary_ips, identifier(request))
-        return answer({"primary_ip": views.primary_ip(item)})
+    async def refuse(_request: web.Request) -> web.Response:
+        """The lab can make no volumes."""
+        raise unsupported("the lab cannot create volumes")
 
     return routes
 

@@ -91,6 +91,7 @@ class PrimaryIp:
     assignee_id: int | None
     assignee_type: str = "server"
     auto_delete: bool = True
+    index: int = 0  # of an IPv4 address: the number of the machine that has it
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -112,6 +113,12 @@ class PrivateNet:
     network: int
     ip: str
     mac: str = ""
+    alias_ips: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All its addresses."""
+        return (self.ip, *self.alias_ips)
 
 
 @dataclass(frozen=True)

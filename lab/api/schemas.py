@@ -136,6 +136,11 @@ class AttachToNetwork(Body):
     ip_range: str | None = None
 
 
+class ChangeAliasIps(Body):
+    network: int
+    alias_ips: list[str]
+
+
 class DetachFromNetwork(Body):
     network: int
 
@@ -161,17 +166,38 @@ class ImageUpdate(Body):
     labels: Labels | None = None
 
 
+class PrimaryIpCreate(Body):
+    name: Name
+    type: Literal["ipv4", "ipv6"]
+    assignee_type: Literal["server", "load_balancer"] = "server"
+    assignee_id: int | None = None
+    location: IdOrName | None = None
+    auto_delete: bool = False
+    labels: Labels | None = None
+
+
+class PrimaryIpUpdate(NamedUpdate):
+    auto_delete: bool | None = None
+
+
 class PlacementGroupCreate(Body):
     name: Name
     type: Literal["spread"]
     labels: Labels | None = None
 
 
+class SubnetCreate(Body):
+    type: Literal["cloud", "server", "vswitch"]
+    network_zone: str
+    ip_range: str | None = None
+    vswitch_id: int | None = None
+
+
 class NetworkCreate(Body):
     name: Name
     ip_range: str
     labels: Labels | None = None
-    subnets: list[dict[str, Any]] | None = None
+    subnets: list[SubnetCreate] | None = None
     routes: list[dict[str, Any]] | None = None
     expose_routes_to_vswitch: bool | None = None
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from lab.machines.base import DiskSpec, Hardware
 
 from . import catalog
-from .api_errors import invalid_input, limit_exceeded, locked, no_room, not_unique, protected, unavailable
+from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
 from .catalog import Location, ServerType
-from .cloud import Cloud, check_name, refuse_if, update_named
+from .cloud import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .engine import Job
+from .networks import Networks
 from .power import Power
-from .resources import Action, Image, PrimaryIp, PrivateNet, Server, now
-from .schemas import ServerCreate, ServerUpdate
+from .primary_ips import PrimaryIps
+from .resources import Action, Image, Server, now
+from .schemas import AttachToNetwork, ServerCreate, ServerUpdate
 from .server_power import ServerPower
-from .views import ipv6_network
 
 PLACEMENT_GROUP_SIZE = 10
 _NAME_TAKEN = "server name is already used"
@@ -32,11 +33,6 @@ class Created:
     action: Action
     next_actions: list[Action] = field(default_factory=list)
     root_password: str | None = None
-
-
-def check_unlocked(server: Server) -> None:
-    """Refuse while an action holds the server."""
-    refuse_if(server.locked, locked("server"))
 
 
 def check_image(image: Image, server_type: ServerType, disk_gb: int) -> None:
@@ -70,6 +66,8 @@ class Servers:
     def __init__(self, cloud: Cloud, power: Power) -> None:
         self.cloud = cloud
         self.power = power
+        self.addresses = PrimaryIps(cloud)
+        self.networks = Networks(cloud)
 
     def create(self, body: ServerCreate) -> Created:
         """Create a server, and start it unless the request says otherwise."""
@@ -82,10 +80,11 @@ class Servers:
         keys = [cloud.ssh_key(wanted) for wanted in body.ssh_keys or ()]
         self._check_references(body, server_type)
         location = self._with_room(server_type, location, fixed=(body.location, body.datacenter) != (None, None))
+        named = self.addresses.wanted(body.public_net, location)
         server = Server(
             id=cloud.new_id("server"),
             name=body.name,
-            index=cloud.free_index(),
+            index=named["ipv4"].index if "ipv4" in named else cloud.free_index(),
             created=now(),
             server_type=server_type,
             location=location,
@@ -97,8 +96,10 @@ class Servers:
             firewalls=[reference.firewall for reference in body.firewalls or ()],
             placement_group=body.placement_group,
         )
+        for network in body.networks or ():
+            server.private_net.append(self.networks.plan(server, AttachToNetwork(network=network)))
         cloud.servers[server.id] = server
-        self._give_addresses(server, body)
+        self.addresses.give(server, named, body.public_net)
         power_control = cloud.power_control[server.id] = ServerPower(server, cloud.delays, cloud.faults)
         start = body.start_after_create is not False
         action = self._start_create(server, power_control, start)
@@ -121,9 +122,7 @@ class Servers:
 
         def done() -> None:
             del cloud.servers[server.id], cloud.power_control[server.id]
-            for address in (server.ipv4, server.ipv6):
-                if address is not None:
-                    cloud.primary_ips.pop(address.id, None)
+            self.addresses.release(server)
             for balancer in cloud.load_balancers.values():
                 balancer.targets = [item for item in balancer.targets if item.value != server.id]
 
@@ -147,17 +146,6 @@ class Servers:
         """Build the machine of this server, and give it to its power control."""
         hardware = self.hardware(server)
         power_control.install(lambda firmware, on_off: self.cloud.backend.machine(hardware, firmware, on_off))
-
-    def attach_network(self, server: Server, network_id: int, ip: str | None = None) -> None:
-        """Give the server a place in a network."""
-        self.cloud.metadata_only_reference("network", network_id, "network")
-        refuse_if(
-            any(net.network == network_id for net in server.private_net),
-            not_unique("network", "server is already attached to this network"),
-        )
-        address = self.cloud.place_in_network(network_id, ip)
-        mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network_id & 0xFF:02x}"
-        server.private_net.append(PrivateNet(network_id, address, mac))
 
     def _start_create(self, server: Server, power_control: ServerPower, start: bool) -> Action:
         image = server.image
@@ -215,12 +203,10 @@ class Servers:
             self.check_placement(body.placement_group)
         net = body.public_net
         refuse_if(
-            net is not None and not (net.enable_ipv4 or net.enable_ipv6 or body.networks),
-            invalid_input({"public_net": ["a server needs a public or a private network"]}),
-        )
-        refuse_if(
-            net is not None and (net.ipv4 is not None or net.ipv6 is not None),
-            invalid_input({"public_net": ["the lab has no free primary IPs; leave ipv4 and ipv6 out"]}),
+            net is not None
+            and not (net.enable_ipv4 or net.enable_ipv6 or body.networks)
+            and body.start_after_create is not False,
+            invalid_input({"public_net": ["a server that starts needs a public or a private network"]}),
         )
         refuse_if(
             len(cloud.servers) >= cloud.settings.server_limit,
@@ -241,21 +227,6 @@ class Servers:
             members >= PLACEMENT_GROUP_SIZE,
             limit_exceeded("placement_group_limit", f"a placement group holds {PLACEMENT_GROUP_SIZE} servers"),
         )
-
-    def _give_addresses(self, server: Server, body: ServerCreate) -> None:
-        net = body.public_net
-        if net is None or net.enable_ipv4:
-            server.ipv4 = self._new_address(server, "ipv4", self.cloud.backend.address(server.index))
-        if net is None or net.enable_ipv6:
-            server.ipv6 = self._new_address(server, "ipv6", ipv6_network(server.index))
-        for network in body.networks or ():
-            self.attach_network(server, network)
-
-    def _new_address(self, server: Server, kind: str, ip: str) -> PrimaryIp:
-        identifier = self.cloud.new_id("primary_ip")
-        address = PrimaryIp(identifier, f"primary_ip-{identifier}", kind, ip, server.location, now(), server.id)
-        self.cloud.primary_ips[identifier] = address
-        return address
 
 
 def new_password() -> str:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -215,7 +214,8 @@ def server(
             "firewalls": [{"id": identifier, "status": "applied"} for identifier in item.firewalls],
         },
         "private_net": [
-            {"network": net.network, "ip": net.ip, "alias_ips": [], "mac_address": net.mac} for net in item.private_net
+            {"network": net.network, "ip": net.ip, "alias_ips": list(net.alias_ips), "mac_address": net.mac}
+            for net in item.private_net
         ],
         "server_type": server_type(item.server_type),
         "location": location(item.location),
@@ -247,8 +247,3 @@ def no_traffic(start: datetime, end: datetime, step: int | None, kinds: Iterable
     names = [name for kind in kinds for name in ((f"{kind}.in", f"{kind}.out") if kind == "bandwidth" else (kind,))]
     series = {name: {"values": values} for name in names}
     return {"start": moment(start), "end": moment(end), "step": float(step), "time_series": series}
-
-
-def ipv6_network(index: int) -> str:
-    """The documentation network of the index-th machine."""
-    return str(ipaddress.IPv6Network((int(ipaddress.IPv6Address("2001:db8::")) + (index << 64), 64)))

@@ -30,6 +30,10 @@ class Backend(abc.ABC):
         """IPv4 address of the index-th machine, from 1."""
 
     @abc.abstractmethod
+    def ipv6_network(self, index: int) -> str:
+        """IPv6 network of the index-th machine; its first address is the machine's."""
+
+    @abc.abstractmethod
     def mac(self, index: int) -> str:
         """MAC address of the index-th machine."""
 

@@ -104,6 +104,10 @@ class BootBackend(Backend):
         """IPv4 address of the index-th machine."""
         return self._network.address(index)
 
+    def ipv6_network(self, index: int) -> str:
+        """IPv6 network of the index-th machine."""
+        return self._network.ipv6_network(index)
+
     def mac(self, index: int) -> str:
         """MAC address of the index-th machine."""
         return self._network.mac(index)

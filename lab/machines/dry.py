@@ -123,6 +123,10 @@ class DryBackend(Backend):
             raise LabError(f"machine index {index} is not within 1..{_MACHINES}")
         return f"127.66.{index >> 8}.{index & 255}"
 
+    def ipv6_network(self, index: int) -> str:
+        """A documentation network: nothing is there."""
+        return f"2001:db8:0:{index:x}::/64"
+
     def mac(self, index: int) -> str:
         """MAC address of the index-th machine."""
         return f"96:00:00:00:{index >> 8:02x}:{index & 255:02x}"

@@ -199,6 +199,10 @@ class Network:
             )
         return f"198.18.{self.number}.{index + 1}"
 
+    def ipv6_network(self, index: int) -> str:
+        """IPv6 network of the machine with this index; the lab's own is that of 0."""
+        return f"2001:db8:{self.number:x}:{index:x}::/64"
+
     def mac(self, index: int) -> str:
         """MAC address of the machine with this index."""
         return f"96:00:00:{self.number:02x}:00:{index:02x}"

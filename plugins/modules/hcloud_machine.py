@@ -89,21 +89,27 @@ options:
         choices: [x86, arm]
       ssh_keys:
         description:
-          - Names or IDs of SSH keys that are registered with the project.
+          - Names or IDs of SSH keys that are registered with the project. A dictionary with the key
+            C(label_selector) stands for all keys with these labels.
           - At least one is required unless O(state=absent), so that no root password is made.
         type: list
-        elements: str
+        elements: raw
         default: []
       labels:
         description:
           - Labels the server has at least. Other labels of an existing server are kept.
+          - A label without a value (V(null)) is removed.
         type: dict
         default: {}
       networks:
         description:
-          - Names or IDs of networks that a new server is attached to.
+          - Private networks that a new server is attached to, by name or ID, or as a dictionary with C(name), C(ip)
+            (a static address), C(alias_ips) (a list of further ones) and C(subnet) (the range of one of its subnets).
+          - Addresses are checked before anything is created - whether they are in a subnet, free, and not those that
+            the API keeps; and whether the location is in the zone of the subnets.
+          - What an interrupted run left out is attached later, as long as the server has never started.
         type: list
-        elements: str
+        elements: raw
         default: []
       firewalls:
         description:
@@ -119,6 +125,8 @@ options:
       enable_ipv4:
         description:
           - Whether a new server gets a public IPv4 address.
+          - Without both, it needs a private network. Hetzner's rescue has its network on the public interface, so
+            M(kubenode.provision.hcloud_rescue) refuses such a server; one of an image needs O(state=started).
         type: bool
         default: true
       enable_ipv6:
@@ -126,11 +134,31 @@ options:
           - Whether a new server gets a public IPv6 network.
         type: bool
         default: true
+      primary_ipv4:
+        description:
+          - Name or ID of a primary IP that a new server gets as its IPv4 address. It must be free, and decides the
+            location.
+        type: str
+      primary_ipv6:
+        description:
+          - The same for its IPv6 network.
+        type: str
+      ssh_args:
+        description:
+          - Arguments with which later steps start SSH, such as C(-o ProxyJump=bastion). Where it is set, also to an
+            empty text, a new server without a public IPv4 address is refused when this controller has no route to the
+            addresses that it would have, and neither these arguments nor the configuration of SSH name another host
+            on the way.
+        type: str
       user_data:
         description:
           - User data of a new server, at most 32 KiB. The metadata service shows it to every process of the server
             for as long as the server lives, so do not put secrets in it.
         type: str
+      user_data_file:
+        description:
+          - File of the user data on the controller, instead of O(machines[].user_data).
+        type: path
       adopt:
         description:
           - Whether a server of this name that was made by others may be taken over. It gets the label
@@ -220,6 +248,23 @@ EXAMPLES = r"""
         ssh_keys: [deploy]
   delegate_to: localhost
 
+- name: Create a machine without public addresses, with a static private one
+  kubenode.provision.hcloud_machine:
+    state: started
+    machines:
+      - name: worker-5
+        server_type: cx23
+        location: fsn1
+        image: debian-13-kubernetes-1.36.4
+        ssh_keys: [deploy]
+        enable_ipv4: false
+        enable_ipv6: false
+        networks:
+          - name: cluster
+            ip: 10.0.0.5
+            alias_ips: [10.0.0.105]
+  delegate_to: localhost
+
 - name: Take over a server that was made by hand
   kubenode.provision.hcloud_machine:
     machines:
@@ -287,6 +332,25 @@ machines:
       description: Public IPv6 network, V(null) if there is none.
       type: str
       sample: 2001:db8:0:1::/64
+    ipv6_address:
+      description: The first address of that network, which is the server's.
+      type: str
+      sample: 2001:db8:0:1::1
+    private_net:
+      description:
+        - Its places in private networks - the ID of the C(network), C(ip) and C(alias_ips).
+        - With O(wait=false), those that the API has chosen may be missing for a server that was created by this call
+          and has a public address.
+      type: list
+      elements: dict
+      sample:
+        - network: 7
+          ip: 10.0.0.2
+          alias_ips: []
+    address:
+      description: Where SSH reaches it - at its public IPv4 address, else at C(ipv6_address), else at a private one.
+      type: str
+      sample: 192.0.2.10
     status:
       description: Status of the server as far as it is known.
       type: str
@@ -432,14 +496,18 @@ def argument_spec() -> dict[str, Any]:
         "image": {"type": "str"},
         "image_newest": {"type": "bool", "default": False},
         "architecture": {"type": "str", "choices": ["x86", "arm"]},
-        "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "ssh_keys": {"type": "list", "elements": "raw", "default": [], "no_log": False},
         "labels": {"type": "dict", "default": {}},
-        "networks": {"type": "list", "elements": "str", "default": []},
+        "networks": {"type": "list", "elements": "raw", "default": []},
         "firewalls": {"type": "list", "elements": "str", "default": []},
         "placement_group": {"type": "str"},
         "enable_ipv4": {"type": "bool", "default": True},
         "enable_ipv6": {"type": "bool", "default": True},
+        "primary_ipv4": {"type": "str"},
+        "primary_ipv6": {"type": "str"},
+        "ssh_args": {"type": "str"},
         "user_data": {"type": "str", "no_log": True},
+        "user_data_file": {"type": "path"},
         "adopt": {"type": "bool", "default": False},
     }
     return dict(

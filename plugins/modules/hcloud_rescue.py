@@ -62,10 +62,11 @@ options:
     default: rescue
   ssh_keys:
     description:
-      - Names or IDs of registered SSH keys that may log in to the rescue. Only these can.
+      - Names or IDs of registered SSH keys that may log in to the rescue. Only these can. A dictionary
+        with the key C(label_selector) stands for all keys with these labels.
       - Required for O(state=rescue).
     type: list
-    elements: str
+    elements: raw
     default: []
   prove:
     description:
@@ -346,7 +347,7 @@ def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         api_options(),
-        ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
+        ssh_keys={"type": "list", "elements": "raw", "default": [], "no_log": False},
         ssh_user={"type": "str", "default": "root"},
         ssh_port={"type": "int", "default": 22},
         rescue_timeout={"type": "int", "default": 360},

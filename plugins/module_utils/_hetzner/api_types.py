@@ -34,6 +34,8 @@ class Server(TypedDict, total=False):
     rescue_enabled: bool
     #: ``ipv4`` and ``ipv6``, each with ``ip``
     public_net: dict[str, Any]
+    #: each with ``network`` (an id), ``ip`` and ``alias_ips``
+    private_net: list[dict[str, Any]]
     server_type: dict[str, Any]
     location: dict[str, Any]
     image: dict[str, Any]
@@ -96,13 +98,24 @@ class Choice(NamedTuple):
         return dict(part, location=self.location) if self.location else part
 
 
+class Attachment(TypedDict):
+    """A place in a private network that a server shall have: ``ip_range`` of a subnet; None: the API chooses."""
+
+    network: int
+    ip: str | None
+    alias_ips: list[str]
+    ip_range: str | None
+
+
 class Resolved(TypedDict):
     """The objects of the project that a wanted cloud server names, by their ids."""
 
     #: what it may be made of, best first
     choices: list[Choice]
     ssh_keys: list[RegisteredKey]
-    networks: list[int]
+    networks: list[Attachment]
+    #: primary IPs by their kind, ``ipv4`` or ``ipv6``
+    primary_ips: dict[str, int]
     firewalls: list[int]
     placement_group: int | None
 
@@ -137,13 +150,20 @@ class Machine(TypedDict, total=False):
     architecture: str | None
     #: names or ids; in a result, the registered keys themselves
     ssh_keys: list[Any]
-    labels: dict[str, str]
-    networks: list[str]
+    #: in what a user asks for, None removes a label
+    labels: dict[str, Any]
+    #: names or ids, or dictionaries with ``name``, ``ip``, ``alias_ips`` and ``subnet``
+    networks: list[Any]
     firewalls: list[str]
     placement_group: str | None
     enable_ipv4: bool
     enable_ipv6: bool
+    primary_ipv4: str | None
+    primary_ipv6: str | None
+    #: with which later steps start SSH; None: whether it gets there is not asked
+    ssh_args: str | None
     user_data: str | None
+    user_data_file: str | None
     adopt: bool
     # … and as it was made
     id: int

@@ -235,7 +235,7 @@ class BootFlow(ABC):
     @property
     def address(self) -> str | None:
         """Where SSH reaches the machine."""
-        return self.result.get("ipv4") or self.result.get("ipv6_address")
+        return self.result.get("address") or self.result.get("ipv4") or self.result.get("ipv6_address")
 
     def deadline_for(self, what: str) -> Deadline:
         """Every step at the API has the whole time limit for itself."""

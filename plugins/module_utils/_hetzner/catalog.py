@@ -197,6 +197,18 @@ class Catalog:
         """All server types."""
         return self._list("server_types")
 
+    def locations(self) -> list[dict[str, Any]]:
+        """All locations, with their network zones."""
+        return self._list("locations")
+
+    def networks(self) -> list[dict[str, Any]]:
+        """All private networks of the project."""
+        return self._list("networks")
+
+    def primary_ips(self) -> list[dict[str, Any]]:
+        """All primary IPs of the project."""
+        return self._list("primary_ips")
+
     def servers(self) -> list[dict[str, Any]]:
         """All servers of the project."""
         return self._list("servers")
@@ -204,6 +216,15 @@ class Catalog:
     def ssh_keys(self) -> list[RegisteredKey]:
         """All registered SSH keys."""
         return self._list("ssh_keys")
+
+    def ssh_keys_with(self, selector: str) -> list[RegisteredKey]:
+        """The registered SSH keys that a label selector means."""
+        try:
+            return self._all("ssh_keys", {"label_selector": selector})
+        except ApiError as error:
+            if error.code == "invalid_input":
+                raise Unfit(f"ssh_keys: '{selector}' is no label selector ({error.message})") from error
+            raise
 
     def resolve(self, field: str, wanted: str, collection: str) -> int:
         """The id of a network, firewall or placement group given by name or id."""

@@ -1,12 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Arm the rescue of a cloud server, where another run may be doing the same: the first one goes on."""
+"""Arm the rescue of a cloud server, where another run may be doing the same, and know later for whom it was armed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from .._common import boot_states
+from .._common import boot_states, intents
+from .._common import consent as consents
 from .actions import ActionBoard, ActionFailed
 from .api_types import Action, Server
 from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
@@ -116,3 +118,38 @@ class Arming:
         self.may_be_armed = False
         self._intents.gave_up(self._run.name, for_good=True)
         raise Refused(OTHER_RUN % self._run.name)
+
+
+def started_for(
+    name: str,
+    installation: str,
+    kept: Mapping[str, Any] | None,
+    carried: Mapping[str, Any] | None,
+    history: Sequence[Action],
+) -> str:
+    """The consent of the open intent for which a server's rescue was started; empty when a person started it (pure).
+
+    ``kept``: the intent on this controller; ``carried``: the one in the rescue; ``history``: the server's actions,
+    newest first; ``installation``: what the server was made or armed for.
+    """
+    done = [action for action in history if action.get("status") != "error"]
+    commands = sorted(action.get("command") or "" for action in done)
+    again = sum(command in BOOTING for command in commands) > 1
+    if carried and intents.is_open(carried, name, installation) and installation:
+        return _still(carried, again)
+    arming = next((action for action in done if action.get("command") == "enable_rescue"), None)
+    if kept and intents.is_open(kept, name, installation) and arming is not None:
+        armed = kept.get("armed") or {}
+        if armed.get("action") == arming.get("id"):
+            return _still(kept, again)
+    # Its only boot was that into the rescue which the creating run had armed.
+    boots = [command for command in commands if command in BOOTING or command.endswith("_rescue")]
+    if installation and "create_server" in commands and boots == ["enable_rescue", "start_server"]:
+        return consents.FRESH
+    return ""
+
+
+def _still(intent: Mapping[str, Any], again: bool) -> str:
+    """What an intent still allows; ``again``: the server booted more than once, and its disk may have run."""
+    kinds = (intent.get("consent") or "").split("+")
+    return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 from .._common import boot_states, installed
 from .._common import consent as consents
 from . import catalog as catalogs
+from . import cloud_networks
 from .actions import ActionBoard
-from .api_types import Action, Machine, Resolved, Server
+from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
-from .cloud_choices import NO_ROOM, Room, find_choices, instead, members_of, out_of_room, spread, words
-from .cloud_servers import Servers, addresses, brief
+from .cloud_choices import NO_ROOM, Room, instead, members_of, out_of_room, spread, words
+from .cloud_orders import PLACEHOLDER, create_body, labelled, read_user_data, resolve, wanted_labels
+from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
 from .errors import ApiError, FleetError, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
-from .login_keys import known_key, public_half, resolve_keys
+from .login_keys import known_key, public_half
 from .retry import Deadline
 
 if TYPE_CHECKING:
     from .cloud_client import Api
 
 
-#: What the disk of a new server holds when nothing else is asked for: it is there to be overwritten.
-PLACEHOLDER = "ubuntu-24.04"
 #: Statuses of a server whose power button need not be pressed.
 GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
 
@@ -35,7 +35,7 @@ CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "ado
 
 
 def decide(
-    state: str, server: Server | None, labels: Mapping[str, str], adopt: bool, delete: bool | None = None
+    state: str, server: Server | None, labels: Mapping[str, str | None], adopt: bool, delete: bool | None = None
 ) -> str:
     """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones.
 
@@ -54,59 +54,7 @@ def decide(
     if not is_ours(server):
         return ADOPT
     present = server.get("labels") or {}
-    return KEEP if all(present.get(key) == value for key, value in labels.items()) else RELABEL
-
-
-def wanted_labels(machine: Machine) -> dict[str, str]:
-    """The labels a machine's server must have, ours among them."""
-    return dict(machine.get("labels") or {}, **{LABEL: machine["name"]})
-
-
-def create_body(machine: Machine, resolved: Resolved) -> dict[str, Any]:
-    """The request body that creates a machine, powered off; ``resolved`` holds the ids of the names.
-
-    Type, location and image come from one of the choices.
-    """
-    body = {
-        "name": machine["name"],
-        "ssh_keys": [key["id"] for key in resolved["ssh_keys"]],
-        "labels": wanted_labels(machine),
-        "start_after_create": False,
-        "public_net": {
-            "enable_ipv4": machine.get("enable_ipv4", True),
-            "enable_ipv6": machine.get("enable_ipv6", True),
-        },
-    }
-    optional = {
-        "networks": resolved["networks"],
-        "firewalls": [{"firewall": firewall} for firewall in resolved["firewalls"]],
-        "placement_group": resolved["placement_group"],
-        "user_data": machine.get("user_data"),
-    }
-    body.update({key: value for key, value in optional.items() if value})
-    return body
-
-
-def resolve(
-    machine: Machine,
-    catalog: Catalog,
-    public_key: str | None = None,
-    private_key_path: str | None = None,
-    written: bool = True,
-    exists: bool = False,
-) -> Resolved:
-    """Everything a machine names, looked up in the project; raises Unfit for what cannot work.
-
-    ``written``: its disk is written after it was made. ``exists``: there is a server of its name.
-    """
-    group = machine.get("placement_group")
-    return {
-        "choices": find_choices(machine, catalog, machine.get("image") or PLACEHOLDER, written, exists),
-        "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
-        "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
-        "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
-        "placement_group": catalog.resolve("placement_group", group, "placement_groups") if group else None,
-    }
+    return KEEP if labelled(present, labels) == present else RELABEL
 
 
 class MachineFleet:
@@ -126,8 +74,9 @@ class MachineFleet:
         self._api = api
         self._servers = Servers(api)
         self._board = ActionBoard(api)
-        self._machines = {machine.get("name", ""): machine for machine in machines}
-        self._given = machines
+        # Copies: what is read from files must not be shown with the options of the task.
+        self._given = [machine.copy() for machine in machines]
+        self._machines = {machine.get("name", ""): machine for machine in self._given}
         self._state = state
         self._wait = wait
         self._timeout = timeout
@@ -165,6 +114,7 @@ class MachineFleet:
             self._check_input(Catalog(self._api, deadline))
         changes = sum(1 for step in steps if step not in (KEEP, REFUSE))
         changes += len(steps) if self._state == "started" else 0
+        changes += 2 * sum(len(one["networks"]) for one in self._resolved.values())
         self._check_budget(changes, steps.count(CREATE))
 
     def _check_input(self, catalog: Catalog) -> None:
@@ -175,18 +125,23 @@ class MachineFleet:
             except Unfit as finding:
                 refuse_findings([str(finding)])
         for machine in self._given:
-            findings += [f"machine '{machine['name']}': {text}" for text in machine_findings(machine)]
             try:
+                read_user_data(machine)
+                findings += [f"machine '{machine['name']}': {text}" for text in machine_findings(machine)]
                 self._resolved[machine["name"]] = resolve(
                     machine,
                     catalog,
                     public_key,
                     self._private_key,
                     written=self._state != "started",
-                    exists=machine["name"] in self._found,
+                    server=self._found.get(machine["name"]),
                 )
             except Unfit as finding:
                 findings.append(f"machine '{machine['name']}': {finding}")
+        findings += cloud_networks.named_twice(self._resolved)
+        created = {name: one["networks"] for name, one in self._resolved.items() if name not in self._found}
+        if any(place["ip"] or place["alias_ips"] for places in created.values() for place in places):
+            findings += cloud_networks.taken(created, catalog.servers())
         refuse_findings(findings)
         self._spread(catalog)
 
@@ -248,6 +203,8 @@ class MachineFleet:
             self._create(run, machine, deadline)
         else:
             self._changes[step](run, machine, server, deadline)
+        if server is not None and self._state != "absent":
+            self._complete(run, machine, server, deadline)
         if self._state == "started":
             self._start(run, server, deadline)
 
@@ -271,6 +228,13 @@ class MachineFleet:
             return
         server, action = self._create_where_there_is_room(run, body, deadline)
         run.timeline.to(boot_states.INITIALIZING)
+        places = [place for place in resolved["networks"] if cloud_networks.needs_action(place)]
+        reached_inside = resolved["networks"] and ssh_address(server) is None
+        if action is not None and (self._wait or places or reached_inside):
+            action = self._board.wait(action, deadline)
+        self._attach(server, places, deadline)
+        if resolved["networks"] and (self._wait or places or reached_inside):
+            server = self._servers.by_id(server, deadline) or server
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
         run.result["ssh_keys"] = [known_key(key) for key in resolved["ssh_keys"]]
         run.result["instead"] = instead(run.result, run.result["tried"])
@@ -278,9 +242,30 @@ class MachineFleet:
         if run.result["instead"]:
             run.result["msg"] += f": {run.result['instead']}"
             after.update(server_type=run.result["server_type"], location=run.result["location"])
-        if self._wait and action is not None:
-            run.result["create_action"] = brief(self._board.wait(action, deadline))
+        if action is not None and action.get("status") == "success":
             run.result["status"] = "off"
+
+    def _attach(self, server: Server, places: Sequence[Attachment], deadline: Deadline) -> None:
+        """Give a server its places in private networks, one after the other."""
+        for place in places:
+            self._board.wait(self._servers.attach(server, place, deadline), deadline)
+
+    def _complete(self, run: MachineRun, machine: Machine, server: Server, deadline: Deadline) -> None:
+        """Attach what an interrupted run has left out of a server of ours that never started."""
+        resolved = self._resolved[run.name]
+        places = cloud_networks.missing(resolved["networks"], server)
+        if not places:
+            return
+        ours = not is_adopted(server) and self._step(machine) in (KEEP, RELABEL) and server["status"] == "off"
+        if not ours or not never_started(self._servers.history(server, deadline)):
+            run.result["msg"] += f", without {len(places)} of the networks, which is left as it is"
+            return
+        run.result.setdefault("diff", difference(run.name, {}, {}))["after"]["networks"] = list(places)
+        run.result["changed"] = True
+        run.result["msg"] += f", {'would attach' if self._check else 'attached'} its networks"
+        if not self._check:
+            self._attach(server, places, deadline)
+            run.result.update(addresses_of(self._servers.by_id(server, deadline) or server))
 
     def _create_where_there_is_room(
         self, run: MachineRun, body: Mapping[str, Any], deadline: Deadline
@@ -328,7 +313,7 @@ class MachineFleet:
         more: Mapping[str, str] | None = None,
     ) -> None:
         before = server.get("labels") or {}
-        after = dict(before, **dict(wanted_labels(machine), **dict(more or {})))
+        after = dict(labelled(before, wanted_labels(machine)), **dict(more or {}))
         run.result.update(changed=True, diff=difference(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
         if not self._check:
@@ -355,6 +340,9 @@ class MachineFleet:
             "id": None,
             "ipv4": None,
             "ipv6": None,
+            "ipv6_address": None,
+            "private_net": [],
+            "address": None,
             "status": None,
             "server_type": next(iter(words(machine.get("server_type"))), None),
             "location": next(iter(words(machine.get("location"))), None),
@@ -376,11 +364,9 @@ class MachineFleet:
                 known.update(server_type=first.server_type["name"], location=first.location)
                 known.update(price_hourly=hour, price_monthly=month)
             return known
-        ipv4, ipv6 = addresses(server)
         known.update(
+            addresses_of(server),
             id=server["id"],
-            ipv4=ipv4,
-            ipv6=ipv6,
             status=server["status"],
             server_type=(server.get("server_type") or {}).get("name"),
             location=(server.get("location") or {}).get("name"),

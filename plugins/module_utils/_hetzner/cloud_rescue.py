@@ -17,9 +17,9 @@ from .api_types import Action, Machine, RegisteredKey, Server
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
-from .cloud_arming import Arming
+from .cloud_arming import Arming, started_for
 from .cloud_client import Api
-from .cloud_servers import BOOTING, Servers, addresses, first_address
+from .cloud_servers import Servers, addresses_of
 from .errors import FleetError, MachineError, Refused, TimeLimit
 from .fleet import MachineRun, explain, run_all
 from .intent_store import NONE
@@ -40,7 +40,18 @@ NAMED = "named"
 
 #: What a result of an earlier step hands on when this module has nothing new to say about it.
 _HANDED_ON = ("server_type", "location", "image", "created", "adopted")
-_KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
+_KEPT_OF_FAILED = (
+    "id",
+    "ipv4",
+    "ipv6",
+    "ipv6_address",
+    "private_net",
+    "address",
+    "status",
+    "in_rescue",
+    "boot_id",
+    "previous_boot_id",
+)
 
 _PLANS = {
     decision.ARM_AND_START: "arm the rescue and power on",
@@ -52,6 +63,10 @@ _PLANS = {
     decision.LEAVE_RESCUE: "leave the rescue by a reboot",
 }
 
+_NOT_PUBLIC = (
+    "server '%s' has no public address, and Hetzner's rescue has its network there; give it a primary IP (IPv6 will "
+    "do), or make it of an image (hcloud_image_name)"
+)
 _DELETED = "server '%s' was deleted in the meantime; run the playbook again, which makes another one"
 _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
 _REFUSALS = {
@@ -158,11 +173,14 @@ class CloudRescue(BootFleet):
         first = known[0] if all(one == known[0] for one in known) else []
         try:
             public_key = public_half(self._private_key) if self._private_key else None
-            if first and all(isinstance(key, dict) for key in first):
+            by_name = not any(isinstance(one, Mapping) for one in self._ssh_keys)
+            if first and by_name and all(isinstance(key, dict) for key in first):
                 with contextlib.suppress(Unfit):
                     return resolve_keys("ssh_keys", self._ssh_keys, first, public_key, self._private_key)
-            registered = Catalog(self.api, deadline).ssh_keys()
-            return resolve_keys("ssh_keys", self._ssh_keys, registered, public_key, self._private_key)
+            catalog = Catalog(self.api, deadline)
+            return resolve_keys(
+                "ssh_keys", self._ssh_keys, catalog.ssh_keys(), public_key, self._private_key, catalog.ssh_keys_with
+            )
         except Unfit as finding:
             raise FleetError(f"nothing was changed, because of: {finding}") from finding
 
@@ -171,9 +189,9 @@ class CloudRescue(BootFleet):
         if server is None:
             self._missing(run, given)
             return
-        ipv4, ipv6 = addresses(server)
-        run.result.update(id=server["id"], status=server["status"])
-        run.result.update(ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6))
+        run.result.update(addresses_of(server), id=server["id"], status=server["status"])
+        if self.options.state == "rescue" and not (run.result["ipv4"] or run.result["ipv6"]):
+            raise Refused(_NOT_PUBLIC % run.name)
         run.result["installation"] = given.get("installation") or installation_of(server)
         kept = self.intents.of(run.name)
         if kept and kept["installation"] == run.result["installation"]:
@@ -273,9 +291,7 @@ class CloudFlow(BootFlow):
     def probe(self) -> Answer:
         """Ask by SSH once which system answers."""
         if not self.address:
-            raise MachineError(
-                f"machine '{self.run.name}' has no public address, so that SSH cannot reach it; enable IPv4 or IPv6"
-            )
+            raise MachineError(f"machine '{self.run.name}' has no address, so that SSH cannot reach it")
         return self.fleet.shell.probe(self.run.name, self.address)
 
     def look_seconds(self) -> float:
@@ -554,41 +570,6 @@ class CloudFlow(BootFlow):
     def was_armed(self, step: str) -> bool:
         """Whether the rescue was armed before this step."""
         return step in (decision.DISARM, decision.START, decision.RESET)
-
-
-def started_for(
-    name: str,
-    installation: str,
-    kept: Mapping[str, Any] | None,
-    carried: Mapping[str, Any] | None,
-    history: Sequence[Action],
-) -> str:
-    """The consent of the open intent for which a server's rescue was started; empty when a person started it (pure).
-
-    ``kept``: the intent on this controller; ``carried``: the one in the rescue; ``history``: the server's actions,
-    newest first; ``installation``: what the server was made or armed for.
-    """
-    done = [action for action in history if action.get("status") != "error"]
-    commands = sorted(action.get("command") or "" for action in done)
-    again = sum(command in BOOTING for command in commands) > 1
-    if carried and intents.is_open(carried, name, installation) and installation:
-        return _still(carried, again)
-    arming = next((action for action in done if action.get("command") == "enable_rescue"), None)
-    if kept and intents.is_open(kept, name, installation) and arming is not None:
-        armed = kept.get("armed") or {}
-        if armed.get("action") == arming.get("id"):
-            return _still(kept, again)
-    # Its only boot was that into the rescue which the creating run had armed.
-    boots = [command for command in commands if command in BOOTING or command.endswith("_rescue")]
-    if installation and "create_server" in commands and boots == ["enable_rescue", "start_server"]:
-        return consents.FRESH
-    return ""
-
-
-def _still(intent: Mapping[str, Any], again: bool) -> str:
-    """What an intent still allows; ``again``: the server booted more than once, and its disk may have run."""
-    kinds = (intent.get("consent") or "").split("+")
-    return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
 
 
 def _age(machine: Machine) -> float:

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.times import from_rfc3339
-from .api_types import Action, Server
+from .api_types import Action, Attachment, Server
 from .errors import ApiError, MachineError
 from .labels import LABEL, is_ours
 
@@ -43,6 +43,26 @@ def first_address(network: str | None) -> str | None:
         return str(next(ipaddress.ip_network(network).hosts())) if network else None
     except (ValueError, StopIteration):
         return None
+
+
+def ssh_address(server: Server) -> str | None:
+    """Where SSH reaches a server: at its IPv4 address, else the first one of its IPv6 network, else a private one."""
+    ipv4, ipv6 = addresses(server)
+    private = next((net["ip"] for net in server.get("private_net") or [] if net.get("ip")), None)
+    return ipv4 or first_address(ipv6) or private
+
+
+def addresses_of(server: Server) -> dict[str, Any]:
+    """What a result says of the addresses of a server."""
+    ipv4, ipv6 = addresses(server)
+    private = [{key: net.get(key) for key in ("network", "ip", "alias_ips")} for net in server.get("private_net") or []]
+    return {
+        "ipv4": ipv4,
+        "ipv6": ipv6,
+        "ipv6_address": first_address(ipv6),
+        "private_net": private,
+        "address": ssh_address(server),
+    }
 
 
 def never_started(history: Iterable[Action]) -> bool:
@@ -188,6 +208,13 @@ class Servers:
     def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
         """Disarm the rescue."""
         return self.act(server, "disable_rescue", "disable_rescue", deadline)
+
+    def attach(self, server: Server, place: Attachment, deadline: Deadline) -> Action:
+        """Give a server its place in a private network."""
+        given: Mapping[str, Any] = place
+        return self.act(
+            server, "attach_to_network", "attach_to_network", deadline, {key: given[key] for key in given if given[key]}
+        )
 
     def power_on(self, server: Server, deadline: Deadline) -> Action:
         """Press the power button of a server that is off."""

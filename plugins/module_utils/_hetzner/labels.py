@@ -51,8 +51,8 @@ def is_label_value(text: str) -> bool:
     return text == "" or bool(LABEL_WORD.fullmatch(text))
 
 
-def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
-    """What is wrong with a map of labels, as a list of sentences."""
+def label_findings(labels: Mapping[str, Any] | None, removable: bool = False) -> list[str]:
+    """What is wrong with a map of labels, as a list of sentences. ``removable``: None as a value removes a label."""
     findings = []
     for key, value in (labels or {}).items():
         prefix, _slash, word = str(key).rpartition("/")
@@ -65,7 +65,7 @@ def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
                 f"labels: the key {key!r} says who made a server and what for, and is set by this module only; "
                 "leave it out"
             )
-        if not isinstance(value, str) or not is_label_value(value):
+        if not (removable and value is None) and not (isinstance(value, str) and is_label_value(value)):
             findings.append(
                 f"labels: the value {value!r} of '{key}' is none the API takes; use a string of at most 63 "
                 "letters, digits, '-', '_' and '.' that begins and ends with a letter or digit"
@@ -75,7 +75,7 @@ def label_findings(labels: Mapping[str, Any] | None) -> list[str]:
 
 def machine_findings(machine: Machine) -> list[str]:
     """What is wrong with the labels and the user data of one machine, as a list of sentences."""
-    findings = label_findings(machine.get("labels"))
+    findings = label_findings(machine.get("labels"), removable=True)
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
         findings.append(f"user_data: longer than the {LONGEST_USER_DATA} bytes the API takes; make it shorter")
     return findings

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.ssh_keys import key_blob
@@ -65,11 +65,20 @@ def resolve_keys(
     registered: Sequence[RegisteredKey],
     private_key_public: str | None = None,
     private_key_path: str | None = None,
+    with_labels: Callable[[str], list[RegisteredKey]] | None = None,
 ) -> list[RegisteredKey]:
-    """The registered keys named by ``wanted``; the private key must open at least one of them."""
+    """The registered keys named by ``wanted``; the private key must open at least one of them.
+
+    An entry may be a dictionary with ``label_selector``, which ``with_labels`` looks up.
+    """
     if not wanted:
         raise Unfit(f"{field}: empty; name at least one SSH key of the project, or no one can log in to the rescue")
-    keys = [pick(field, str(name), registered) for name in wanted]
+    keys: list[RegisteredKey] = []
+    for entry in wanted:
+        found = (
+            _selected(field, entry, with_labels) if isinstance(entry, Mapping) else [_named(field, entry, registered)]
+        )
+        keys += [key for key in found if key["id"] not in [one["id"] for one in keys]]
     if private_key_public is not None and material(private_key_public) not in [
         material(key.get("public_key")) for key in keys
     ]:
@@ -86,6 +95,23 @@ def resolve_keys(
             )
         )
     return keys
+
+
+def _named(field: str, name: object, registered: Sequence[RegisteredKey]) -> RegisteredKey:
+    return pick(field, str(name), registered)
+
+
+def _selected(
+    field: str, entry: Mapping[str, object], with_labels: Callable[[str], list[RegisteredKey]] | None
+) -> list[RegisteredKey]:
+    """The keys of a label selector; one that selects none is an error."""
+    selector = entry.get("label_selector")
+    if with_labels is None or set(entry) != {"label_selector"} or not isinstance(selector, str) or not selector:
+        raise Unfit(f"{field}: {dict(entry)!r} is no key; give its name or id, or {{label_selector: TEXT}}")
+    found = with_labels(selector)
+    if not found:
+        raise Unfit(f"{field}: no SSH key of the project has the labels '{selector}'")
+    return found
 
 
 def choose_keys(ssh_public_key: str | None, ssh_private_key: str | None) -> list[str]:

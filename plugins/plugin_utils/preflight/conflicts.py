@@ -16,6 +16,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
@@ -158,6 +159,13 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         strange = [host for host in hosts if playbook in one.playbooks and _has(host, one.variable)]
         if strange:
             found.append(f"{_names(strange)}: {one.variable} is {_value(strange[0], one.variable)}: {one.instead}")
+    hidden = [host for host in hosts if playbook == HCLOUD and _is_private(host)]
+    if hidden:
+        found.append(
+            f"{_names(hidden)}: kubenode_enable_ipv4 and kubenode_enable_ipv6 are false, but hcloud_image_url writes a "
+            "machine in Hetzner's rescue, which has its network on the public interface; leave one of the two enabled, "
+            "or make the machine of a node image by hcloud_image_name"
+        )
     for variable, playbooks in OF_THE_RUN.items():
         unlike = [host for host in hosts if playbook in playbooks and host.get(variable) != hosts[0].get(variable)]
         if unlike:
@@ -215,6 +223,11 @@ def _is_unused(host: Mapping[str, Any], one: Unused) -> bool:
 def _has(host: Mapping[str, Any], variable: str) -> bool:
     """Whether it says anything; a zero or false is how one says no."""
     return bool(host.get(variable))
+
+
+def _is_private(host: Mapping[str, Any]) -> bool:
+    """Whether its server gets no public address."""
+    return all(truth(host.get(f"kubenode_enable_{kind}")) is False for kind in ("ipv4", "ipv6"))
 
 
 def _value(host: Mapping[str, Any], variable: str) -> str:

@@ -28,7 +28,7 @@ PURPOSES = (
 _OF_BUILDS = {"architecture": "kubenode_architecture"}
 _ARCHITECTURES = {"type": "str", "choices": ["x86", "arm"]}
 #: Paths that a module takes as they are; others are found by those who read the file.
-_FOUND_HERE = frozenset(["kubenode_command_dir", "kubenode_os_private_key"])
+_FOUND_HERE = frozenset(["kubenode_command_dir", "kubenode_os_private_key", "kubenode_user_data_file"])
 #: Modules with the option ``access``.
 _WITH_ACCESS = ("hcloud_rescue", "robot_rescue")
 #: Modules that check options of the modules after them.
@@ -63,6 +63,8 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                     break
         if purpose == "access":
             spec.update({"ssh_args": args} if (args := _ssh_args(host)) else {})
+        if values.truth(spec.get("enable_ipv4")) is False and not host.get("kubenode_address"):
+            spec["ssh_args"] = _ssh_args(host)
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
     if purpose == "robot_rescue" and "kubenode_first_contact" not in known_variables.of_the_command_line():
         # A permission in an inventory is there in every later run, too.

@@ -35,6 +35,8 @@ class ApiMachine(TypedDict, total=False):
     server_number: int
     ipv4: str | None
     ipv6: str | None
+    #: Where SSH reaches a server of the cloud.
+    address: str | None
     boot_state: str
     #: RFC 3339.
     boot_state_since: str
@@ -145,7 +147,7 @@ class _Planned:
         notes = [api.get("used"), installed_.drift_in_words(api["drift"]) if api.get("drift") else ""]
         if any(notes):
             machine["notes"] = [str(note) for note in notes if note]
-        address = self._host.get("kubenode_address") or api.get("ipv4")
+        address = self._host.get("kubenode_address") or api.get("address") or api.get("ipv4")
         if address:
             machine["address"] = address
         if api["installed"]:

@@ -51,7 +51,8 @@ def test_with_a_key_there_is_no_password(api):
 
 def test_a_network_without_a_free_address_takes_no_server(api):
     network = api.good("POST", "/networks", {"name": "small", "ip_range": "10.9.0.0/32"})["network"]["id"]
-    assert api.refused("POST", "/servers", BODY | {"networks": [network]}) == (422, "invalid_input")
+    assert api.refused("POST", "/servers", BODY | {"networks": [network]}) == (422, "no_subnet_available")
+    assert api.good("GET", "/servers")["servers"] == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_arming
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
@@ -169,7 +169,7 @@ def now_open(**more):
     ],
 )
 def test_the_rescue_of_a_cloud_server_belongs_to_an_intent_or_to_a_person(installation, kept, carried, history, ground):
-    assert cloud_rescue.started_for("n1", installation, kept, carried, history) == ground
+    assert cloud_arming.started_for("n1", installation, kept, carried, history) == ground
 
 
 def rescue(carried=None, uptime=60.0):

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action
     ActionFailed,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import first_address
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import first_address
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     FleetError,
     MachineError,

@@ -50,6 +50,24 @@ def test_missing_private_key(tmp_path):
         public_half(str(tmp_path / "nothing"))
 
 
+def test_keys_by_their_labels():
+    keys = [registered(number, name, f"ssh-ed25519 AAAA{number}") for number, name in ((1, "a"), (2, "b"), (3, "c"))]
+    asked = []
+
+    def with_labels(selector):
+        asked.append(selector)
+        return keys[1:] if selector == "team=ops" else []
+
+    wanted = ["b", {"label_selector": "team=ops"}]
+    assert [key["id"] for key in resolve_keys("ssh_keys", wanted, keys, with_labels=with_labels)] == [2, 3]
+    assert asked == ["team=ops"]
+    with pytest.raises(Unfit, match="ssh_keys: no SSH key of the project has the labels 'team=dev'"):
+        resolve_keys("ssh_keys", [{"label_selector": "team=dev"}], keys, with_labels=with_labels)
+    for entry in ({"label_selector": ""}, {"selector": "a"}, {"label_selector": "a", "name": "b"}):
+        with pytest.raises(Unfit, match="is no key; give its name or id, or "):
+            resolve_keys("ssh_keys", [entry], keys, with_labels=with_labels)
+
+
 def test_the_private_key_must_be_among_the_named_keys(tmp_path):
     mine, other = make_key(tmp_path / "mine"), make_key(tmp_path / "other")
     keys = [registered(1, "other", other), registered(2, "mine", mine)]

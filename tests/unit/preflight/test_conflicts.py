@@ -77,6 +77,17 @@ def test_a_dedicated_server_is_no_cloud_machine():
     assert sentence == "n1: kubenode_server_number is 321: " + conflicts.FOREIGN[0].instead
 
 
+@pytest.mark.parametrize("no", [False, "false", "no", 0])
+def test_a_machine_without_a_public_address_has_no_rescue(no):
+    host = {"inventory_hostname": "n1", "kubenode_enable_ipv4": no, "kubenode_enable_ipv6": no}
+    (sentence,) = conflicts.refused([host], "hcloud_image_url")
+    assert sentence.startswith(
+        "n1: kubenode_enable_ipv4 and kubenode_enable_ipv6 are false, but hcloud_image_url writes"
+    )
+    assert conflicts.refused([host], "hcloud_image_name") == []
+    assert conflicts.refused([{**host, "kubenode_enable_ipv6": True}], "hcloud_image_url") == []
+
+
 @pytest.mark.parametrize("row", conflicts.UNUSED, ids=lambda row: f"{row.playbooks[0]}-{row.variable}")
 def test_what_a_playbook_does_not_use_is_reported(row):
     host = {"inventory_hostname": "n1", row.variable: "x"}

@@ -28,7 +28,8 @@ WRITING = ("hcloud_image_url", "robot_image_url", "robot_installimage")
 #: Named by a task or a filter that serves several playbooks, and without effect in this one.
 FOR_NOTHING = {
     "hcloud_image_name": "kubenode_placeholder_image",
-    "hcloud_image_url": "kubenode_image kubenode_image_name kubenode_image_newest kubenode_user_data",
+    "hcloud_image_url": """kubenode_image kubenode_image_name kubenode_image_newest kubenode_user_data
+        kubenode_user_data_file""",
     "hcloud_delete": "kubenode_reboot_again kubenode_ssh_keys",
     "node_reboot": "kubenode_root_device_hints kubenode_ssh_public_key kubenode_ssh_public_key_file",
     "robot_image_url": "kubenode_image kubenode_location kubenode_root_devices kubenode_server_type",

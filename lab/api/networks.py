@@ -1,0 +1,165 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Private networks: their subnets, and the places that servers and load balancers have in them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from . import schemas
+from .api_errors import ApiError, invalid_input, not_unique
+from .cloud import Cloud, check_unlocked, refuse_if
+from .engine import Job
+from .resources import Action, LoadBalancer, MetadataOnly, PrivateNet, Server
+
+#: As the platform: so many at most for a server in one network.
+ALIASES = 5
+
+
+def content_of(body: schemas.NetworkCreate) -> dict[str, object]:
+    """What a new network consists of; subnets get their gateway, the first address of the network."""
+    try:
+        block = ipaddress.IPv4Network(body.ip_range)
+    except ValueError as error:
+        raise invalid_input({"ip_range": [f"'{body.ip_range}' is not an IPv4 network: {error}"]}) from error
+    refuse_if(not block.is_private, invalid_input({"ip_range": [f"'{block}' is not private (RFC 1918)"]}))
+    subnets = []
+    for subnet in body.subnets or ():
+        try:
+            part = ipaddress.IPv4Network(
+                subnet.ip_range or str(next(block.subnets(new_prefix=max(24, block.prefixlen))))
+            )
+        except ValueError as error:
+            raise invalid_input({"subnets": [f"'{subnet.ip_range}' is not an IPv4 network: {error}"]}) from error
+        refuse_if(not part.subnet_of(block), invalid_input({"subnets": [f"'{part}' is not in {block}"]}))
+        subnets.append(
+            {
+                "type": subnet.type,
+                "ip_range": str(part),
+                "network_zone": subnet.network_zone,
+                "gateway": gateway_of(block),
+                "vswitch_id": subnet.vswitch_id,
+            }
+        )
+    return {
+        "ip_range": str(block),
+        "subnets": subnets,
+        "routes": body.routes or [],
+        "expose_routes_to_vswitch": bool(body.expose_routes_to_vswitch),
+        "protection": {"delete": False},
+    }
+
+
+def gateway_of(block: ipaddress.IPv4Network) -> str:
+    """The address that the platform keeps for itself."""
+    return str(block.network_address + 1)
+
+
+def find_place(
+    network: MetadataOnly, owners: Iterable[Server | LoadBalancer], ip: str | None, subnet: str | None = None
+) -> str:
+    """A free address of a network: the one that was asked for, or the next one; of a subnet, if it is named.
+
+    A network without subnets counts as one subnet.
+    """
+    block = ipaddress.IPv4Network(str(network.content["ip_range"]))
+    parts = [ipaddress.IPv4Network(one["ip_range"]) for one in _subnets(network)] or [block]
+    if subnet is not None:
+        parts = [part for part in parts if str(part) == subnet]
+        refuse_if(not parts, invalid_input({"ip_range": [f"'{subnet}' is no subnet of the network"]}))
+    mine = [net for owner in owners for net in owner.private_net if net.network == network.id]
+    used = {address for net in mine for address in net.all}
+    kept = {gateway_of(block), *(str(one) for part in parts for one in (part.network_address, part.broadcast_address))}
+    free = (str(host) for part in parts for host in part.hosts() if str(host) not in used | kept)
+    address = ip or next(free, None)
+    if address is None:
+        raise ApiError(422, "no_subnet_available", "no subnet has a free address")
+    refuse_if(not _within(address, parts), invalid_input({"ip": [f"'{address}' is not in a subnet of {block}"]}))
+    refuse_if(address in used | kept, ApiError(422, "ip_not_available", f"IP {address} is not available"))
+    return address
+
+
+def _subnets(network: MetadataOnly) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", network.content["subnets"])
+
+
+def _within(address: str, blocks: Iterable[ipaddress.IPv4Network]) -> bool:
+    try:
+        return any(ipaddress.IPv4Address(address) in block for block in blocks)
+    except ValueError:
+        return False
+
+
+class Networks:
+    """What can be done with the places of servers."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def plan(self, server: Server, body: schemas.AttachToNetwork) -> PrivateNet:
+        """The place that a server gets, or why it does not."""
+        network = self.cloud.metadata_only_reference("network", body.network, "network")
+        refuse_if(
+            any(net.network == network.id for net in server.private_net),
+            not_unique("network", "server is already attached to this network"),
+        )
+        zones = {subnet["network_zone"] for subnet in _subnets(network)}
+        refuse_if(
+            bool(zones) and server.location.network_zone not in zones,
+            invalid_input({"network": [f"no subnet of '{network.name}' is in {server.location.network_zone}"]}),
+        )
+        mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network.id & 0xFF:02x}"
+        place = PrivateNet(network.id, find_place(network, self.cloud.owners(), body.ip, body.ip_range), mac)
+        return self._with_aliases(place, network, body.alias_ips or [], ())
+
+    def attach(self, server: Server, body: schemas.AttachToNetwork) -> Action:
+        """Give a server a private address."""
+        check_unlocked(server)
+        server.private_net.append(self.plan(server, body))
+        return self._start(server, "attach_to_network")
+
+    def detach(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
+        """Take a private address away."""
+        self._place(server, body.network)
+
+        def done() -> None:
+            server.private_net = [net for net in server.private_net if net.network != body.network]
+
+        return self._start(server, "detach_from_network", done)
+
+    def change_aliases(self, server: Server, body: schemas.ChangeAliasIps) -> Action:
+        """Give a place other addresses beside its own."""
+        place = self._place(server, body.network)
+        network = self.cloud.metadata_only_reference("network", body.network, "network")
+        changed = self._with_aliases(place, network, body.alias_ips, place.alias_ips)
+
+        def done() -> None:
+            server.private_net = [changed if net is place else net for net in server.private_net]
+
+        return self._start(server, "change_alias_ips", done)
+
+    def _with_aliases(
+        self, place: PrivateNet, network: MetadataOnly, aliases: list[str], own: tuple[str, ...]
+    ) -> PrivateNet:
+        refuse_if(
+            len(aliases) > ALIASES,
+            invalid_input({"alias_ips": [f"at most {ALIASES} alias IPs in a network are allowed"]}),
+        )
+        for address in aliases:
+            if address not in own:
+                find_place(network, self.cloud.owners(), address)
+            refuse_if(address == place.ip, ApiError(422, "ip_not_available", f"IP {address} is not available"))
+        return PrivateNet(place.network, place.ip, place.mac, tuple(aliases))
+
+    @staticmethod
+    def _place(server: Server, network: int) -> PrivateNet:
+        for net in server.private_net:
+            if net.network == network:
+                return net
+        raise invalid_input({"network": [f"server is not attached to network '{network}'"]})
+
+    def _start(self, server: Server, command: str, done: Callable[[], None] | None = None) -> Action:
+        check_unlocked(server)
+        return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)
