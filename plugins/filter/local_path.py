@@ -34,6 +34,13 @@ options:
       - Whether it may be made. Then one that is nowhere is beside the inventory.
     type: boolean
     default: false
+  inventory_sources:
+    description:
+      - For O(new), the inventories of the run (C(ansible_inventory_sources)). Ansible reads all files in an inventory
+        that is a folder, so nothing is made in one of these, but beside it.
+    type: list
+    elements: string
+    default: []
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -55,7 +62,13 @@ from collections.abc import Callable, Iterable
 from ansible.errors import AnsibleFilterError
 
 
-def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:
+def local_path(
+    path: str,
+    inventory_dir: str | None = None,
+    search: Iterable[str] = (),
+    new: bool = False,
+    inventory_sources: Iterable[str] = (),
+) -> str:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
@@ -64,7 +77,7 @@ def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str
         return ""
     try:
         if new:
-            return controller_paths.for_writing(path, inventory_dir)
+            return controller_paths.for_writing(path, inventory_dir, inventory_sources)
         return controller_paths.find(path, inventory_dir, search)
     except controller_paths.NotThere as error:
         raise AnsibleFilterError(str(error)) from error

@@ -64,6 +64,8 @@ OWN = (
 )  # fmt: skip
 #: whose content may also be in a file of the controller, named by the variable with _file behind it
 IN_FILES = ("network", "ignition", "merge", "pull_secret", "registries_conf", "ca_bundle")
+#: paths of the machine that the module runs on
+_PATHS = ("base_iso", "base_initramfs", "base_kernel", "base_rootfs", "shared_dir", "dest")
 _MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -95,6 +97,8 @@ def _inputs(hosts: list[Mapping[str, Any]]) -> dict[str, Any]:
                     "Nothing was made."
                 )
         specs.append(_host(host))
+    if not common.get("server"):  # else they are paths of the server
+        common.update({name: _place(hosts[0], str(common[name])) for name in _PATHS if common.get(name)})
     images = [spec["agent_image"] for spec in specs if "agent_image" in spec]
     if images:
         common["agent_image"] = images[0]  # the default; every host that differs says so itself
@@ -149,7 +153,8 @@ def _place(host: Mapping[str, Any], path: str) -> str:
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 
-    return str(controller_paths.for_writing(path, controller_paths.inventory_dir_of(host)))
+    folder, sources = controller_paths.inventory_dir_of(host), host.get("ansible_inventory_sources") or ()
+    return str(controller_paths.for_writing(path, folder, sources))
 
 
 def _bytes(path: str) -> bytes | None:

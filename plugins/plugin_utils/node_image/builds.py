@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 
+from ..preflight import controller_paths
 from ..role_specs import collection_version
 
 Build = dict[str, Any]
@@ -222,7 +223,7 @@ def _of_uploads(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:
         build: Build = {"name": str(given["name"]), "architecture": architecture, "kind": UPLOAD}
         build |= {"kubernetes_version": None, "base_image": base_image, "command": RAW_DISK, "digest": digest}
         if given.get("path") or given.get("format") == "qcow2":
-            path = given.get("path") or f"{inputs.get('cache_dir')}/{digest}.qcow2"
+            path = controller_paths.as_found(given.get("path"), inputs) or f"{inputs.get('cache_dir')}/{digest}.qcow2"
             build["download"] = None if given.get("path") else base
             build["source"] = {"name": machine_name("", build["name"], architecture), "path": path, "sha256": digest}
         else:

@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from . import known_variables, specification
+from . import controller_paths, known_variables, specification, state_folder
 
 HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"
 ROBOT, INSTALLIMAGE, INSPECT = "robot_image_url", "robot_installimage", "robot_inspect"
@@ -137,9 +137,20 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     """
     hosts = list(hosts)
     strangers = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
-    for sentence in [*strangers, *unused(hosts, playbook)]:
+    errors, warnings = state_folder.findings(hosts) if _keeps_state(playbook) else ([], [])
+    for sentence in [*strangers, *unused(hosts, playbook), *warnings]:
         Display().warning(sentence)
-    return [*known_variables.misspelt(hosts), *refused(hosts, playbook), *misfits(hosts, playbook)]
+    return [
+        *known_variables.misspelt(hosts),
+        *refused(hosts, playbook),
+        *misfits(hosts, playbook),
+        *missing(hosts, playbook),
+        *errors,
+    ]
+
+
+def _keeps_state(playbook: str) -> bool:
+    return playbook in specification.variables()["kubenode_dir"].playbooks
 
 
 def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
@@ -195,6 +206,19 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         texts = [in_variables(text, names) for text in access.findings(access_of)]
         found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *known_variables.ways(host))]
     return found
+
+
+def missing(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for a kubeconfig that is not there; it is read when the machines have been written."""
+    found = []
+    for host in hosts if playbook in (*_BY_COMMAND, INSTALLIMAGE) else ():
+        path = host.get(_CONFIG)
+        if path and isinstance(path, str):
+            try:
+                controller_paths.find(path, controller_paths.inventory_dir_of(host))
+            except controller_paths.NotThere as error:
+                found.append(f"{_names([host])}: {_CONFIG}: {error}")
+    return found[:1]  # it counts for the whole run
 
 
 def unused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -42,10 +43,20 @@ def find(path: str, inventory_dir: str | None, search: Iterable[str] = ()) -> st
     raise NotThere(f"there is no {path!r}; looked at {', '.join(looked)}")
 
 
-def for_writing(path: str, inventory_dir: str | None) -> str:
-    """Where a folder is, or will be made: beside the inventory."""
+def for_writing(path: str, inventory_dir: str | None, sources: Iterable[str] = ()) -> str:
+    """Where a folder is, or will be made: beside the inventory.
+
+    ``sources``: the inventories of the run. Ansible reads all that lies in one that is a folder; it is made beside it.
+    """
     looked = places(path, inventory_dir)
-    return next((place for place in looked if os.path.lexists(place)), looked[0])
+    beside = next((str(Path(one).parent) for one in sources if _is_of(inventory_dir, one)), inventory_dir)
+    made = places(path, beside)[0]
+    return next((place for place in (*looked, made) if os.path.lexists(place)), made)
+
+
+def _is_of(inventory_dir: str | None, source: str) -> bool:
+    """Whether an inventory is a folder that the inventory of a host lies in."""
+    return bool(inventory_dir) and Path(source).is_dir() and Path(str(inventory_dir)).is_relative_to(source)
 
 
 def as_found(path: Any, variables: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, known_variables
+from . import controller_paths, known_variables, state_folder
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -56,7 +56,12 @@ def plan(
     ``word``: ``delete`` or ``release``, empty for playbooks that need none; ``given``: the value of its variable;
     ``known``: all hosts of the inventory; ``extra``: the names of the variables of the command line.
     """
-    errors = [*known_variables.misspelt(hosts), *(error for host in hosts for error in _of_host(host))]
+    # before this run locks the machines there
+    errors = [
+        *known_variables.misspelt(hosts),
+        *state_folder.findings(hosts)[0],
+        *(error for host in hosts for error in _of_host(host)),
+    ]
     here = [str(host["inventory_hostname"]) for host in hosts]
     if not word:
         return {

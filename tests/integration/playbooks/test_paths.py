@@ -1,17 +1,20 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Relative paths in variables, with the collection installed as a user installs it: a copy, far from everything."""
+"""Paths in variables and what a run keeps, with the collection as a user has it: built, and installed from the file."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dev.testbed import CHECKOUT
+from dev.toolchain.trees import tracked_files
 from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}
@@ -24,19 +27,30 @@ PATHS = {
 }
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """Where a user has installed the collection: built, and installed from the file."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in tracked_files():
+        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, folder / "source" / name, follow_symlinks=False)
+    galaxy = ["ansible-galaxy", "collection"]
+    subprocess.run([*galaxy, "build", "--output-path", folder, folder / "source"], check=True, timeout=300)
+    (built,) = folder.glob("kubenode-provision-*.tar.gz")
+    subprocess.run([*galaxy, "install", built, "--no-deps", "-p", folder / "collections"], check=True, timeout=300)
+    shutil.rmtree(folder / "source")
+    return folder / "collections"
+
+
 class User(Controller):
     """A user whose inventory is in one folder, and whose working folder is another one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, installed: Path) -> None:
         super().__init__(None, folder)
-        self.installed = folder / "collections"
-        target = self.installed / "ansible_collections" / "kubenode" / "provision"
-        for name in ("playbooks", "plugins", "roles", "meta"):
-            shutil.copytree(CHECKOUT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(CHECKOUT / "galaxy.yml", target)
-        self.inventory, self.stands = folder / "inventory", folder / "stands"
+        self.installed, self.inventory, self.stands = installed, folder / "inventory", folder / "stands"
         self.inventory.mkdir()
         self.stands.mkdir()
+        self.sources = [str(self.inventory / "hosts.yml")]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -45,18 +59,23 @@ class User(Controller):
         kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
         return {**kept, "ANSIBLE_COLLECTIONS_PATH": path}
 
-    def run(self, playbook: str, **variables: object):
+    def run(self, playbook: str, *flags: str, **variables: object):
         """A run of an installed playbook from the user's working folder."""
         file = self.inventory / "hosts.yml"
         host = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_private_key_file": str(self.key)}
         file.write_text(yaml.safe_dump({"all": {"hosts": {"n-1": host}, "vars": variables}}))
-        command = ["ansible-playbook", "-i", str(file), f"kubenode.provision.{playbook}"]
+        return self.play_here(playbook, *flags)
+
+    def play_here(self, playbook: str, *flags: str):
+        """A run with the inventories that are there."""
+        inventories = [word for source in self.sources for word in ("-i", source)]
+        command = ["ansible-playbook", *inventories, f"kubenode.provision.{playbook}", *flags]
         return self.begin(command, self.stands).wait()
 
 
 @pytest.fixture
-def user(tmp_path) -> User:
-    return User(tmp_path)
+def user(tmp_path, installed) -> User:
+    return User(tmp_path, installed)
 
 
 def files(folder: Path) -> None:
@@ -113,3 +132,85 @@ def test_what_is_made_is_beside_the_inventory(user):
     user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **PATHS)
     assert (user.inventory / "state").is_dir()
     assert list(user.stands.iterdir()) == []
+
+
+def readme(heading: str, beginning: str) -> str:
+    """A block of code of README."""
+    section = (CHECKOUT / "README.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (block,) = [text for text in re.findall(r"```\w+\n(.*?)```", section, re.DOTALL) if text.startswith(beginning)]
+    return block.replace("#sha256=…", "#sha256=" + "0" * 64)
+
+
+@pytest.mark.parametrize("where", ["inventory", "stands", "."])
+def test_the_quick_start_of_readme_finds_its_files_wherever_one_stands(user, where):
+    """Up to the first word to the API, for which it needs a token."""
+    own = user.inventory / "hosts.yml"
+    blocks = readme("Use it", "# inventory.yml\nall:\n  hosts:\n    node-1:"), readme("Use it", "# inventory.yml, more")
+    own.write_text("".join(blocks).replace("~/.ssh/id_ed25519", str(user.key)))
+    (user.inventory / "cloud-init.yml").write_text("#cloud-config\n")
+    user.stands = user.folder / where
+    done = user.play_here("hcloud_image_url")
+    assert "api_token: missing" in done.output, done.output
+    # ca.crt and the kubeconfig are not there yet
+    done = user.play_here("node_join")
+    assert f"there is no 'ca.crt'; looked at {user.inventory}/ca.crt" in " ".join(done.output.split())
+    (user.inventory / "ca.crt").write_text("no certificate")
+    done = user.play_here("node_join")
+    assert "looked at" not in done.output
+    assert "join_ca_cert" in done.output, done.output
+
+
+def kept(user: User, *flags: str, **variables: object) -> str:
+    """A run up to the first word to the API; what it printed."""
+    files(user.inventory)
+    done = user.run(
+        "hcloud_image_url", *flags, kubenode_ssh_keys=["k"], **{**URL, **PATHS, "kubenode_dir": ""}, **variables
+    )
+    return " ".join(done.output.split())
+
+
+def test_what_a_run_keeps_is_beside_the_inventory(user):
+    assert "api_token: missing" in kept(user)
+    assert (user.inventory / "kubenode/locks").is_dir()
+    assert list(user.stands.iterdir()) == []
+
+
+def test_what_a_run_keeps_of_a_folder_of_inventories_is_no_inventory(user):
+    user.sources = [str(user.inventory)]
+    (user.folder / "files").mkdir()
+    files(user.folder / "files")  # Ansible reads all that is in the other one
+    found = {name: f"../files/{path}" for name, path in PATHS.items() if name != "kubenode_dir"}
+    done = user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **found)
+    assert "api_token: missing" in done.output, done.output
+    assert (user.inventory / ".kubenode/locks").is_dir()
+    assert sorted(path.name for path in user.inventory.iterdir()) == [".kubenode", "hosts.yml"]
+
+
+def test_an_older_folder_of_the_working_directory_is_still_taken(user):
+    (user.stands / "kubenode/quarantine").mkdir(parents=True)
+    printed = kept(user)
+    assert f"mv {user.stands}/kubenode {user.inventory}/kubenode, or set kubenode_dir" in printed
+    assert (user.stands / "kubenode/locks").is_dir()
+    assert not (user.inventory / "kubenode").exists()
+
+
+def test_a_run_does_not_lose_what_only_an_older_folder_knows(user):
+    (user.stands / "kubenode/quarantine").mkdir(parents=True)
+    (user.stands / "kubenode/quarantine/n-1.json").write_text("{}")
+    (user.inventory / "kubenode/locks").mkdir(parents=True)
+    printed = kept(user)
+    assert "What the second one knows about n-1, the first one lacks." in printed
+    assert "Nothing was changed." in printed
+    assert list((user.inventory / "kubenode/locks").iterdir()) == []
+
+
+def test_a_list_of_hosts_keeps_it_where_one_stands(user):
+    files(user.stands)
+    user.sources = ["n-1,"]
+    (user.stands / "state").rmdir()
+    variables = {**URL, **PATHS, "kubenode_dir": "", "kubenode_ssh_keys": ["k"]}
+    variables.update(ansible_host="127.0.0.1", ansible_ssh_private_key_file=str(user.key))
+    (user.folder / "variables.yml").write_text(yaml.safe_dump(variables))
+    done = user.play_here("hcloud_image_url", "-e", f"@{user.folder}/variables.yml")
+    assert "api_token: missing" in done.output, done.output
+    assert (user.stands / "kubenode/locks").is_dir()

@@ -43,7 +43,6 @@ def row(one: Variable, page: str, playbooks: list[str]) -> str:
     here = [playbook for playbook in playbooks if playbook in one.playbooks]
     some = "" if len(here) == len(playbooks) else " or ".join(f"`{playbook}`" for playbook in here) + ": "
     says = one.pages.get(page, one.says)
-    says = re.sub(rf"\]\({page}\.md#", "](#", says)
     if {*one.once} & {*playbooks}:
         says += ". The same for all machines of a run"
     if one.environment:
@@ -51,7 +50,7 @@ def row(one: Variable, page: str, playbooks: list[str]) -> str:
     kind = _TYPES.get(one.type, "list")
     if one.choices:
         kind = ("list of " if one.type == "list" else "") + ", ".join(f"`{choice}`" for choice in one.choices)
-    return f"| `{one.name}` | {kind} | {default(one, here)} | {some}{says} |"
+    return re.sub(rf"\]\({page}\.md#", "](#", f"| `{one.name}` | {kind} | {default(one, here)} | {some}{says} |")
 
 
 def default(one: Variable, playbooks: list[str]) -> str:

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
@@ -14,6 +17,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight impor
     specification,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", ["a", "Node-1", "n1.example.com", "a" * 63, "rescue", "42", "3com.example"])
@@ -83,6 +88,30 @@ def test_only_what_a_playbook_takes_is_looked_at():
     hosts = [{"inventory_hostname": "n1", "kubenode_evict_force": "maybe"}]
     assert conflicts.misfits(hosts, "node_reboot") == ["n1: kubenode_evict_force 'maybe': give true or false"]
     assert conflicts.misfits(hosts, "robot_inspect") == []
+
+
+def test_a_truth_that_is_a_text_is_no_truth_of_its_own():
+    """By ``-e name=false``, and from AWX, a variable is a text; ansible-core 2.19 refuses one as a condition."""
+    names = "|".join(one.name for one in specification.variables().values() if one.type == "bool")
+    alone = re.compile(r'"\{\{ (?:%s) \| default\([^)]*\) \}\}"' % names)  # a module reads it
+    taken = re.compile(r"\b(?:%s)\b(?: \| default\([^)]*\))?(?! \| default)(?! \| bool)(?! is defined)(?!['=])" % names)
+    wrong = []
+    for path in (CHECKOUT / "playbooks").rglob("*.yml"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if not line.lstrip().startswith("#") and taken.search(alone.sub("", line)):
+                wrong.append(f"{path.name}: {line.strip()}")
+    assert wrong == []
+
+
+def test_a_kubeconfig_that_is_not_there_is_reported_before_machines_are_written(tmp_path):
+    hosts = [
+        {"inventory_hostname": name, "inventory_dir": str(tmp_path), "kubenode_kubeconfig": "config"}
+        for name in ("n1", "n2")
+    ]
+    (sentence,) = conflicts.variable_findings(hosts, "robot_image_url")
+    assert sentence.startswith(f"n1: kubenode_kubeconfig: there is no 'config'; looked at {tmp_path}/config, ")
+    (tmp_path / "config").write_text("")
+    assert conflicts.variable_findings(hosts, "robot_image_url") == []
 
 
 def test_what_the_check_reports_is_not_reported_before_it():
