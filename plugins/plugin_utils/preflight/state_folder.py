@@ -21,6 +21,8 @@ from . import controller_paths
 NAME, HIDDEN = "kubenode", ".kubenode"
 #: What a run keeps in it, by which such a folder is known.
 _PARTS = ("intents", "known_hosts", "locks", "logs", "quarantine", "reboots")
+#: How the inventory in it begins (records/machine_inventory.py).
+_WRITTEN = b"# Written by kubenode.provision"
 #: What protects a machine.
 _NOTES = ("intents/{}.json", "quarantine/{}.json", "known_hosts/{}.os", "reboots/{}.json")
 
@@ -48,7 +50,7 @@ def state_folder(sources: Sequence[str], given: str = "") -> str:
     if found is None:
         return str(_older())
     folder = Path(inventory_folder(sources))
-    if folder.name in (NAME, HIDDEN) and _is_state(folder):
+    if (folder.name in (NAME, HIDDEN) and _is_state(folder)) or _is_written(found):
         return str(folder)  # a run has written this inventory there
     wanted = _wanted(found)
     if not wanted.exists():
@@ -98,6 +100,13 @@ def _older() -> Path:
 
 def _is_state(folder: Path) -> bool:
     return any((folder / part).is_dir() for part in _PARTS)
+
+
+def _is_written(inventory: Path) -> bool:
+    if not inventory.is_file():
+        return False
+    with inventory.open("rb") as file:
+        return file.read(len(_WRITTEN)) == _WRITTEN
 
 
 def _has(folder: Path, note: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths, state_folder
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
 
 HOSTS = "all:\n  hosts:\n    n1:\n"
 
@@ -90,6 +91,12 @@ def test_an_inventory_in_it_has_it_too(site):
     (site / "prod/kubenode").mkdir()
     (site / "prod/kubenode/hosts.yml").write_text(HOSTS)
     assert state_folder.state_folder([str(site / "prod/kubenode/hosts.yml")]) == str(site / "prod/kubenode/kubenode")
+
+
+def test_the_inventory_that_runs_write_is_known_wherever_it_lies(site):
+    made = site / "elsewhere"
+    machine_inventory.change(str(made / "inventory.yml"), {"n1": {"ansible_host": "192.0.2.1"}})
+    assert state_folder.state_folder([str(made / "inventory.yml")]) == str(made)
 
 
 @pytest.mark.parametrize("given", ["state", "./state"])
