@@ -16,7 +16,8 @@ description:
     the last lines that its image command printed.
   - The roles C(kubenode.provision.base) and C(kubenode.provision.join) are rows of the same table.
   - Writes the same as JSON, with every transition of every machine.
-  - A run that provisioned nothing prints and writes nothing.
+  - An error of the whole run, such as a refused token, is said once, with the hosts that nothing was done with.
+  - A run that provisioned nothing and did not fail prints and writes nothing. One without any host is a warning.
 requirements:
   - To be enabled, for example with C(ANSIBLE_CALLBACKS_ENABLED=kubenode.provision.provision_report).
 options:
@@ -112,13 +113,17 @@ author:
 """
 
 import atexit
+import contextlib
+import importlib.util
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import (
     exports,
@@ -128,7 +133,40 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.report import (
     table,
 )
 
+#: Where this collection's playbooks are.
+_PLAYBOOKS = os.path.realpath(Path(__file__).parents[2] / "playbooks")
+#: The oldest version of hetzner.hcloud whose inventory is right.
+_HCLOUD = "6.10"
+#: Hosts in whose name a playbook works on images and the like.
+_NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
+
+
+def _is_ours(task: Any) -> bool:
+    """Whether a task stands in a playbook of this collection."""
+    return os.path.realpath(str(task.get_path() or "")).startswith(_PLAYBOOKS + os.sep)
+
+
+def _nothing_done(pattern: str) -> str:
+    """What to say of a run without hosts, which ends well as far as Ansible is concerned."""
+    sources = [str(source) for source in context.CLIARGS.get("inventory") or ()]
+    text = (
+        f"nothing was done: no host of the inventory {', '.join(sources) or '(none given)'} is in the pattern {pattern}"
+    )
+    if any(source.endswith(("hcloud.yml", "hcloud.yaml")) for source in sources):
+        version = _version_of_hcloud()
+        text += f". hetzner.hcloud before {_HCLOUD} may find no server; here it is {version or 'not installed'}"
+    return text
+
+
+def _version_of_hcloud() -> str:
+    """The version of the collection hetzner.hcloud; empty when there is none."""
+    with contextlib.suppress(ImportError, OSError, ValueError, KeyError, TypeError, StopIteration):
+        found = importlib.util.find_spec("ansible_collections.hetzner.hcloud")
+        folder = next(iter(found.submodule_search_locations or ())) if found else ""
+        manifest = json_object(Path(folder, "MANIFEST.json").read_text(encoding="utf-8")) or {}
+        return str(manifest["collection_info"]["version"])
+    return ""
 
 
 class CallbackModule(CallbackBase):
@@ -144,6 +182,9 @@ class CallbackModule(CallbackBase):
         self._files = report_files.ReportFiles(self._about, display.warning, time.time())
         self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
+        self._play: Any = None
+        #: The hosts of the first play of ours.
+        self._pattern = ""
         self._exports = exports.Exports(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
@@ -155,6 +196,16 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._exports.play(play)
+        self._play = play
+        if not self._pattern and _is_ours(play):
+            self._pattern = str(play.hosts if isinstance(play.hosts, str) else ",".join(play.hosts))
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        # The hosts of a play are known once it has begun.
+        if self._play is not None and _is_ours(task):
+            inventory = self._play.get_variable_manager()._inventory
+            self._report.hosts.update(host.name for host in inventory.get_hosts(self._play.hosts))
+        self._play = None
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         self._begun[host.get_name(), task._uuid] = time.time()
@@ -162,8 +213,14 @@ class CallbackModule(CallbackBase):
     def _collect(self, result: Any, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
         self._phase(result, failed)
-        if not data.get("_ansible_no_log"):
-            self._files.note(result._host.get_name(), data, failed=failed)
+        if data.get("_ansible_no_log"):
+            return
+        host = result._host.get_name()
+        # What fails in a task for all hosts is no error of the first one, in whose name it is reported.
+        of_all = failed and _is_ours(result._task) and (result._task.run_once or host in _NO_MACHINES)
+        self._files.note(host, data, failed=failed and not of_all)
+        if of_all:
+            self._report.fail(data)
 
     def _phase(self, result: Any, failed: bool) -> None:
         role = getattr(result._task, "_role", None)
@@ -188,6 +245,8 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._ended = True
+        if self._pattern and not stats.processed:
+            self._display.warning(_nothing_done(self._pattern))
         if not self._report:
             return
         data = self._files.data(time.time(), final=True)
@@ -215,6 +274,7 @@ class CallbackModule(CallbackBase):
             data = self._files.data(time.time(), final=True, interrupted=True)
             self._files.end(data)
             self._exports.send(data)
+            self._say("The run was interrupted. Run the same command again: it goes on where this one was.")
 
     def _about(self, data: results.Collected, now: float) -> dict[str, Any]:
         return {

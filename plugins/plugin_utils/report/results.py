@@ -77,6 +77,10 @@ class Collected(TypedDict):
 
     version: int
     changed: bool
+    #: Why the run failed, where that was no error of one machine.
+    errors: list[str]
+    #: Hosts of the run that nothing was done with, since it failed before.
+    not_attempted: list[str]
     machines: list[Machine]
     durations: list[Duration]
     phases: list[Phase]
@@ -106,6 +110,8 @@ def percentile(values: list[float], share: float) -> float:
 
 #: Lines of what a failed program printed last that are kept of each machine.
 TAIL = 20
+#: Errors of a whole run that are kept; a second one is rare.
+ERRORS = 5
 
 
 class Report:
@@ -115,12 +121,15 @@ class Report:
         self._machines: dict[str, dict[str, Any]] = {}
         self._seen: set[tuple[str, str, str, str]] = set()
         self._phases: dict[str, dict[str, dict[str, Any]]] = {}
+        self._errors: list[str] = []
+        #: All hosts that a play of the run was for.
+        self.hosts: set[str] = set()
         self.api_calls = 0
         #: By the name of an API: how many requests it allows in an hour, and how many of them were left at last.
         self.api_budget: dict[str, dict[str, int]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._machines or self._phases)
+        return bool(self._machines or self._phases or self._errors)
 
     def phase(self, host: str, role: str, began: float, ended: float, *, changed: bool, failed: str | None) -> None:
         """Take one task of a role of the node phase: when it began and ended (seconds since 1970), what came of it.
@@ -132,6 +141,22 @@ class Report:
             seconds=round(ended - phase["began"], 3), changed=phase["changed"] or changed,
             failed=failed is not None, reason=spaced(failed) if failed is not None else None,
         )  # fmt: skip
+
+    def fail(self, result: Mapping[str, Any]) -> None:
+        """Take a task result that is the end of the whole run, and of no machine in particular."""
+        text = _reason("", result)
+        if text not in self._errors and len(self._errors) < ERRORS:
+            self._errors.append(text)
+
+    @property
+    def errors(self) -> list[str]:
+        """Why the run failed, where that was no error of one machine."""
+        return list(self._errors)
+
+    def not_attempted(self) -> list[str]:
+        """Hosts that nothing was done with, when the run failed as a whole."""
+        done = {*self._machines, *(host for hosts in self._phases.values() for host in hosts)}
+        return sorted(self.hosts - done) if self._errors else []
 
     def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
         """Take one task result of ``host``; returns whether it says something about boot states, or fails a machine."""
@@ -276,6 +301,8 @@ class Report:
         machines = self.machines
         return {
             "version": 1,
+            "errors": self.errors,
+            "not_attempted": self.not_attempted(),
             "changed": any(one["changed"] for one in machines) or any(one["changed"] for one in self.phases()),
             "machines": machines,
             "durations": self.durations(),

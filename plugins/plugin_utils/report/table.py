@@ -22,10 +22,23 @@ _HEADS = ("count", "avg", "p50", "p95", "min", "max")
 
 def table(report: Report) -> list[str]:
     """The lines a person reads at the end of a run."""
-    lines = _durations(report)
+    lines = _errors(report) + _durations(report)
     if report.machines:
         lines += _machines(report)
     return lines + _nodes(report)
+
+
+def _errors(report: Report) -> list[str]:
+    """Why the run as a whole failed, and whom that concerns; each is said once."""
+    if not report.errors:
+        return []
+    before = "" if report.machines or report.phases() else " before any machine"
+    lines = [f"Run failed{before}: {text}" for text in report.errors]
+    left = report.not_attempted()
+    if left:
+        more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+        lines.append(f"Not attempted: {', '.join(spaced(name, 63) for name in left[:NAMED])}{more}")
+    return [*lines, ""]
 
 
 def _durations(report: Report) -> list[str]:
@@ -68,10 +81,11 @@ def _machines(report: Report) -> list[str]:
     unverified = [machine for machine in running if machine["verified"] is False]
     drifted = [machine for machine in machines if machine["drift"]]
     changed = sum(machine["changed"] for machine in machines)
+    unfinished = len(machines) - len(running) - len(failed) if report.errors else 0
     lines = [
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
         f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} changed, "
-        f"{len(failed)} failed",
+        f"{len(failed)} failed" + (f", {unfinished} not finished" if unfinished else ""),
     ]
     if len(machines) <= NAMED:
         lines += [f"  {spaced(machine['name'], 63)}: {where(machine)}" for machine in machines if where(machine)]
@@ -87,7 +101,9 @@ def _machines(report: Report) -> list[str]:
     elsewhere = [machine for machine in machines if machine["instead"]]
     lines += _at_most(f"  {spaced(machine['name'], 63)} is {machine['instead']}" for machine in elsewhere)
     lines += _at_most(f"  warning: {text}" for machine in machines for text in machine["warned"])
-    touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
+    touched = (
+        report.errors or changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
+    )
     if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     for place, machine in enumerate(failed):

@@ -132,6 +132,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     first = nspawn.start("-v")
     first.until("start 1")
     assert first.interrupt().failed
+    assert "Run the same command again: it goes on where this one was." in first.output
     report = json.loads(testbed.report.read_text())
     assert (report["interrupted"], report["finished"]) == (True, None)
     assert [(one["name"], one["boot_state"]) for one in report["machines"]] == [("cut-1", "BootingToRescue")]

@@ -74,6 +74,15 @@ def test_failures_come_first_with_reason_last_lines_and_log():
     assert "2 machines differ from what is asked for" in text
 
 
+def test_a_run_that_failed_as_a_whole_says_why():
+    data = reports.data(1)
+    data.update(machines=[], phases=[], durations=[], errors=["<b>token</b>"], not_attempted=["n1", "n2"])
+    text = "".join(Reader(page.page(data)).texts)
+    assert "The run failed before any machine" in text
+    assert "<b>token</b>" in text
+    assert "Not attempted: n1, n2" in text
+
+
 def test_a_machine_is_shown_with_its_address_and_id():
     data = reports.data(2)
     data["machines"][0].update(address="203.0.113.5", id=4711)

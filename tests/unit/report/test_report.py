@@ -59,6 +59,26 @@ def test_address_and_id_are_what_was_heard_last():
     assert "  n3:" not in text
 
 
+def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine():
+    report = results.Report()
+    report.hosts.update(["n1", "n2", "n3"])
+    for _time in range(2):
+        report.fail({"msg": "api_token: the API refused the token"})
+    assert (bool(report), report.machines) == (True, [])
+    lines = table.table(report)
+    assert lines[0] == "Run failed before any machine: api_token: the API refused the token"
+    assert lines[1] == "Not attempted: n1, n2, n3"
+    assert len([line for line in lines if "api_token" in line]) == 1
+    assert "Nothing changed" not in "\n".join(lines)
+    report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "changed": True}))
+    text = "\n".join(table.table(report))
+    assert "Run failed: api_token" in text
+    assert "Not attempted: n2, n3\n" in text
+    assert "1 changed, 0 failed, 1 not finished" in text
+    data = report.as_dict()
+    assert (data["errors"], data["not_attempted"]) == (["api_token: the API refused the token"], ["n2", "n3"])
+
+
 def test_the_same_transition_is_counted_once():
     report = results.Report()
     result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}

@@ -1,0 +1,98 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of installed playbooks that end before any machine, and what they say of it; no lab is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+
+import pytest
+import yaml
+
+from tests.integration.playbooks.test_paths import User
+
+URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-raw-disk"}
+
+
+class Reported(User):
+    """A user who reads the report of a run."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        report = {
+            "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
+            "KUBENODE_REPORT_FILE": str(self.stands / "report.json"),
+        }
+        return {**super().environment, **report}
+
+    def of(self, inventory: dict, playbook: str, *more: str):
+        """A run with an inventory."""
+        file = self.inventory / "hosts.yml"
+        file.write_text(yaml.safe_dump({"all": inventory}))
+        return self.begin(
+            ["ansible-playbook", "-i", str(file), f"kubenode.provision.{playbook}", *more], self.stands
+        ).wait()
+
+    @property
+    def report(self) -> dict:
+        return json.loads((self.stands / "report.json").read_text())
+
+
+@pytest.fixture
+def user(tmp_path) -> Reported:
+    return Reported(tmp_path)
+
+
+def test_an_error_of_the_whole_run_is_of_no_machine(user):
+    hosts = {f"n-{number}": {} for number in (1, 2, 3)}
+    own = {"ansible_ssh_private_key_file": str(user.key), "kubenode_dir": str(user.stands / "kept")}
+    variables = {"kubenode_ssh_keys": ["k"], **own, **URL}
+    done = user.of({"hosts": hosts, "vars": variables}, "hcloud_image_url")
+    assert done.failed
+    lines = [line for line in done.output.splitlines() if line.startswith(("Run failed", "Not attempted"))]
+    assert len(lines) == 2, done.output
+    assert lines[0].startswith("Run failed before any machine: api_token: missing")
+    assert lines[1] == "Not attempted: n-1, n-2, n-3"
+    assert user.report["not_attempted"] == ["n-1", "n-2", "n-3"]
+    assert user.report["machines"] == []
+
+
+def test_a_run_without_a_host_says_so(user):
+    done = user.of({"hosts": {}}, "hcloud_image_url")
+    assert "nothing was done: no host of the inventory" in " ".join(done.output.split())
+    assert not (user.stands / "report.json").exists()
+
+
+@pytest.mark.parametrize("own", [{}, {"ansible_host": "127.0.0.2"}])
+def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, own):
+    kept, log = user.inventory / "kubenode", user.stands / "ssh.log"
+    ssh = user.stands / "ssh"
+    ssh.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{shlex.quote(str(log))}\nexit 255\n')
+    ssh.chmod(0o755)
+    (kept / "known_hosts").mkdir(parents=True)
+    (kept / "known_hosts/n-1.os").write_text("n-1.os ssh-ed25519 AAAA\n")
+    entry = {"all": {"hosts": {"n-1": {"ansible_host": "127.0.0.1", "kubenode_server_id": 7}}}}
+    (kept / "inventory.yml").write_text("# Written by kubenode.provision: how\n" + yaml.safe_dump(entry))
+    variables = {"ansible_ssh_executable": str(ssh), "kubenode_dir": "kubenode", "ansible_user": "admin"}
+    done = user.of({"hosts": {"n-1": own, "n-2": {}}, "vars": variables}, "node_base", "--check")
+    assert done.failed
+    calls = log.read_text().splitlines()
+    mine, other = (
+        [call for call in calls if name in call.split()] for name in (own.get("ansible_host", "127.0.0.1"), "n-2")
+    )
+    assert mine, calls
+    assert other
+    known = os.path.join(kept, "known_hosts", "n-1.os")
+    assert all(f'-oUserKnownHostsFile="{known}" -oHostKeyAlias=n-1.os' in call for call in mine)
+    assert not any("HostKeyAlias" in call for call in other)
+
+
+def test_no_machine_has_a_warning_about_its_python(user):
+    """The host is this one, which is looked at and not changed."""
+    variables = {"ansible_connection": "local", "kubenode_dir": str(user.stands / "kept")}
+    done = user.of({"hosts": {"n-1": {}}, "vars": variables}, "node_base", "--check")
+    looked = [one["task"].rpartition("| ")[2] for one in done.of("n-1")]
+    assert "Read the facts" in looked, done.output
+    assert "Python interpreter" not in " ".join(done.output.split())
