@@ -14,16 +14,22 @@ from typing import Any, BinaryIO
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """A draft (0600) beside a file, and the draft's path; it takes the file's place when the block ends well."""
+    """A draft (0600) beside a file, and the draft's path; it takes the file's place when the block ends well.
+
+    An OSError of the block names the file.
+    """
     folder, name = os.path.split(os.path.abspath(path))
     handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file, draft
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(draft)  # on a full disk it would keep the room that others lack
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # A write to an open file does not say which one it is.
+            error.filename = path
         raise
 
 

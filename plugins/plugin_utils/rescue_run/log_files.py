@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import os
 import re
 import zlib
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
@@ -67,7 +69,7 @@ class Logs:
         if masked and self._size < MOST:
             text = b"".join(line + b"\n" for line in masked)
             self._size += len(text)
-            with open(self.interleaved, "ab") as file:
+            with _named(self.interleaved), open(self.interleaved, "ab") as file:
                 file.write(text)
         lines_now = [line.decode("utf-8", "replace") for line in masked]
         self.tail.extend(lines_now)
@@ -104,5 +106,15 @@ class Logs:
 
     def _write(self, path: Path, data: bytes) -> None:
         path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with _named(path), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of writing says which file it was, also when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
