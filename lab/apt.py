@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian packages and sources, fetched by apt with a configuration of its own: the host's apt stays as it is."""
+"""Debian packages, fetched by apt with a configuration of its own: the host's apt stays as it is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDERS = (
 
 
 def apt_options() -> list[str]:
-    """Proxy, certificate and retry settings of the host's apt, so that the build reaches what the host reaches."""
+    """Settings of the host's apt by which it reaches its mirror, and takes an old copy of it; a build does the same."""
     if not shutil.which("apt-config"):
         return []
     dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
@@ -99,8 +99,8 @@ def _line(uri: str, name: str) -> str:
 class Archive:
     """One suite of Debian, read by an apt whose state is in a folder of its own; needs no root."""
 
-    def __init__(self, suite: str, folder: Path | None = None, kinds: tuple[str, ...] = ("deb",)) -> None:
-        """Fetch the index of the suite. ``kinds``: ``deb`` for packages, ``deb-src`` for their sources.
+    def __init__(self, suite: str, folder: Path | None = None) -> None:
+        """Fetch the index of the suite.
 
         Without ``folder`` the state is in the mirror's, which all processes share: hold the lock ``mirror`` meanwhile.
         """
@@ -109,7 +109,7 @@ class Archive:
         for name in _FOLDERS:
             (self._root / name).mkdir(parents=True, exist_ok=True)
         found = [line.removeprefix("deb ") for line in sources(suite)]
-        lines = [f"{kind} [signed-by={_KEYRING}] {line}" for line in found for kind in kinds]
+        lines = [f"deb [signed-by={_KEYRING}] {line}" for line in found]
         if not lines:
             raise ImageError(f"the apt sources of this host tell no Debian mirror that has {suite}; the lab's mirror "
                              "is filled from the mirror that they name")  # fmt: skip
@@ -123,14 +123,6 @@ class Archive:
         """These packages alone, in the version that the suite offers, as files in the empty ``folder``."""
         self._apt("download", *packages, cwd=folder)
         return sorted(folder.glob("*.deb"))
-
-    def source(self, package: str, folder: Path) -> Path:
-        """The ``.dsc`` file of a package's source, in the empty ``folder`` with the files that it names."""
-        self._apt("source", "--only-source", "--download-only", package, cwd=folder)
-        found = sorted(folder.glob(f"{package}_*.dsc"))
-        if not found:
-            raise ImageError(f"apt downloaded no source package {package} of {self.suite}")
-        return found[-1]
 
     def install(self, packages: tuple[str, ...], status: str, folder: Path) -> None:
         """What installing them fetches on a machine whose dpkg database is ``status``, as files in ``folder``."""

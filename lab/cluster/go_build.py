@@ -20,7 +20,7 @@ from lab.cache import Progress
 from lab.errors import ClusterError, Unavailable
 
 # program → the Debian package that brings it
-_PACKAGES = {"go": "golang-go", "dpkg-source": "dpkg-dev"}
+_PACKAGES = {"go": "golang-go"}
 #: the programs that building our own ones takes
 FOR_TOOLS = tuple(_PACKAGES)
 #: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree

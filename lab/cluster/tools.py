@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own crictl and pause: built in Go with packages of Debian's sources of Kubernetes (a minute)."""
+"""The lab's own crictl and pause: built in Go with Debian's packages of what they import (a minute)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from lab.errors import ClusterError, ImageError
 
 from .go_build import discard, run_go
 
-_SUITE = "bookworm"  # the last one that has the source package kubernetes
-_VERSION = "1.20.2"  # its runtime interface is of use, not its age
-_TREE = Path("src/k8s.io/kubernetes")
+_SUITE = "sid"  # the one that has the runtime's interface as a package
+#: what crictl imports, directly or not
+_PACKAGES = (
+    "golang-github-golang-protobuf-1-5-dev", "golang-golang-x-net-dev", "golang-golang-x-sys-dev",
+    "golang-golang-x-text-dev", "golang-google-genproto-dev", "golang-google-grpc-dev", "golang-google-protobuf-dev",
+    "golang-gopkg-yaml.v2-dev", "golang-gopkg-yaml.v3-dev", "golang-k8s-cri-api-dev", "golang-k8s-sigs-yaml-dev",
+)  # fmt: skip
 _EPOCH = "1970-01-01T00:00:00Z"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -33,36 +37,21 @@ def build(sources: Path, folder: Path, progress: Progress) -> None:
     """Build the programs of ours in ``sources`` into ``folder``."""
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"
-    work.mkdir()
-    vendor = _source(work, work / "go") / "vendor"
-    tree = work / "go/src/kubenode"
-    shutil.copytree(sources, tree)
-    (tree / "vendor").symlink_to(vendor)
-    names = sorted(path.name for path in sources.iterdir())
-    command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
-    run_go(work / "go", tree, *command, log=work / "log")
-    discard(work)
-
-
-def _source(work: Path, gopath: Path) -> Path:
-    """Unpack Debian's source package of Kubernetes in a GOPATH; returns its folder."""
-    tree, downloads = gopath / _TREE, work / "downloads"
-    tree.parent.mkdir(parents=True)
-    downloads.mkdir()
+    downloads = work / "downloads"
+    downloads.mkdir(parents=True)
     try:
-        file = Archive(_SUITE, work / "apt", ("deb", "deb-src")).source("kubernetes", downloads)
+        packages = Archive(_SUITE, work / "apt").download(_PACKAGES, downloads)
     except ImageError as error:
-        raise ClusterError(f"the sources of the lab's crictl and pause cannot be had: {error}") from error
-    version = file.stem.partition("_")[2]
-    if _VERSION not in version:
-        raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {_VERSION}")
-    # apt has verified the files against the signed index already
-    command = ["dpkg-source", "--no-check", "-x", str(file), str(tree)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
-        raise ClusterError(f"dpkg-source failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")
-    return tree
+        raise ClusterError(f"what the lab's crictl is built of cannot be had: {error}") from error
+    for package in packages:
+        subprocess.run(["dpkg-deb", "--extract", str(package), str(work)], check=True)
+    path = work / "usr/share/gocode"
+    tree = path / "src/kubenode"
+    shutil.copytree(sources, tree)
+    names = (path.name for path in sorted(sources.iterdir()))
+    command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
+    run_go(path, tree, *command, log=work / "log")
+    discard(work)
 
 
 def oci_archive(program: bytes, path: str, reference: str, architecture: str = "amd64") -> bytes:

@@ -202,7 +202,7 @@ def test_pods_can_be_made_and_only_the_owner_reads_the_keys(cluster: RunningClus
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "one"},
-        "spec": {"nodeName": "worker-1", "containers": [{"name": "one", "image": "registry.k8s.io/pause:3.2"}]},
+        "spec": {"nodeName": "worker-1", "containers": [{"name": "one", "image": "registry.k8s.io/pause:3.10.2"}]},
     }
     assert cluster.kubectl("create", "-f", "-", text=json.dumps(pod)) == "pod/one created\n"
     assert cluster.folder.stat().st_mode & 0o777 == 0o700

@@ -54,10 +54,14 @@ def test_what_is_no_release(text):
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [("1.20.2", "old"), ("1.34.1", "old"), ("1.35.0", "new"), ("1.36.9", "newest"), ("1.40.0", "newest")],
+    [("1.33.9", "old"), ("1.34.1", "old"), ("1.35.0", "new"), ("1.36.9", "newest"), ("1.40.0", "newest")],
 )
 def test_for_minor(version, expected):
     assert versions.for_minor({"1.36": "newest", "1.34": "old", "1.35": "new"}, version) == expected
+
+
+def test_a_minor_before_the_known_ones_gets_the_pause_image_of_the_oldest():
+    assert versions.for_minor(data()["defaults"]["pause"], "1.33.9") == "3.10.1"
 
 
 @pytest.mark.parametrize(

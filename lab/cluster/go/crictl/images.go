@@ -9,52 +9,14 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/golang/protobuf/proto"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// image has what this program shows of an image; "pinned" is younger than the interface's package in this tree.
-type image struct {
-	Id          string   `protobuf:"bytes,1,opt,name=id,proto3" json:"id"`
-	RepoTags    []string `protobuf:"bytes,2,rep,name=repo_tags,json=repoTags,proto3" json:"repoTags"`
-	RepoDigests []string `protobuf:"bytes,3,rep,name=repo_digests,json=repoDigests,proto3" json:"repoDigests"`
-	Bytes       uint64   `protobuf:"varint,4,opt,name=size,proto3" json:"size,string"`
-	Username    string   `protobuf:"bytes,6,opt,name=username,proto3" json:"username"`
-	Pinned      bool     `protobuf:"varint,8,opt,name=pinned,proto3" json:"pinned"`
-}
-
-func (one *image) Reset()         { *one = image{} }
-func (one *image) String() string { return one.Id }
-func (*image) ProtoMessage()      {}
-
-type imageList struct {
-	Images []*image `protobuf:"bytes,1,rep,name=images,proto3" json:"images"`
-}
-
-func (list *imageList) Reset()         { *list = imageList{} }
-func (list *imageList) String() string { return fmt.Sprint(list.Images) }
-func (*imageList) ProtoMessage()       {}
-
-type imageStatus struct {
-	Image *image            `protobuf:"bytes,1,opt,name=image,proto3"`
-	Info  map[string]string `protobuf:"bytes,2,rep,name=info,proto3" protobuf_key:"bytes,1,opt,name=key,proto3" protobuf_val:"bytes,2,opt,name=value,proto3"`
-}
-
-func (status *imageStatus) Reset()         { *status = imageStatus{} }
-func (status *imageStatus) String() string { return fmt.Sprint(status.Image) }
-func (*imageStatus) ProtoMessage()         {}
-
-var _ = []proto.Message{&image{}, &imageList{}, &imageStatus{}}
-
-func (call *call) images(name string) ([]*image, error) {
-	var response imageList
+func (call *call) images(name string) ([]*runtime.Image, error) {
+	var response runtime.ListImagesResponse
 	request := runtime.ListImagesRequest{Filter: &runtime.ImageFilter{Image: &runtime.ImageSpec{Image: name}}}
 	if err := call.do(imageService, "ListImages", true, &request, &response); err != nil {
 		return nil, fmt.Errorf("listing images: %w", err)
-	}
-	for _, image := range response.Images { // empty lists, not null
-		image.RepoTags = append([]string{}, image.RepoTags...)
-		image.RepoDigests = append([]string{}, image.RepoDigests...)
 	}
 	sort.Slice(response.Images, func(a, b int) bool { return label(response.Images[a]) < label(response.Images[b]) })
 	return response.Images, nil
@@ -85,11 +47,11 @@ func listImages(call *call, arguments []string) error {
 	case verbose:
 		for _, image := range images {
 			fmt.Printf("ID: %s\nRepoTags: %s\nRepoDigests: %s\nSize: %d\nPinned: %t\n\n", image.Id,
-				strings.Join(image.RepoTags, " "), strings.Join(image.RepoDigests, " "), image.Bytes, image.Pinned)
+				strings.Join(image.RepoTags, " "), strings.Join(image.RepoDigests, " "), image.Size, image.Pinned)
 		}
 		return nil
 	case print.form != "table":
-		return print.print(map[string]interface{}{"images": append([]*image{}, images...)})
+		return printMessage(print, &runtime.ListImagesResponse{Images: images})
 	}
 	header := []string{"IMAGE", "TAG", "IMAGE ID", "SIZE"}
 	if *digests {
@@ -104,7 +66,7 @@ func listImages(call *call, arguments []string) error {
 		if len(image.RepoDigests) > 0 {
 			digest = image.RepoDigests[0][strings.LastIndex(image.RepoDigests[0], "@")+1:]
 		}
-		size := fmt.Sprintf("%.3gMB", float64(image.Bytes)/1e6)
+		size := fmt.Sprintf("%.3gMB", float64(image.Size)/1e6)
 		for _, tag := range tags(image) {
 			colon := strings.LastIndex(tag, ":")
 			row := []string{tag[:colon], tag[colon+1:], id, size}
@@ -118,19 +80,19 @@ func listImages(call *call, arguments []string) error {
 	return nil
 }
 
-func tags(image *image) []string {
+func tags(image *runtime.Image) []string {
 	if len(image.RepoTags) == 0 {
 		return []string{"<none>:<none>"}
 	}
 	return image.RepoTags
 }
 
-func label(image *image) string {
+func label(image *runtime.Image) string {
 	return tags(image)[0] + image.Id
 }
 
-func (call *call) status(name string) (*imageStatus, error) {
-	var response imageStatus
+func (call *call) status(name string) (*runtime.ImageStatusResponse, error) {
+	var response runtime.ImageStatusResponse
 	request := runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: name}, Verbose: true}
 	if err := call.do(imageService, "ImageStatus", true, &request, &response); err != nil {
 		return nil, fmt.Errorf("image status for %q request: %w", name, err)
@@ -138,8 +100,6 @@ func (call *call) status(name string) (*imageStatus, error) {
 	if response.Image == nil {
 		return nil, fmt.Errorf("no such image %q present", name)
 	}
-	response.Image.RepoTags = append([]string{}, response.Image.RepoTags...)
-	response.Image.RepoDigests = append([]string{}, response.Image.RepoDigests...)
 	return &response, nil
 }
 
@@ -151,12 +111,16 @@ func inspectImages(call *call, arguments []string) error {
 		return err
 	}
 	for _, name := range names {
-		status, err := call.status(name)
+		response, err := call.status(name)
 		if err != nil {
 			return err
 		}
-		result := map[string]interface{}{"status": status.Image}
-		withInfo(result, status.Info)
+		status, err := message(response.Image)
+		if err != nil {
+			return err
+		}
+		result := map[string]interface{}{"status": status}
+		withInfo(result, response.Info)
 		if err := print.print(result); err != nil {
 			return err
 		}

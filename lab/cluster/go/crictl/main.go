@@ -4,7 +4,7 @@
 // Command crictl asks a container runtime about its pods, containers and images.
 //
 // It has the commands, flags and configuration file of the program of this name that the lab's nodes, roles and
-// tests use, and is built in the tree of Kubernetes 1.20.2, since that is where the runtime interface comes from.
+// tests use. The runtime's interface and gRPC are Debian's packages of them.
 package main
 
 import (

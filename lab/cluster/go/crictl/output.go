@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,8 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/golang/protobuf/jsonpb"
-	"github.com/golang/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,12 +35,13 @@ func (output *output) register(set *flag.FlagSet, form string) {
 
 // message turns a message into what its JSON form says; fields without a value are there, too.
 func message(source proto.Message) (interface{}, error) {
-	var text bytes.Buffer
-	if err := (&jsonpb.Marshaler{EmitDefaults: true}).Marshal(&text, source); err != nil {
+	text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(source)
+	if err != nil {
 		return nil, err
 	}
 	var result interface{}
-	return result, json.Unmarshal(text.Bytes(), &result)
+	err = json.Unmarshal(text, &result)
+	return result, err
 }
 
 func (output *output) print(value interface{}) error {
