@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our table of flags and fields against the kubelet of its minor."""
+"""Our tables of flags and fields against the kubelets of their minors: the newest and the oldest that are built."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_tables import FIELDS, FLAGS
 from lab import cluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster(cluster.OLDEST),
+    pytest.mark.parametrize("version", [cluster.KUBERNETES, cluster.OLDEST]),
+]
 
-MINOR = cluster.KUBERNETES.rpartition(".")[0]
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 EMPTY = {"bool": False, "int": 0, "float": 0.0, "string": "", "duration": "0s", "quantity": "0", "duration|int": "0s"}
 
@@ -31,21 +33,27 @@ def empty(kind: Any) -> Any:
     return EMPTY.get(kind)
 
 
-def said(folder: Path, config: dict[str, Any]) -> str:
+def said(version: str, folder: Path, config: dict[str, Any]) -> str:
     """What the kubelet says of a configuration before it ends, since one value cannot be."""
     file = folder / "config.json"
     file.write_text(json.dumps({**config, **HEAD, "featureGates": {}, "oomScoreAdj": -5000}))
-    command = [cluster.ensure().kubelet, f"--config={file}", f"--root-dir={folder}/root", f"--cert-dir={folder}/pki"]
+    kubelet = cluster.ensure_node(version) / "kubelet"
+    command = [kubelet, f"--config={file}", f"--root-dir={folder}/root", f"--cert-dir={folder}/pki"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, "command failed" in done.stderr) == (1, True), done.stderr
     return done.stderr
 
 
-def test_its_flags_are_those_of_the_table() -> None:
-    reported = subprocess.run([cluster.ensure().kubelet, "--help"], capture_output=True, text=True, check=True).stdout
-    assert set(re.findall(r"^ +(?:-[a-z], )?--([a-z0-9-]+)", reported, re.MULTILINE)) == set(FLAGS[MINOR])
+def minor(version: str) -> str:
+    return version.rpartition(".")[0]
 
 
-def test_it_knows_every_field_of_the_table(tmp_path: Path) -> None:
-    assert "unknown field" not in said(tmp_path, empty(FIELDS[MINOR]))
-    assert 'unknown field \\"hairPinMode\\"' in said(tmp_path, {"hairPinMode": "none"})
+def test_its_flags_are_those_of_the_table(version: str) -> None:
+    command = [cluster.ensure_node(version) / "kubelet", "--help"]
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^ +(?:-[a-z], )?--([a-z0-9-]+)", reported, re.MULTILINE)) == set(FLAGS[minor(version)])
+
+
+def test_it_knows_every_field_of_the_table(version: str, tmp_path: Path) -> None:
+    assert "unknown field" not in said(version, tmp_path, empty(FIELDS[minor(version)]))
+    assert 'unknown field \\"hairPinMode\\"' in said(version, tmp_path, {"hairPinMode": "none"})
