@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
@@ -12,6 +13,7 @@ from . import agent, cpio, ignition, initramfs, iso, nmstate
 from .agent import AgentInputs, host_name, ssh_key
 from .errors import ImageError
 from .kargs import Edit
+from .nmstate.profile import SECRET
 from .overlay import Overlay
 
 if TYPE_CHECKING:  # Python 3.8 has no such forms
@@ -114,7 +116,7 @@ def secret_in(inputs: AgentInputs | None, host: HostInputs, profiles: Mapping[st
         return "an Ignition of the host's own"
     if host.files or host.units:
         return "files of the host's own"
-    if any("password" in profile for profile in profiles.values()):
+    if any(re.search(SECRET.pattern + r"(?!\s*/)", one, SECRET.flags) for one in profiles.values()):  # a path is none
         return "a password of the host's network"
     return secret_of_all(inputs)
 

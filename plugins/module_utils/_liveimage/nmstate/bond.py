@@ -25,6 +25,7 @@ _NUMBERS = {
     "ad_actor_sys_prio": (1, 65535),
     "ad_user_port_key": (0, 1023),
     "arp_interval": (0, 2**31 - 1),
+    "arp_missed_max": (0, 255),
     "downdelay": (0, 2**31 - 1),
     "lp_interval": (1, 2**31 - 1),
     "miimon": (0, 2**31 - 1),
@@ -54,6 +55,7 @@ _DEFAULTS = {  # what nmstatectl shows of any bond, whether its mode uses it or 
     "packets_per_slave": "1",
     "tlb_dynamic_lb": "1",
 }
+_USUAL_MISSED = "2"
 _NO_MAC = "00:00:00:00:00:00"
 _NEEDS = {"updelay": "miimon", "downdelay": "miimon", "arp_validate": "arp_interval", "arp_ip_target": "arp_interval"}
 
@@ -155,6 +157,8 @@ def _options(fields: Fields, mode: str) -> dict[str, str]:
     for key, default in _DEFAULTS.items():
         if found[key] == default and mode not in _ONLY_IN[key]:
             found[key] = None
+    if found["arp_missed_max"] == _USUAL_MISSED:  # older versions of NetworkManager do not know the option
+        found["arp_missed_max"] = None
     given = {key: value for key, value in found.items() if value}
     _check(fields, given, mode)
     return given

@@ -72,7 +72,9 @@ def _options(fields: Fields, settings: dict[str, str]) -> None:
     protocol = fields.choice("vlan-protocol", ("802.1q", "802.1ad"))
     if protocol is not None:
         settings["vlan-protocol"] = "802.1Q" if protocol == "802.1q" else protocol
-    fields.refuse("vlan-default-pvid", "NMState's own default of 1 is used")
+    default = fields.number("vlan-default-pvid", 0, 4094)
+    if default is not None:
+        settings["vlan-default-pvid"] = str(default)
     fields.ignore("gc-timer", "hello-timer", "hash-elasticity")
     stp = fields.mapping("stp")
     if stp is not None:

@@ -58,8 +58,8 @@ class Fields:
         self._known.extend(keys)
 
     def refuse(self, key: str, why: str) -> None:
-        """A key that NMState knows and that has no place here."""
-        if self.raw(key) is not None:
+        """A key that NMState knows and that has no place here; an empty value of it asks for nothing."""
+        if self.raw(key) not in (None, {}, []):
             raise ImageError(f"{self.at(key)} is not supported: {why}")
 
     def mapping(self, key: str) -> Fields | None:

@@ -62,7 +62,7 @@ _COALESCE = (
 _METHODS = ("leap", "md5", "tls", "peap", "ttls", "fast", "pwd")
 _INNER = ("pap", "mschap", "mschapv2", "gtc", "otp", "md5", "tls", "chap")
 _PATH = re.compile(r"/[!-:<-~]+\Z")  # a semicolon would end it
-_HIDDEN = "<_password_hid_by_nmstate>"
+HIDDEN = "<_password_hid_by_nmstate>"
 
 
 def ethtool(fields: Fields, found: Interface) -> None:
@@ -175,7 +175,7 @@ def ieee8021x(fields: Fields, found: Interface) -> None:
         settings[key] = path or ""
     for key in ("private-key-password", "password"):
         secret = fields.secret(key)
-        if secret == _HIDDEN:
+        if secret == HIDDEN:
             raise ImageError(f"{fields.at(key)} was hidden by nmstatectl; give the password itself")
         settings[key] = secret or ""
     settings["phase2-auth"] = fields.choice("phase2-auth", _INNER) or ""

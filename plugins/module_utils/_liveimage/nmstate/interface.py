@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..errors import ImageError
 from . import ovs
 from .bond import bond
@@ -11,55 +13,62 @@ from .bridge import bridge
 from .document import Fields
 from .hardware import ethtool, ieee8021x, sriov
 from .ip import stack
-from .kinds import infiniband, macvlan, vlan, vrf, vxlan
-from .profile import ABSENT, DOWN, IGNORE, NAMES, UP, Interface, interface_name, mac_of, profile_name, true_false
+from .kinds import hsr, infiniband, ipvlan, macsec, macvlan, vlan, vrf, vxlan
+from .profile import (
+    ABSENT,
+    DOWN,
+    IGNORE,
+    LOOPBACK,
+    NAMES,
+    UP,
+    Interface,
+    interface_name,
+    mac_of,
+    profile_name,
+    true_false,
+)
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
     "vxlan": "vxlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap", "vrf": "vrf", "ovs-bridge": "bridge",
+    "macsec": "macsec", "hsr": "hsr", "ipvlan": "ipvlan",
 }  # fmt: skip
 _PROFILES = {"ovs-bridge": "-br", "ovs-interface": "-if"}  # a bridge and an interface in it often have one name
 _READERS = {
     "bond": bond, "linux-bridge": bridge, "vlan": vlan, "vxlan": vxlan, "mac-vlan": macvlan, "mac-vtap": macvlan,
-    "infiniband": infiniband, "vrf": vrf, "ovs-bridge": ovs.bridge,
+    "infiniband": infiniband, "vrf": vrf, "ovs-bridge": ovs.bridge, "macsec": macsec, "hsr": hsr, "ipvlan": ipvlan,
 }  # fmt: skip
 _COPIES_MAC = ("bond", "linux-bridge")
 _REASONS = {
     "ovs-port": "ports are listed in the section bridge of their ovs-bridge",
-    "loopback": "NetworkManager before 1.42 does not touch it",
+    "ipsec": "NetworkManager does not start such a profile by itself",
+    "team": "its program is in no live image; use a bond",
+    "tun": "it is not needed to reach the network from a live image; make it in the installed system",
 }
-_LATER = "it is not needed to reach the network from a live image; make it in the installed system"
-_OTHERS = ("macsec", "hsr", "ipsec", "ipvlan", "team", "tun")
-_REFUSED = {
-    "mptcp": "set it in the installed system",
-    "dispatch": "its scripts would be run by NetworkManager; give a file instead",
-    "pci-address": "identify the interface by name or by MAC address",
-}
+_REFUSED = {"dispatch": "its scripts would be run by NetworkManager; give a file instead"}
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
+_MPTCP = {"signal": 0x10, "subflow": 0x20, "backup": 0x40, "fullmesh": 0x80}
+_MPTCP_OFF, _MPTCP_ALWAYS = 0x01, 0x08  # for no address; for those that no default route belongs to, too
 _MAY_FAIL = {"any": (True, True), "ipv4": (False, True), "ipv6": (True, False), "ipv4+ipv6": (False, False)}
 
 
 def interface(fields: Fields) -> Interface:
     """An interface by its entry; of one that is to go or to be left alone, only what all kinds share is checked."""
-    name = interface_name(fields.needed("name"), fields.at("name"))
+    name = fields.needed("name")
+    if name != LOOPBACK or fields.text("type") != "loopback":
+        interface_name(name, fields.at("name"))
     state = fields.choice("state", (UP, DOWN, ABSENT, IGNORE)) or UP
-    if state in (ABSENT, IGNORE) and fields.text("type") in (*_REASONS, *_OTHERS, "unknown"):
+    if state in (ABSENT, IGNORE) and fields.text("type") in (*_REASONS, "unknown"):
         return Interface(name, fields.text("type") or "", fields.path, name, state)
     kind = _kind(fields)
     profile = profile_name(fields.text("profile-name") or name + _PROFILES.get(kind, ""), fields.at("profile-name"))
     found = Interface(name, kind, fields.path, profile, state)
-    identifier = fields.choice("identifier", ("name", "mac-address", "pci-address")) or "name"
-    if identifier == "pci-address":
-        raise fields.wrong("identifier", "is not supported; identify the interface by name or by MAC address")
-    found.by_mac = identifier == "mac-address"
-    found.mac = mac_of(fields, "mac-address")
-    if found.by_mac and kind != "ethernet":
-        raise fields.wrong("identifier", f"is only for interfaces of type ethernet, this one is {kind}")
-    if found.by_mac and found.mac is None:
-        raise ImageError(f"{fields.at('mac-address')} is missing; identifier: mac-address needs it")
-    found.mtu = fields.number("mtu", 68, 65535)
+    _identity(fields, found)
+    looped = kind == "loopback"
+    found.mtu = fields.number("mtu", 68, 65536 if looped else 65535)
     found.controller = fields.text("controller")
     _shared(fields, found)
-    found.v4, found.v6 = stack(fields.mapping("ipv4"), 4), stack(fields.mapping("ipv6"), 6)
+    found.v4, found.v6 = stack(fields.mapping("ipv4"), 4, looped), stack(fields.mapping("ipv6"), 6, looped)
     _wait(fields, found)
     _specific(fields, found)
     _hardware(fields, found)
@@ -73,6 +82,30 @@ def interface(fields: Fields) -> Interface:
     return found
 
 
+def _identity(fields: Fields, found: Interface) -> None:
+    """Its MAC address, and what it goes by unless that is its name."""
+    identifier = fields.choice("identifier", ("name", "mac-address", "pci-address")) or "name"
+    place = fields.text("pci-address")
+    if place is not None and not _PCI.match(place):
+        raise fields.wrong("pci-address", "is no PCI address such as 0000:00:1f.6")
+    if found.kind == "loopback":
+        if found.name != LOOPBACK:
+            raise fields.wrong("name", f"is no loopback interface; its name is {LOOPBACK}")
+        fields.ignore("mac-address")  # nmstatectl shows zeros
+    else:
+        found.mac = mac_of(fields, "mac-address")
+    if identifier == "name":
+        return
+    if found.kind != "ethernet":
+        raise fields.wrong("identifier", f"is only for interfaces of type ethernet, this one is {found.kind}")
+    value = found.mac if identifier == "mac-address" else place
+    if value is None:
+        raise ImageError(f"{fields.at(identifier)} is missing; identifier: {identifier} needs it")
+    found.identity = identifier, value
+    if identifier == "pci-address":
+        found.settings["match"] = {"path": f"pci-{value};"}
+
+
 def _kind(fields: Fields) -> str:
     given = fields.text("type")
     sections = [kind for kind, key in _OWN_SECTION.items() if fields.raw(key) is not None]
@@ -82,8 +115,8 @@ def _kind(fields: Fields) -> str:
             raise ImageError(f"{fields.at('type')} is missing; it is {sections[0]} by its section {section}")
         return "ethernet"
     if given not in NAMES or given in _REASONS:
-        if given in _REASONS or given in _OTHERS:
-            raise fields.wrong("type", f"is not supported: {_REASONS.get(given, _LATER)}")
+        if given in _REASONS:
+            raise fields.wrong("type", f"is not supported: {_REASONS[given]}")
         raise fields.wrong("type", f"is not one of {', '.join(NAMES)}")
     for kind in sections:
         if _OWN_SECTION[kind] != _OWN_SECTION.get(given) and not (kind == "veth" and given == "ethernet"):
@@ -96,7 +129,8 @@ def _shared(fields: Fields, found: Interface) -> None:
     if found.kind == "infiniband" and found.mac is not None:
         raise fields.wrong("mac-address", "has no meaning for type infiniband")
     if found.mac is not None:
-        wired["mac-address" if found.by_mac else "cloned-mac-address"] = found.mac
+        by_mac = found.identity == ("mac-address", found.mac)
+        wired["mac-address" if by_mac else "cloned-mac-address"] = found.mac
     if found.mtu is not None and found.kind != "infiniband":
         wired["mtu"] = str(found.mtu)
     if fields.flag("accept-all-mac-addresses") is not None:
@@ -106,8 +140,19 @@ def _shared(fields: Fields, found: Interface) -> None:
         if found.kind not in ("ethernet", "veth"):
             raise ImageError(f"{link.path} has no meaning for type {found.kind}")
         wired.update(_link(link, found))
+    if found.kind == "loopback" and set(wired) - {"mtu"}:
+        raise ImageError(f"{fields.at('accept-all-mac-addresses')} has no meaning for type loopback")
     if wired:
-        found.settings["ethernet"] = wired
+        found.settings["loopback" if found.kind == "loopback" else "ethernet"] = wired
+    addresses = fields.mapping("mptcp")
+    if addresses is not None:
+        flags = addresses.texts("address-flags")
+        addresses.done()
+        for one in flags:
+            if one not in _MPTCP:
+                raise addresses.wrong("address-flags", f"has {one!a}, which is not one of {', '.join(_MPTCP)}")
+        value = sum({_MPTCP[one] for one in flags}) | _MPTCP_ALWAYS if flags else _MPTCP_OFF
+        found.section("connection")["mptcp-flags"] = str(value)
     lldp = fields.mapping("lldp")
     if lldp is not None:
         enabled = lldp.flag("enabled")

@@ -15,11 +15,12 @@ from .profile import Address, Stack, address, host_address, true_false
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _CLIENT_ID = re.compile(r"[A-Za-z0-9:._@+-]{1,255}\Z")
 _DUID = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){2,129}\Z")
+_LOOPBACK = ("127.0.0.1", "::1")  # which the kernel gives it
 _LINK_LOCAL = ipaddress.ip_network("fe80::/10")
 
 
-def stack(fields: Fields | None, version: int) -> Stack:
-    """A stack by its section; without one the stack is off."""
+def stack(fields: Fields | None, version: int, loopback: bool = False) -> Stack:
+    """A stack by its section; without one the stack is off. ``loopback``: of the interface that has it by itself."""
     found = Stack(version)
     if fields is None:
         found.settings.update({"method": "disabled", "dhcp-timeout": FOREVER})
@@ -29,7 +30,7 @@ def stack(fields: Fields | None, version: int) -> Stack:
     if version == 6:
         autoconf = bool(fields.flag("autoconf"))
     found.automatic = dhcp or autoconf
-    found.addresses = _addresses(fields, version, found.automatic)
+    found.addresses = _addresses(fields, version, found.automatic, loopback)
     if enabled is None and (found.automatic or found.addresses):
         raise ImageError(f"{fields.at('enabled')} is missing; say whether this is to be used")
     found.enabled = bool(enabled)
@@ -43,7 +44,7 @@ def stack(fields: Fields | None, version: int) -> Stack:
     own_dns = _automatic(fields, found)
     found.own_dns = found.enabled and (own_dns or (bool(found.addresses) and not found.automatic))
     _device(fields, found)
-    fields.refuse("mptcp-flags", "set it in the installed system")
+    fields.refuse("mptcp-flags", "give address-flags in the section mptcp of the interface")
     fields.refuse("forwarding", "set it with a sysctl in the installed system")
     fields.ignore("allow-extra-address")
     fields.done()
@@ -60,21 +61,24 @@ def _method(found: Stack, autoconf: bool) -> str:
     return "disabled" if found.version == 4 else "link-local"
 
 
-def _addresses(fields: Fields, version: int, automatic: bool) -> tuple[tuple[Address, int], ...]:
+def _addresses(fields: Fields, version: int, automatic: bool, loopback: bool) -> tuple[tuple[Address, int], ...]:
     """The static ones; link-local ones come by themselves, those with a lifetime came from the network."""
     found: list[tuple[Address, int]] = []
     for one in fields.mappings("address"):
-        given = host_address(one.needed("ip"), one.at("ip"), version)
+        read = one.needed("ip"), one.at("ip"), version
+        given = address(*read)
+        if not (loopback and given.is_loopback):
+            given = host_address(*read)
         prefix = one.number("prefix-length", 0, given.max_prefixlen)
         if prefix is None:
             raise ImageError(f"{one.at('prefix-length')} is missing")
         lifetimes = [one.text("valid-life-time"), one.text("preferred-life-time")]
-        one.refuse("mptcp-flags", "set it in the installed system")
+        one.refuse("mptcp-flags", "give address-flags in the section mptcp of the interface")
         one.ignore("valid-left", "preferred-left")
         one.done()
         if automatic and any(life not in (None, "forever") for life in lifetimes):
             continue
-        if given in _LINK_LOCAL:
+        if given in _LINK_LOCAL or str(given) in _LOOPBACK:
             continue
         if any(other == given for other, dummy in found):
             raise ImageError(f"{one.at('ip')}: {given} is given twice")

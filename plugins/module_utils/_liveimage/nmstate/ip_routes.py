@@ -82,8 +82,7 @@ def _present(fields: Fields, keys: tuple[str, ...]) -> bool:
 
 
 def _owner(fields: Fields, found: dict[str, Interface], version: int) -> Interface:
-    name = interface_name(fields.needed("next-hop-interface"), fields.at("next-hop-interface"))
-    owner = found.get(name)
+    owner = found.get(fields.needed("next-hop-interface"))
     if owner is None or owner.state != UP:
         raise fields.wrong("next-hop-interface", "is no interface of this document that is up")
     if not owner.stack(version).enabled:
@@ -121,8 +120,8 @@ def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
         words.append("from %s" % (source or ("0.0.0.0/0" if version == 4 else "::/0")))
     if incoming:
         name = interface_name(incoming, fields.at("iif"))
-        if name in found and found[name].by_mac:
-            raise fields.wrong("iif", "goes by its MAC address, its name is not known to the kernel")
+        if name in found and found[name].nameless:
+            raise fields.wrong("iif", "goes by its MAC or PCI address, its name is not known to the kernel")
         words.append(f"iif {name}")
     if suppress is not None:
         words.append(f"suppress_prefixlength {suppress}")

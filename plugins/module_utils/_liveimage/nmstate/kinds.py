@@ -1,13 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kinds of interfaces that use another one as their base: VLAN, VXLAN, MACVLAN, MACVTAP, InfiniBand; and VRFs."""
+"""Kinds of interfaces that use others: VLAN, VXLAN, MACVLAN, MACVTAP, IPVLAN, MACsec, InfiniBand, HSR; and VRFs."""
 
 from __future__ import annotations
 
+import re
+
 from ..errors import ImageError
 from .document import Fields
-from .profile import Interface, Port, address, interface_name, true_false
+from .hardware import HIDDEN
+from .profile import Below, Interface, Port, address, interface_name, true_false
 
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
+_LAYERS = ("l2", "l3", "l3s")  # NetworkManager counts from 1
+_VALIDATION, _OFFLOAD = ("disabled", "check", "strict"), ("off", "phy", "mac")
 _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
 
 
@@ -62,6 +68,62 @@ def macvlan(fields: Fields, found: Interface) -> None:
     found.settings["macvlan"] = settings
 
 
+def ipvlan(fields: Fields, found: Interface) -> None:
+    """The section ``ipvlan``."""
+    _base(fields, found, "ipvlan", needed=True)
+    mode = fields.choice("mode", _LAYERS) or _LAYERS[0]
+    flags = {key: fields.flag(key) for key in ("private", "vepa")}
+    fields.done()
+    if all(flags.values()):
+        raise ImageError(f"{fields.at('private')} and vepa exclude each other")
+    found.settings["ipvlan"] = {"mode": str(_LAYERS.index(mode) + 1)}
+    found.settings["ipvlan"].update({key: true_false(one) for key, one in flags.items() if one is not None})
+
+
+def macsec(fields: Fields, found: Interface) -> None:
+    """The section ``macsec``. Its key is in the profile, which only root reads, and in no message."""
+    base = _base(fields, found, "macsec", needed=True)
+    encrypt, sci = fields.flag("encrypt"), fields.flag("send-sci")
+    port = fields.number("port", 0, 65534)
+    words = {"validation": _VALIDATION, "offload": _OFFLOAD}
+    given = {option: (fields.choice(option, known), known) for option, known in words.items()}
+    key, name = fields.secret("mka-cak"), fields.text("mka-ckn")
+    fields.done()
+    if not key or not name:
+        raise ImageError(f"{fields.at('mka-ckn' if key else 'mka-cak')} is missing; MACsec needs mka-cak and mka-ckn")
+    if key == HIDDEN:
+        raise ImageError(f"{fields.at('mka-cak')} was hidden by nmstatectl; give the key itself")
+    if not _HEXADECIMAL.fullmatch(key) or len(key) != 32:
+        raise ImageError(f"{fields.at('mka-cak')} is no key of 32 hexadecimal digits")
+    if not _HEXADECIMAL.fullmatch(name) or len(name) % 2 or len(name) > 64:
+        raise fields.wrong("mka-ckn", "is no name of 2 to 64 hexadecimal digits, an even number of them")
+    found.same = (f"MACsec {port or 1} of {base}",)
+    settings = {"mode": "0", "mka-cak": key, "mka-ckn": name}
+    if port:
+        settings["port"] = str(port)
+    for option, value in (("encrypt", encrypt), ("send-sci", sci)):
+        if value is not None:
+            settings[option] = true_false(value)
+    settings.update({option: str(known.index(word)) for option, (word, known) in given.items() if word is not None})
+    found.settings["macsec"] = settings
+
+
+def hsr(fields: Fields, found: Interface) -> None:
+    """The section ``hsr``: two ports that carry the same."""
+    for key in ("port1", "port2"):
+        name = interface_name(fields.needed(key), fields.at(key))
+        found.below.append(Below(name, fields.at(key), "hsr", key))
+    if found.below[0].name == found.below[1].name:
+        raise fields.wrong("port2", "is port1, too")
+    spec = fields.number("multicast-spec", 0, 255)
+    protocol = fields.choice("protocol", ("hsr", "prp")) or "hsr"
+    fields.ignore("supervision-address")
+    fields.done()
+    found.settings["hsr"] = {"prp": true_false(protocol == "prp")}
+    if spec:
+        found.settings["hsr"]["multicast-spec"] = str(spec)
+
+
 def infiniband(fields: Fields, found: Interface) -> None:
     """The section ``infiniband``."""
     base = _base(fields, found, "infiniband", needed=False)
@@ -105,6 +167,5 @@ def _base(fields: Fields, found: Interface, section: str, *, needed: bool) -> st
     name = fields.needed("base-iface") if needed else fields.text("base-iface")
     if not name:
         return None
-    found.base = interface_name(name, fields.at("base-iface"))
-    found.base_at = (section, fields.at("base-iface"))
-    return found.base
+    found.below.append(Below(interface_name(name, fields.at("base-iface")), fields.at("base-iface"), section, "parent"))
+    return found.below[0].name

@@ -17,9 +17,15 @@ from .document import Fields, shown
 Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _NAME = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]{0,14}\Z")  # 15 bytes, no slash, colon or blank; no hidden file
-_RESERVED = ("all", "default", "bonding_masters", "lo")
+LOOPBACK = "lo"
+_RESERVED = ("all", "default", "bonding_masters", LOOPBACK)
 _PROFILE = re.compile(r"[A-Za-z0-9_+@-]([A-Za-z0-9_.+@ -]{0,98}[A-Za-z0-9_+@-])?\Z")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(\1[0-9A-Fa-f]{2}){4}\Z")
+#: a line of a keyfile with a value that is a secret, from its beginning to its equals sign
+SECRET = re.compile(
+    r"^\s*(?:[\w.-]*(?:password|passwd|psk|secret|wep-key|private-key|mka-cak)[\w.-]*|pin)\s*=",
+    re.IGNORECASE | re.MULTILINE,
+)
 UP, DOWN, ABSENT, IGNORE = "up", "down", "absent", "ignore"
 NAMES = {  # NMState's name of a kind → NetworkManager's
     "ethernet": "802-3-ethernet",
@@ -36,16 +42,21 @@ NAMES = {  # NMState's name of a kind → NetworkManager's
     "ovs-bridge": "ovs-bridge",
     "ovs-port": "ovs-port",
     "ovs-interface": "ovs-interface",
+    "macsec": "macsec",
+    "hsr": "hsr",
+    "ipvlan": "ipvlan",
+    "loopback": "loopback",
 }
 _SECTIONS = (
-    "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ovs-bridge", "ovs-port",
-    "ovs-interface", "ovs-patch", "ovs-dpdk", "ethernet", "vlan", "vxlan", "sriov", "macvlan", "vrf", "veth", "dummy",
-    "user", "802-1x", "ethtool", "infiniband", "ovs-external-ids", "ovs-other-config",
+    "connection", "match", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ovs-bridge", "ovs-port",
+    "ovs-interface", "ovs-patch", "ovs-dpdk", "ethernet", "vlan", "vxlan", "sriov", "macvlan", "ipvlan", "macsec",
+    "hsr", "vrf", "veth", "dummy", "loopback", "user", "802-1x", "ethtool", "infiniband", "ovs-external-ids",
+    "ovs-other-config",
 )  # fmt: skip
 
 
 def interface_name(text: str, path: str) -> str:
-    """A kernel interface's name."""
+    """The name of an interface that is not the loopback one."""
     if not _NAME.match(text) or text in _RESERVED:
         raise ImageError(
             f"{path}: {shown(text)} is no name for an interface: 1 to 15 letters, digits or any of _.+@-, not "
@@ -146,6 +157,16 @@ class OvsPort:
 
 
 @dataclass
+class Below:
+    """An interface that another one stands on: ``section`` and ``key`` of the keyfile name it."""
+
+    name: str
+    path: str
+    section: str
+    key: str
+
+
+@dataclass
 class Interface:
     """One interface and its profile; ``ports`` is None when the document lists none."""
 
@@ -154,13 +175,12 @@ class Interface:
     path: str
     profile: str
     state: str = UP
-    by_mac: bool = False
+    identity: tuple[str, str] | None = None  # the key and the address it goes by; the kernel does not know its name
     mac: str | None = None
     mtu: int | None = None
     controller: str | None = None
     ports: list[Port] | None = None
-    base: str | None = None
-    base_at: tuple[str, str] = ("", "")  # the keyfile's section that names the base, and where the document does
+    below: list[Below] = field(default_factory=list)
     same: tuple[str, ...] = ()  # what no other interface may be, too
     copy_mac: str | None = None  # the interface whose MAC address it gets
     table: int | None = None  # of a VRF
@@ -177,6 +197,11 @@ class Interface:
     def key(self) -> str:
         """Where it is in the table of interfaces; what is none of the kernel's may have the name of one that is."""
         return f"{self.kind}:{self.name}" if self.kind in ("ovs-bridge", "ovs-port") else self.name
+
+    @property
+    def nameless(self) -> bool:
+        """Whether it goes by a MAC or PCI address."""
+        return self.identity is not None
 
     @property
     def uuid(self) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from ..errors import ImageError
 from . import ovs
 from .ip import stack
-from .profile import NAMES, UP, Interface, OvsPort, Port, interface_name, true_false
+from .profile import NAMES, UP, Below, Interface, OvsPort, Port, interface_name, true_false
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
+_SINCE = {"hsr": "1.46", "ipvlan": "1.52"}  # NetworkManager
 
 
 def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
@@ -22,6 +23,10 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
     unlisted = {one.key for one in found.values() if one.kind in (*_CONTROLLERS, "ovs-bridge") and one.ports is None}
     for one in found.values():
         _join(found, unlisted, one)
+        if one.kind in _SINCE:
+            warnings.append(
+                f"{one.path}: {one.kind} needs NetworkManager {_SINCE[one.kind]} or newer in the live system"
+            )
     for one in list(found.values()):
         if one.kind == "ovs-bridge":
             warnings += ovs.attach(found, one)
@@ -35,8 +40,8 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
                     f"{port.path}: {port.name} is not described in the document, so it gets no profile and does not "
                     f"become a port of {one.name}"
                 )
-        if one.base is not None:
-            _put_on(found, gone, one)
+        for base in one.below:
+            _put_on(found, gone, one, base)
         if one.peer is not None:
             _pair(found, gone, one)
         if one.primary is not None:
@@ -46,7 +51,7 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
     for one in found.values():
         ovs.check(one)
     _check_addresses(found)
-    _check_macs(found)
+    _check_identities(found)
     return warnings
 
 
@@ -56,7 +61,7 @@ def ordered(found: dict[str, Interface]) -> list[Interface]:
 
     def add(one: Interface) -> None:
         if one.key not in done:
-            for name in filter(None, (one.controller, one.base)):
+            for name in [*filter(None, (one.controller,)), *(base.name for base in one.below)]:
                 if name in found:
                     add(found[name])
             done[one.key] = one
@@ -80,7 +85,7 @@ def _check_circles(found: dict[str, Interface]) -> None:
             raise ImageError(f"{found[name].path} stands on itself: {circle}")
         under_way.append(name)
         one = found[name]
-        for below in [port.name for port in one.ports or []] + ([one.base] if one.base else []):
+        for below in [*(port.name for port in one.ports or []), *(base.name for base in one.below)]:
             visit(below)
         settled.add(under_way.pop())
 
@@ -135,9 +140,8 @@ def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, 
         one.section("bond-port").update(port.settings)
 
 
-def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
-    name = one.base or ""
-    section, path = one.base_at
+def _put_on(found: dict[str, Interface], gone: set[str], one: Interface, below: Below) -> None:
+    name, path = below.name, below.path
     if name in gone:
         raise ImageError(f"{path}: {name} is absent")
     base = found.get(name)
@@ -146,8 +150,9 @@ def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None
             raise ImageError(f"{one.path}: {one.same[0]} is {other.name} already")
     if base is not None and one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
         raise ImageError(f"{one.path}.mtu: {one.mtu} is more than the {base.mtu} of {name}")
-    # a profile that goes by MAC address has no interface name that is known beforehand
-    one.section(section)["parent"] = base.uuid if base is not None and base.by_mac else name
+    if base is not None and base.nameless and below.key != "parent":
+        raise ImageError(f"{path}: {name} goes by its MAC or PCI address, its name is not known to the kernel")
+    one.section(below.section)[below.key] = base.uuid if base is not None and base.nameless else name
 
 
 def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
@@ -169,8 +174,8 @@ def _check_primary(found: dict[str, Interface], one: Interface) -> None:
     port = found.get(one.primary or "")
     if all(other.name != one.primary for other in one.ports or []):
         raise ImageError(f"{path}: {one.primary} is no port of this bond")
-    if port is not None and port.by_mac:
-        raise ImageError(f"{path}: {one.primary} goes by its MAC address, its name is not known to the kernel")
+    if port is not None and port.nameless:
+        raise ImageError(f"{path}: {one.primary} goes by its MAC or PCI address, its name is not known to the kernel")
 
 
 def _copy_mac(found: dict[str, Interface], one: Interface) -> None:
@@ -193,13 +198,14 @@ def _check_addresses(found: dict[str, Interface]) -> None:
                 seen[address] = one
 
 
-def _check_macs(found: dict[str, Interface]) -> None:
+def _check_identities(found: dict[str, Interface]) -> None:
     seen: dict[str, Interface] = {}
     for one in found.values():
-        if one.by_mac and one.mac is not None:
-            if one.mac in seen:
-                raise ImageError(f"{one.path}.mac-address: {one.mac} identifies {seen[one.mac].name} already")
-            seen[one.mac] = one
+        if one.identity is not None:
+            key, value = one.identity
+            if value in seen:
+                raise ImageError(f"{one.path}.{key}: {value} identifies {seen[value].name} already")
+            seen[value] = one
 
 
 def connection(one: Interface) -> dict[str, str]:
@@ -211,6 +217,6 @@ def connection(one: Interface) -> dict[str, str]:
         "autoconnect": true_false(one.state == UP),
         "autoconnect-slaves": "1" if one.kind in (*_CONTROLLERS, "ovs-bridge") else "-1",
     }
-    if not one.by_mac:
+    if not one.nameless:
         found["interface-name"] = one.name
     return found

@@ -64,9 +64,23 @@ def test_no_result_and_no_difference_has_a_secret(workshop, hosts):
 
 
 @pytest.mark.parametrize(
-    "line", ["psk=secret", "wep-key0=secret", " password=secret", "password-raw = secret", "private-key=secret"]
+    "line",
+    [
+        "psk=secret",
+        "wep-key0=secret",
+        " password=secret",
+        "password-raw = secret",
+        "private-key=secret",
+        "mka-cak=secret",
+        "pin=secret",
+    ],
 )
 def test_secret_values_of_keyfiles_are_hidden(line):
     text = "[connection]\nid=eno1\n[x]\n" + line + "\n"
     assert "secret" not in inspection.masked_keyfile(text.encode())
     assert "id=eno1" in inspection.masked_keyfile(text.encode())
+
+
+def test_other_values_of_keyfiles_are_shown():
+    text = "[bridge]\nmulticast-snooping=true\n"
+    assert inspection.masked_keyfile(text.encode()) == text

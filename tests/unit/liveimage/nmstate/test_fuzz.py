@@ -21,6 +21,7 @@ DOCUMENTS = [parse(one.read_text()) for one in sorted((Path(__file__).parent / "
 SECTIONS = {
     "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "user",
     "sriov", "ethtool", "802-1x", "infiniband", "macvlan", "vxlan", "vrf",
+    "match", "macsec", "hsr", "ipvlan", "loopback",
     "ovs-bridge", "ovs-port", "ovs-interface", "ovs-patch", "ovs-dpdk", "ovs-external-ids", "ovs-other-config",
 }  # fmt: skip
 TEXTS = st.one_of(

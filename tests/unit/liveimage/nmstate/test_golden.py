@@ -16,6 +16,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 
 HERE = Path(__file__).parent
 DOCUMENTS = sorted((HERE / "documents").glob("*.yaml"))
+BELOW = [(kind, "parent") for kind in ("vlan", "vxlan", "macvlan", "macsec", "ipvlan")]
+BELOW += [("hsr", "port1"), ("hsr", "port2")]
 LEFT_ALONE = ("eth1", "eth2", "eth9")  # bases that are no part of their document
 HEADER = "# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
 
@@ -59,8 +61,8 @@ def test_controllers_come_before_ports_and_bases_before_vlans(document):
         profile = configparser.RawConfigParser(strict=True)
         profile.read_string(text)
         master = profile.get("connection", "master", fallback=None)
-        parent = profile.get("vlan", "parent", fallback=None)
-        for needed in filter(None, (master, parent)):
+        below = [profile.get(*key, fallback=None) for key in BELOW]
+        for needed in filter(None, (master, *below)):
             assert needed in seen or needed in LEFT_ALONE
         seen.update((profile.get("connection", "interface-name", fallback=""), profile["connection"]["uuid"]))
 
@@ -73,6 +75,19 @@ def test_a_port_that_is_not_described_is_a_warning():
     assert [one.split(" is not described")[0] for one in result.warnings] == [
         "interfaces[0].link-aggregation.port[1]: e1", "interfaces[0].link-aggregation.port[2]: e2"
     ]  # fmt: skip
+
+
+def test_what_older_systems_do_not_know_is_a_warning():
+    kinds = [("hsr", "hsr", {"port1": "a", "port2": "b"}), ("ipvlan", "ipvlan", {"base-iface": "a"})]
+    for kind, section, content in kinds:
+        result = nmstate.convert({"interfaces": [{"name": "e", "type": kind, section: content}]})
+        assert [f"interfaces[0]: {kind} needs NetworkManager 1." in one for one in result.warnings] == [True]
+
+
+def test_what_is_empty_asks_for_nothing():
+    link = {"name": "eth0", "ethernet": {"fec": {}}, "dispatch": {}}
+    shown = {"capture": {}, "ovs-db": {}, "ovn": {}, "interfaces": [link]}
+    assert nmstate.keyfiles(shown) == nmstate.keyfiles({"interfaces": [{"name": "eth0"}]})
 
 
 def test_the_name_of_a_host_is_only_a_warning():

@@ -38,6 +38,11 @@ def dns(rest: str, more: str = STATIC) -> str:
     return "interfaces: [{name: eth0, %s}]\ndns-resolver: {config: {%s}}" % (more, rest)
 
 
+def macsec(rest: str) -> str:
+    return iface("type: macsec, macsec: {base-iface: eth1, %s}" % rest)
+
+
+CAK = "50b71a8ef0bd5751ea76de6d6c98c03a"
 CASES = {
     # unknown keys, with the nearest known one
     "interfacs: []": "interfacs: unknown key; did you mean interfaces?",
@@ -87,7 +92,8 @@ CASES = {
     "interfaces: [{name: a, type: ovs-bridge, bridge: {port: [{name: c}]}}, {name: b, type: ovs-bridge,"
     " bridge: {port: [{name: c}]}}, {name: c}]": "interfaces[1].bridge.port[0]: c is a port of two bridges",
     "interfaces: [{name: a, type: ovs-interface, patch: {peer: b}, dpdk: {devargs: c}}]": "exclude each other",
-    iface("type: macsec"): "interfaces[0].type: macsec is not supported",
+    iface("type: ipsec"): "interfaces[0].type: ipsec is not supported: NetworkManager does not start such a profile",
+    iface("type: team"): "interfaces[0].type: team is not supported: its program is in no live image; use a bond",
     iface("type: ethrnet"): "interfaces[0].type: ethrnet is not one of ethernet, bond",
     # cards
     iface("802.1x: {identity: a}"): "interfaces[0].802.1x.eap-methods is missing; give one or more of leap",
@@ -110,6 +116,33 @@ CASES = {
     bond("", more="copy-mac-from: e0,"): "interfaces[0].copy-mac-from: the MAC address of e0 is not known before",
     bond("", more="copy-mac-from: e0, mac-address: 52:54:00:12:34:56,"): "e0 and mac-address exclude each other",
     # kinds with a base interface
+    iface("type: macsec"): "interfaces[0].macsec is missing; type macsec needs it",
+    macsec("mka-ckn: ab12"): "interfaces[0].macsec.mka-cak is missing; MACsec needs mka-cak and mka-ckn",
+    macsec(f"mka-cak: {CAK}"): "interfaces[0].macsec.mka-ckn is missing",
+    macsec(f"mka-cak: {CAK}, mka-ckn: abc"): "interfaces[0].macsec.mka-ckn: abc is no name of 2 to 64 hexadecimal",
+    macsec("mka-cak: abcd, mka-ckn: ab12"): "interfaces[0].macsec.mka-cak is no key of 32 hexadecimal digits",
+    macsec("mka-cak: <_password_hid_by_nmstate>, mka-ckn: ab"): "interfaces[0].macsec.mka-cak was hidden by nmstatectl",
+    macsec(f"mka-cak: {CAK}, mka-ckn: ab, port: 65535"): "interfaces[0].macsec.port: 65535 is not within 0 to 65534",
+    macsec(f"mka-cak: {CAK}, mka-ckn: ab, validation: on"): "macsec.validation: on is not one of disabled, check",
+    "interfaces: [%s, %s]" % tuple("{name: m%d, type: macsec, macsec: {base-iface: e, mka-cak: %s, mka-ckn: ab}}" % (
+        number, CAK) for number in (0, 1)): "interfaces[0]: MACsec 1 of e is m1 already",
+    iface("type: hsr, hsr: {port1: a}"): "interfaces[0].hsr.port2 is missing",
+    iface("type: hsr, hsr: {port1: a, port2: a}"): "interfaces[0].hsr.port2: a is port1, too",
+    iface("type: hsr, hsr: {port1: a, port2: eth0}"): "interfaces[0] stands on itself: eth0 → eth0",
+    "interfaces: [{name: h, type: hsr, hsr: {port1: a, port2: b}}, {name: b, state: absent}]": "hsr.port2: b is absent",
+    "interfaces: [{name: h, type: hsr, hsr: {port1: a, port2: b}}, {name: b, identifier: mac-address,"
+    " mac-address: 52:54:00:12:34:56}]": "hsr.port2: b goes by its MAC or PCI address",
+    iface("type: ipvlan"): "interfaces[0].ipvlan is missing",
+    iface("type: ipvlan, ipvlan: {base-iface: a, mode: l4}"): "interfaces[0].ipvlan.mode: l4 is not one of l2, l3, l3s",
+    iface("type: ipvlan, ipvlan: {base-iface: a, private: true, vepa: true}"): "ipvlan.private and vepa exclude each",
+    iface("type: loopback"): "interfaces[0].name: eth0 is no loopback interface; its name is lo",
+    "interfaces: [{name: lo, type: loopback, accept-all-mac-addresses: true}]": "has no meaning for type loopback",
+    iface("identifier: pci-address"): "interfaces[0].pci-address is missing; identifier: pci-address needs it",
+    iface("identifier: pci-address, pci-address: '0:1f.6'"): "pci-address: 0:1f.6 is no PCI address such as 0000:00",
+    "interfaces: [{name: a, identifier: pci-address, pci-address: '0000:00:1f.6'}, {name: b, identifier: pci-address,"
+    " pci-address: '0000:00:1f.6'}]": "interfaces[1].pci-address: 0000:00:1f.6 identifies a already",
+    iface("mptcp: {address-flags: [fast]}"): "mptcp.address-flags: a list has 'fast', which is not one of signal",
+    iface("ipv4: {enabled: true, mptcp-flags: [signal]}"): "ipv4.mptcp-flags is not supported: give address-flags",
     iface("type: infiniband"): "interfaces[0].infiniband is missing; type infiniband needs it",
     iface("type: infiniband, infiniband: {mode: datagram, pkey: 0x8001}"): "infiniband.base-iface is missing; pkey",
     iface("type: infiniband, infiniband: {mode: datagram, base-iface: ib0}"): "infiniband.pkey is missing; base-iface",
@@ -261,8 +294,12 @@ def test_values_that_no_text_can_hold(value):
 
 @pytest.mark.parametrize("secret", ['"two\\nlines-of-a-secret"', "[lines-of-a-secret]", "{a: lines-of-a-secret}"])
 def test_passwords_are_in_no_message(secret):
-    for key in ("password", "private-key-password"):
+    for key, text in (
+        ("802.1x.password", iface("802.1x: {eap-methods: [md5], password: %s}" % secret)),
+        ("802.1x.private-key-password", iface("802.1x: {eap-methods: [md5], private-key-password: %s}" % secret)),
+        ("macsec.mka-cak", macsec("mka-ckn: ab, mka-cak: %s" % secret)),
+    ):
         with pytest.raises(ImageError) as caught:
-            keyfiles(parse(iface("802.1x: {eap-methods: [md5], %s: %s}" % (key, secret))))
-        assert f"interfaces[0].802.1x.{key} is no single line" in str(caught.value)
+            keyfiles(parse(text))
+        assert f"interfaces[0].{key} is no single line" in str(caught.value)
         assert "secret" not in str(caught.value)
