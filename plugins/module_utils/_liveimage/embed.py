@@ -15,6 +15,7 @@ from .overlay_io import read
 INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
 _MAGIC = b"coreiso+"
 _LIMIT = 64 * 1024
+LARGEST = 64 * 1024 * 1024  # bytes of an area, which is read whole; published ones have 256 KiB
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class EmbedArea:
 
 def find(files: IsoFiles) -> EmbedArea:
     """The area by igninfo.json, by the file every x86 image has, or by the header of images until 2021."""
+    found = _find(files)
+    if found.extent.length > LARGEST:
+        raise ImageError(
+            f"{files.overlay.base.path} says that its embed area has {found.extent.length} bytes; {LARGEST} is the most"
+        )
+    return found
+
+
+def _find(files: IsoFiles) -> EmbedArea:
     data = files.read(INFO, _LIMIT)
     if data is not None:
         return _by_info(files, data)

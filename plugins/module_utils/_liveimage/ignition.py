@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import base64
 import functools
-import gzip
 import json
+import math
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._common.text import json_value
+from .._common.text import escaped, has_control, json_value, shortened
 from .cpio import gzipped
 from .errors import ImageError
 
@@ -25,8 +27,32 @@ _UNIT = re.compile(
 _DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _MOST = 64 * 1024 * 1024  # bytes of one file
+_LONGEST = 4096  # characters of a path
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _WORTH, _NOT_WORTH = 16 * 1024, 1024 * 1024  # bytes of contents that are kept once they are packed or unpacked
 _SECRET_BITS = 0o077  # a file that only its owner may read is never shown
+_DEEPEST = 64  # levels of nesting
+_NAMES = {dict: "object", list: "list", str: "text", bool: "truth value"}
+_SHAPES = {  # of what is read here, and of what Ignition would only refuse on the host
+    kind: shape
+    for shape, kinds in {
+        dict: """ignition ignition.config ignition.config.merge[] kernelArguments passwd passwd.groups[] passwd.users[]
+            storage storage.directories[] storage.disks[] storage.files[] storage.files[].append[]
+            storage.files[].contents storage.filesystems[] storage.links[] storage.luks[] storage.raid[] systemd
+            systemd.units[] systemd.units[].dropins[]""",
+        list: """ignition.config.merge kernelArguments.shouldExist kernelArguments.shouldNotExist passwd.groups
+            passwd.users passwd.users[].groups passwd.users[].sshAuthorizedKeys storage.directories storage.disks
+            storage.files storage.files[].append storage.filesystems storage.links storage.luks storage.raid
+            systemd.units systemd.units[].dropins""",
+        str: """kernelArguments.shouldExist[] kernelArguments.shouldNotExist[] passwd.groups[].name
+            passwd.users[].groups[] passwd.users[].passwordHash passwd.users[].sshAuthorizedKeys[]
+            storage.links[].target systemd.units[].contents systemd.units[].dropins[].contents
+            systemd.units[].dropins[].name""",
+        bool: """storage.directories[].overwrite storage.files[].overwrite storage.links[].hard
+            storage.links[].overwrite systemd.units[].enabled systemd.units[].mask""",
+    }.items()
+    for kind in kinds.split()
+}
 _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
     ("storage", "files"): "path",
     ("storage", "directories"): "path",
@@ -153,11 +179,19 @@ def _content(url: str, packed: bool) -> bytes:
             data = base64.b64decode(urllib.parse.unquote(body), validate=True)
         else:
             data = urllib.parse.unquote_to_bytes(body)
-        if packed:
-            data = gzip.decompress(data)
-    except (ValueError, OSError, EOFError) as error:
+        return _unpacked(data) if packed else data
+    except (ValueError, zlib.error) as error:
         raise ImageError(f"data URL {url!r:.40} is damaged: {error}") from error
-    return data
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(31)
+    found = unpacker.decompress(data, _MOST + 1)
+    if len(found) > _MOST:
+        raise ValueError(f"it has more than {_MOST} bytes, which is the most of one file")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it is no whole gzip file")
+    return found
 
 
 _kept_content = functools.lru_cache(maxsize=8)(_content)
@@ -180,7 +214,7 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any], place: tuple[st
             found[key] = _merged(old, value, here)
         elif isinstance(old, list) and isinstance(value, list):
             found[key] = _joined(old, value, _LISTS.get(here))
-        else:
+        elif value is not None or key not in found:  # null says nothing, to Ignition, too
             found[key] = value
     return found
 
@@ -193,7 +227,7 @@ def _joined(old: list[Any], new: list[Any], name: str | None) -> list[Any]:
         key = entry.get(name) if isinstance(entry, Mapping) else None
         before = entries.get(key)
         if before is not None and name == "name" and "sshAuthorizedKeys" in before:
-            keys = _joined(before["sshAuthorizedKeys"], entry.get("sshAuthorizedKeys", []), None)
+            keys = _joined(before["sshAuthorizedKeys"] or [], entry.get("sshAuthorizedKeys") or [], None)
             entry = {**before, **entry, "sshAuthorizedKeys": keys}
         entries[key] = entry
     return list(entries.values())
@@ -203,34 +237,35 @@ def problems(config: Any) -> list[str]:
     """What Ignition would refuse, or two places would fight over; one line each with its place."""
     if not isinstance(config, Mapping):
         return ["the configuration is no JSON object"]
-    found = []
+    found = list(_wrong_shapes(config, "", "", 0))
+    if found:
+        return found
     version = _get(config, "ignition", "version")
     if not isinstance(version, str) or not _VERSIONS.match(version):
-        found.append(f"ignition.version {version!r} is not 3.0.0 to 3.9.0")
+        found.append(f"ignition.version {_short(version)} is not 3.0.0 to 3.9.0")
     paths: dict[str, str] = {}
     for kind in ("files", "directories", "links"):
-        for place, entry in _entries(config, ("storage", kind), found):
+        for place, entry in _entries(config, ("storage", kind)):
             try:
                 path = absolute(entry.get("path"))
             except ImageError as error:
                 found.append(f"{place}.path: {error}")
                 continue
             if path in paths:
-                found.append(f"{place}.path: {path} is also {paths[path]}")
+                found.append(f"{place}.path: {_short(path)} is also {paths[path]}")
             paths[path] = place
             mode = entry.get("mode")
             if mode is not None and (not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o7777):
-                found.append(f"{place}.mode: {mode!r} is no file mode")
-            appended = entry.get("append")
-            for resource in [entry.get("contents"), *(appended if isinstance(appended, list) else [])]:
+                found.append(f"{place}.mode: {_short(mode)} is no file mode")
+            for resource in [entry.get("contents"), *(entry.get("append") or [])]:
                 found += _resource(place, resource)
-    for place, entry in _entries(config, ("systemd", "units"), found):
+    for place, entry in _entries(config, ("systemd", "units")):
         if not isinstance(entry.get("name"), str) or not _UNIT.match(entry["name"]):
-            found.append(f"{place}.name: {entry.get('name')!r} is no name of a systemd unit")
+            found.append(f"{place}.name: {_short(entry.get('name'))} is no name of a systemd unit")
     found += _twice(config, ("systemd", "units"))
-    for place, entry in _entries(config, ("passwd", "users"), found):
+    for place, entry in _entries(config, ("passwd", "users")):
         if not isinstance(entry.get("name"), str) or not _USER.match(entry["name"]):
-            found.append(f"{place}.name: {entry.get('name')!r} is no user name")
+            found.append(f"{place}.name: {_short(entry.get('name'))} is no user name")
     return found + _twice(config, ("passwd", "users"))
 
 
@@ -261,7 +296,7 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
         shown_entry = {key: value for key, value in entry.items() if key not in ("contents", "append")}
         secret = not int(entry.get("mode") or 0o644) & _SECRET_BITS
         for key in ("contents", "append"):
-            if key in entry:
+            if entry.get(key):
                 shown_entry[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
         files.append(shown_entry)
     found = {key: value for key, value in config.items() if key != "storage"}
@@ -282,9 +317,9 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 def absolute(path: Any) -> str:
     """A path that is absolute and plain."""
     if not isinstance(path, str) or not path.startswith("/") or len(path) < 2:
-        raise ImageError(f"path {path!r} is not absolute")
-    if any(part in ("", ".", "..") for part in path[1:].split("/")) or any(ord(one) < 32 for one in path):
-        raise ImageError(f"path {path!r} is not plain")
+        raise ImageError(f"path {_short(path)} is not absolute")
+    if any(part in ("", ".", "..") for part in path[1:].split("/")) or len(path) > _LONGEST or has_control(path):
+        raise ImageError(f"path {_short(path)} is not plain")
     return path
 
 
@@ -317,23 +352,41 @@ def _resource(place: str, resource: Any) -> list[str]:
     return []
 
 
-def _entries(
-    config: Mapping[str, Any], keys: Sequence[str], wrong: list[str]
-) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    found = _get(config, *keys)
-    if found is None:
-        return []
-    if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
-        wrong.append(f"{'.'.join(keys)} is no list of objects")
-        return []
-    return [(f"{'.'.join(keys)}[{number}]", entry) for number, entry in enumerate(found)]
+def _wrong_shapes(value: Any, place: str, kind: str, depth: int) -> Iterator[str]:
+    """What no JSON can say, and what is of another type than Ignition reads; ``kind``: the place without numbers."""
+    wanted = _SHAPES.get(kind)
+    if depth > _DEEPEST:
+        yield f"{place!s:.100} is nested deeper than {_DEEPEST} levels"
+    elif wanted is not None and not isinstance(value, wanted) and (value is not None or kind.endswith("[]")):
+        yield f"{place} is no {_NAMES[wanted]}"
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str) or _SURROGATE.search(key):
+                yield f"{place or 'the configuration'} has a key that is no text in UTF-8"
+                continue
+            dot = "." if place else ""
+            yield from _wrong_shapes(inner, f"{place}{dot}{escaped(key[:60])}", f"{kind}{dot}{key}", depth + 1)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _wrong_shapes(inner, f"{place}[{number}]", f"{kind}[]", depth + 1)
+    elif isinstance(value, str) and _SURROGATE.search(value):
+        yield f"{place} is no text in UTF-8"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{place} is no number that JSON has"
+
+
+def _entries(config: Mapping[str, Any], keys: Sequence[str]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return [(f"{'.'.join(keys)}[{number}]", entry) for number, entry in enumerate(_get(config, *keys) or [])]
+
+
+def _short(value: Any) -> str:
+    """A value for a message."""
+    return shortened(ascii(value), 100)
 
 
 def _twice(config: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    names = [str(entry.get("name")) for _place, entry in _entries(config, keys, [])]
-    return [
-        f"{'.'.join(keys)}: {name} is given twice" for name in sorted({one for one in names if names.count(one) > 1})
-    ]
+    names = Counter(str(entry.get("name")) for _place, entry in _entries(config, keys))
+    return [f"{'.'.join(keys)}: {_short(name)} is given twice" for name, count in sorted(names.items()) if count > 1]
 
 
 def _get(config: Any, *keys: str) -> Any:

@@ -23,7 +23,6 @@ IGNITION = "config.ign"
 NETWORK = "etc/coreos-firstboot-network"
 FEATURES = "/coreos/features.json"
 _LIVE, _ROOTFS = "coreos.liveiso=", "coreos.live.rootfs_url="
-_LARGEST_AREA = 64 * 1024 * 1024
 _BOOT = {
     "kernel": ("/images/pxeboot/vmlinuz", "/images/pxeboot/kernel.img", "/images/kernel.img"),
     "initramfs": ("/images/pxeboot/initrd.img", "/images/initrd.img"),
@@ -169,8 +168,8 @@ def _moved(iso: Iso, archive: bytes) -> tuple[list[tuple[int, Patch]], list[Patc
     """A larger area at the end of the image, and directories that say so."""
     if iso.area.file is None:
         raise ImageError("the embed area of this image is a part of a boot file and cannot be made larger")
-    if len(archive) > _LARGEST_AREA:
-        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), _LARGEST_AREA))
+    if len(archive) > embed.LARGEST:
+        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), embed.LARGEST))
     start = iso.overlay.size + -iso.overlay.size % SECTOR
     length = len(archive) + -len(archive) % SECTOR
     patches: list[tuple[int, Patch]] = [(iso.area.extent.offset, Zeros(iso.area.extent.length))]
@@ -224,7 +223,7 @@ def _features(files: IsoFiles) -> Mapping[str, Any]:
 
 
 def profile_name(name: str) -> str:
-    """A name that is a plain file name in the initramfs."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name) or name in (".", ".."):
+    """A name that is a plain file name in the initramfs; what the converters of NMState give is one."""
+    if not re.fullmatch(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,250}", name):
         raise ImageError("network profile %r is no plain file name" % name)
     return name

@@ -115,7 +115,7 @@ def test_what_is_merged_wins():
     ("host", "expected"),
     [
         (HostInputs("web_1"), r"'web_1' is not one by RFC 1123"),
-        (HostInputs("web", merge={"ignition": 3}), r"merge: ignition.version None"),
+        (HostInputs("web", merge={"ignition": 3}), r"merge: ignition is no object"),
         (HostInputs("web", ignition={"storage": {"files": [{"path": "x"}]}}), r"ignition: storage.files\[0\].path"),
         (HostInputs("web", network="interfaces: 3"), "interfaces"),
         (HostInputs("web", network=["x"]), "is list, not a mapping"),  # type: ignore[arg-type]
@@ -133,6 +133,40 @@ def test_refused_by_name(host, expected):
 def test_neither_ignition_nor_agent():
     with pytest.raises(ImageError, match="neither an Ignition of its own nor"):
         hosts.build(None, HostInputs("web"))
+
+
+DOCUMENTS = sorted((Path(__file__).parent / "nmstate" / "documents").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.stem)
+def test_every_profile_has_a_place_in_iso_and_initramfs(base, document):
+    host = HostInputs("web-1", network=document.read_text())
+    made = hosts.build(INPUTS, host)
+    image = iso.of(hosts.iso_overlay(base, made, host))
+    assert {name.rpartition("/")[2] for name in image.embedded} == {iso.IGNITION, *made.profiles}
+    assert hosts.initramfs_overlay(base.overlay, made, host).size > base.overlay.size
+
+
+@pytest.mark.parametrize(
+    ("profile", "secret"),
+    [
+        ("[802-1x]\npassword=x\n", True),
+        ("[802-1x]\nprivate-key-password=x\nprivate-key=/etc/a.key\n", True),
+        ("[802-1x]\nprivate-key=/etc/a.key\n", False),
+        ("[macsec]\nmka-cak=50b71a8ef0bd5751ea76de6d6c98c03a\n", True),
+        ("[vpn-secrets]\npskvalue=x\n", True),
+        ("[bridge]\nmulticast-snooping=true\n", False),
+        ("[user]\nnmstate.interface.description=the password=x is elsewhere\n", False),
+    ],
+)  # fmt: skip
+def test_what_of_a_profile_is_for_few(profile, secret):
+    assert bool(hosts.secret_in(None, HostInputs("web-1"), {"a.nmconnection": profile})) is secret
+
+
+def test_a_key_of_macsec_is_a_secret():
+    network = "interfaces: [{name: m0, type: macsec, macsec: {base-iface: e0, mka-cak: %s, mka-ckn: ab}}]" % ("a" * 32)
+    made = hosts.build(INPUTS, HostInputs("web-1", network=network))
+    assert hosts.secret_in(INPUTS, HostInputs("web-1"), made.profiles) == "a password of the host's network"
 
 
 def test_images_hold_what_was_built(base, tmp_path):

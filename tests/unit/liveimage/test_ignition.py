@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import gzip
 import json
 
 import pytest
@@ -70,15 +73,29 @@ def test_bad_parts_are_refused(call, message):
         ({"ignition": {"version": "2.3.0"}}, "ignition.version '2.3.0'"),
         ({"storage": {"files": {}}}, "storage.files is no list"),
         ({"storage": {"files": [{"path": "x"}]}}, "storage.files[0].path: path 'x' is not absolute"),
-        ({"storage": {"files": [{"path": "/x"}], "links": [{"path": "/x"}]}}, "/x is also storage.files[0]"),
+        ({"storage": {"files": [{"path": "/x"}], "links": [{"path": "/x"}]}}, "'/x' is also storage.files[0]"),
         ({"storage": {"files": [{"path": "/x", "mode": "0644"}]}}, "'0644' is no file mode"),
         ({"storage": {"files": [{"path": "/x", "contents": {"source": "file:///etc/x"}}]}}, "no URL that Ignition"),
         ({"storage": {"files": [{"path": "/x", "contents": {"source": "data:;base64,%%%"}}]}}, "is damaged"),
         ({"storage": {"files": [{"path": "/x", "contents": {"source": "data:;base64,AAAA", "compression": "gzip"}}]}},
          "is damaged"),
-        ({"systemd": {"units": [{"name": "a.service"}, {"name": "a.service"}]}}, "a.service is given twice"),
+        ({"systemd": {"units": [{"name": "a.service"}, {"name": "a.service"}]}}, "'a.service' is given twice"),
         ({"systemd": {"units": [{"name": 3}]}}, "no name of a systemd unit"),
         ({"passwd": {"users": [{"name": "a b"}]}}, "no user name"),
+        ({"passwd": []}, "passwd is no object"),
+        ({"storage": "x"}, "storage is no object"),
+        ({"storage": {"files": [None]}}, "storage.files[0] is no object"),
+        ({"storage": {"files": [{"path": "/x", "append": {"source": "data:,"}}]}}, "files[0].append is no list"),
+        ({"storage": {"files": [{"path": "/x", "mode": "a" * 5000}]}}, "… is no file mode"),
+        ({"systemd": {"units": [{"name": "a.service", "contents": 5}]}}, "systemd.units[0].contents is no text"),
+        ({"systemd": {"units": [{"name": "a.service", "enabled": "no"}]}}, "units[0].enabled is no truth value"),
+        ({"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": "a"}]}}, "sshAuthorizedKeys is no list"),
+        ({"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [5]}]}}, "sshAuthorizedKeys[0] is no text"),
+        ({"passwd": {"groups": [{"name": []}]}}, "passwd.groups[0].name is no text"),
+        ({"x": float("nan")}, "x is no number that JSON has"),
+        ({"x": ["\ud800"]}, "x[0] is no text in UTF-8"),
+        ({"\ud800": 1}, "the configuration has a key that is no text in UTF-8"),
+        ({"x": functools.reduce(lambda inner, _turn: [inner], range(90), 0)}, "is nested deeper than 64 levels"),
     ],
 )  # fmt: skip
 def test_what_ignition_would_refuse(config, problem):
@@ -101,6 +118,31 @@ def test_no_shape_breaks_the_check(shape):
                    {"storage": {"files": [{"path": "/x", "contents": shape, "append": shape, "mode": shape}]}},
                    {"passwd": {"users": [{"name": shape}]}}, {"ignition": shape}):  # fmt: skip
         assert all(isinstance(problem, str) for problem in ignition.problems(config))
+
+
+def test_a_resource_may_not_grow_without_end():
+    bomb = gzip.compress(bytes(65 * 1024 * 1024))
+    for packed, reason in ((bomb, "has more than 67108864 bytes"), (bomb[:-4], "has more"), (gzip.compress(b"a")[:-1],
+                            "no whole gzip file"), (gzip.compress(b"a") * 2, "no whole gzip file")):  # fmt: skip
+        url = "data:;base64," + base64.b64encode(packed).decode()
+        with pytest.raises(ImageError, match=reason):
+            ignition.content({"source": url, "compression": "gzip"})
+
+
+def test_null_says_nothing_in_what_is_merged():
+    config = ignition.Config().file("/a", "1").user("core", ["ssh-rsa AA"]).to_dict()
+    more = {"ignition": {"version": "3.2.0"}, "storage": None, "passwd": {"users": None}, "systemd": None}
+    assert ignition.merge(config, more) == {**config, "systemd": None}
+    keys = {"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": None}]}}
+    assert ignition.merge(config, keys)["passwd"] == config["passwd"]
+    assert ignition.merge(ignition.merge(more, keys), config)["passwd"] == config["passwd"]
+
+
+def test_null_can_be_shown():
+    files = [{"path": "/a", "mode": None, "contents": None, "append": None}]
+    config = {"ignition": {"version": "3.2.0"}, "storage": {"files": files}}
+    assert ignition.problems(config) == []
+    assert ignition.shown(config)["storage"]["files"] == [{"path": "/a", "mode": None}]
 
 
 def test_two_become_one():

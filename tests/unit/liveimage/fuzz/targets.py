@@ -8,6 +8,7 @@ Used by the tests beside this file, and by `longer.py` for hours.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import tempfile
@@ -16,10 +17,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso, miniso, nmstate
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import (
+    cpio,
+    hosts,
+    ignition,
+    iso,
+    miniso,
+    nmstate,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import host_file
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers, ranges
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
     Request,
@@ -27,6 +37,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
 )
 from tests.unit.liveimage import maker
 
+_AGENT = AgentInputs(agent_image="example.test/ipa:1", ironic_urls=("http://ironic.test",))
 LONGEST = 2000  # characters of an error: it goes into a log line and a condition of Kubernetes
 
 
@@ -117,6 +128,25 @@ def network(case: bytes) -> None:
             need(line.isprintable(), f"a line {line!a}")
 
 
+def host(case: bytes) -> None:
+    """What is a host's own, beside its document: an Ignition comes out, which can be shown, and the same each time."""
+
+    def build() -> hosts.HostConfig:
+        own = host_file.parse_options(case.decode("utf-8", "replace"))
+        given = own.laid_over(hosts.HostInputs("web-1", network="interfaces: [{name: eth0}]"))
+        inputs = None if given.ignition is not None else dataclasses.replace(_AGENT, **own.agent)
+        return hosts.build(inputs, given)
+
+    try:
+        made = build()
+    except ImageError as error:
+        _shown(error)
+        return
+    need(json.loads(made.ignition) == made.config, "an Ignition that says something else")
+    need(build().ignition == made.ignition, "another one the second time")
+    need(json.dumps(ignition.shown(made.config)), "an Ignition that cannot be shown")
+
+
 def range_header(case: bytes) -> None:
     """A Range header against images of several sizes, compared with a second reading of the standard."""
     header = case.decode("latin-1")
@@ -178,6 +208,7 @@ def descriptor(case: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "cpio": archive,
     "descriptor": descriptor,
+    "host": host,
     "iso": iso_image,
     "nmstate": network,
     "range": range_header,

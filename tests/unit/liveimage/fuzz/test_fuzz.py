@@ -37,7 +37,7 @@ def test_damaged_inputs(parser):
     run()
 
 
-@pytest.mark.parametrize("parser", ["cpio", "nmstate", "range", "request", "descriptor"])
+@pytest.mark.parametrize("parser", ["cpio", "host", "nmstate", "range", "request", "descriptor"])
 @settings(max_examples=50, deadline=None)
 @given(noise=st.binary(max_size=300))
 def test_noise(parser, noise):

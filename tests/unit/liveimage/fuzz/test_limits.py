@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import lzma
@@ -75,6 +76,19 @@ def endless_recipe(folder: Path) -> Path:
     return path
 
 
+def large_area(folder: Path, size: int = 400 << 20) -> Path:
+    """An ISO that says that the area for its Ignition has so many bytes."""
+    path = maker.make(folder / "base.iso", maker.Layout(rootfs=997, miniso=False, rock_ridge=False))
+    files = targets.iso.inspect(str(path)).files
+    (record,) = files.records(files.find("/images/ignition.img"))
+    data = bytearray(path.read_bytes())
+    data[record + 10 : record + 18] = _both(size)
+    path.write_bytes(data)
+    with path.open("r+b") as file:
+        file.truncate(len(data) + size)
+    return path
+
+
 def iso_file(make):
     return lambda folder: ("iso-file", make(folder))
 
@@ -88,11 +102,19 @@ def kept(parser: str, content: Callable[[], bytes]):
     return write
 
 
+def _coded(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data)).decode()
+
+
 END = b"070701" + b"%08X" * 13 % (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, 0) + b"TRAILER!!!\0" + bytes(3)
 ONE = b"070701" + b"%08X" * 13 % (0, 0o100600, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0) + b"a\0"
 EXPENSIVE = {
     "folders-in-folders": iso_file(folders_in_folders),
     "endless-recipe": iso_file(endless_recipe),
+    "large-area": iso_file(large_area),
+    "gzip-in-an-ignition": kept("host", lambda: json.dumps({"merge": {"storage": {"files": [
+        {"path": "/a", "contents": {"compression": "gzip", "source": "data:;base64," + _coded(bytes(370 << 20))}}
+    ]}}}).encode()),
     "gzip-of-nothing-but-ends": kept("cpio", lambda: gzip.compress(END * 500_000)),
     "gzip-of-empty-members": kept("cpio", lambda: gzip.compress(ONE * 500_000)),
     "gzip-of-zeros": kept("cpio", lambda: gzip.compress(bytes(20 * 1024 * 1024)) * 50),
@@ -130,5 +152,7 @@ def test_the_expensive_images_are_what_they_say(tmp_path):
     assert targets.iso.inspect(str(maker.make(tmp_path / "good.iso", maker.Layout(rootfs=997)))).area
     with pytest.raises(targets.ImageError, match="more than 10000 files"):
         targets.iso.inspect(str(folders_in_folders(tmp_path)))
+    with pytest.raises(targets.ImageError, match="its embed area has 68157440 bytes; 67108864 is the most"):
+        targets.iso.inspect(str(large_area(tmp_path, 65 << 20)))
     with pytest.raises(targets.ImageError, match="larger than the full one"):
         targets.miniso.minimal(targets.iso.inspect(str(endless_recipe(tmp_path))).files)
