@@ -124,8 +124,11 @@ def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | No
 
 def _port_settings(fields: Fields, found: Interface) -> None:
     """Priorities and queues; versions of NetworkManager without them read a port where none of both is set."""
+    listed = found.ports
     for one in fields.mappings("ports-config"):
         name = one.needed("name")
+        if listed is None:  # then these are the ports
+            found.ports = [*(found.ports or []), Port(interface_name(name, one.at("name")), one.path)]
         ports = [port for port in found.ports or [] if port.name == name]
         if not ports:
             raise one.wrong("name", "is no port of this bond")

@@ -13,7 +13,7 @@ from .dns import dns
 from .document import Fields
 from .interface import interface
 from .ip_routes import routes, rules
-from .profile import ABSENT, DOWN, UP, Interface, keyfile_text
+from .profile import DOWN, MOST_INTERFACES, UP, Interface, keyfile_text
 from .topology import connect, connection, ordered
 
 _POLICY = "a policy asks the host what it has, and a live image is made before that; give the interfaces themselves"
@@ -25,7 +25,6 @@ _REFUSED = {
     "ovs-db": "NetworkManager has no keys for Open vSwitch as a whole; give other_config of its bridges and ports",
     "ovn": "NetworkManager has no keys for it",
 }
-_MOST_INTERFACES = 500
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,9 @@ def convert(document: Mapping[str, Any]) -> Profiles:
     for key, why in _REFUSED.items():
         fields.refuse(key, why)
     sections = {key: fields.mapping(key) for key in ("hostname", "routes", "route-rules", "dns-resolver")}
-    found, gone = _interfaces(fields.mappings("interfaces"))
+    found, others = _interfaces(fields.mappings("interfaces"))
     fields.done()
-    warnings = [*_hostname(sections["hostname"]), *connect(found, gone)]
+    warnings = [*_hostname(sections["hostname"]), *connect(found, others)]
     in_order = ordered(found)
     for key, place in (("routes", routes), ("route-rules", rules), ("dns-resolver", dns)):
         section = sections[key]
@@ -58,10 +57,10 @@ def convert(document: Mapping[str, Any]) -> Profiles:
     return Profiles(_files(in_order), tuple(warnings))
 
 
-def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
-    """Those that get a profile, and the names of those that are to go."""
-    if len(entries) > _MOST_INTERFACES:
-        raise ImageError(f"interfaces has {len(entries)} entries, {_MOST_INTERFACES} is the most")
+def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], dict[str, str]]:
+    """Those that get a profile, and the names and states of the others."""
+    if len(entries) > MOST_INTERFACES:
+        raise ImageError(f"interfaces has {len(entries)} entries, {MOST_INTERFACES} is the most")
     every: dict[str, Interface] = {}
     for entry in entries:
         one = interface(entry)
@@ -69,7 +68,7 @@ def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
             raise ImageError(f"{entry.path}.name: {one.name} is given twice")
         every[one.key] = one
     found = {key: one for key, one in every.items() if one.state in (UP, DOWN)}
-    return found, {key for key, one in every.items() if one.state == ABSENT}
+    return found, {key: one.state for key, one in every.items() if key not in found}
 
 
 def _hostname(fields: Fields | None) -> list[str]:

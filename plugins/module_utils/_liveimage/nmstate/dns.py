@@ -114,7 +114,7 @@ def _candidate(found: dict[str, Interface], version: int) -> Interface | None:
 
 def _fit(one: Interface, version: int) -> bool:
     stack = one.stack(version)
-    return one.state == UP and stack.enabled and (stack.automatic or bool(stack.addresses))
+    return one.state == UP and one.kind != "loopback" and stack.enabled and (stack.automatic or bool(stack.addresses))
 
 
 def _more(settings: dict[str, str], search: list[str], options: list[str]) -> None:

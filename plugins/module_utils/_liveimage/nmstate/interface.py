@@ -12,7 +12,7 @@ from .bond import bond
 from .bridge import bridge
 from .document import Fields
 from .hardware import ethtool, ieee8021x, sriov
-from .ip import stack
+from .ip import loopback_stack, stack
 from .kinds import hsr, infiniband, ipvlan, macsec, macvlan, vlan, vrf, vxlan
 from .profile import (
     ABSENT,
@@ -46,6 +46,7 @@ _REASONS = {
     "tun": "it is not needed to reach the network from a live image; make it in the installed system",
 }
 _REFUSED = {"dispatch": "its scripts would be run by NetworkManager; give a file instead"}
+_LARGEST_MTU = {"loopback": 65536, "vrf": 65575}  # what they have, and nmstatectl shows
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
 _MPTCP = {"signal": 0x10, "subflow": 0x20, "backup": 0x40, "fullmesh": 0x80}
 _MPTCP_OFF, _MPTCP_ALWAYS = 0x01, 0x08  # for no address; for those that no default route belongs to, too
@@ -64,11 +65,11 @@ def interface(fields: Fields) -> Interface:
     profile = profile_name(fields.text("profile-name") or name + _PROFILES.get(kind, ""), fields.at("profile-name"))
     found = Interface(name, kind, fields.path, profile, state)
     _identity(fields, found)
-    looped = kind == "loopback"
-    found.mtu = fields.number("mtu", 68, 65536 if looped else 65535)
+    found.mtu = fields.number("mtu", 68, _LARGEST_MTU.get(kind, 65535))
     found.controller = fields.text("controller")
     _shared(fields, found)
-    found.v4, found.v6 = stack(fields.mapping("ipv4"), 4, looped), stack(fields.mapping("ipv6"), 6, looped)
+    read = loopback_stack if kind == "loopback" else stack
+    found.v4, found.v6 = read(fields.mapping("ipv4"), 4), read(fields.mapping("ipv6"), 6)
     _wait(fields, found)
     _specific(fields, found)
     _hardware(fields, found)
@@ -140,7 +141,7 @@ def _shared(fields: Fields, found: Interface) -> None:
         if found.kind not in ("ethernet", "veth"):
             raise ImageError(f"{link.path} has no meaning for type {found.kind}")
         wired.update(_link(link, found))
-    if found.kind == "loopback" and set(wired) - {"mtu"}:
+    if found.kind == "loopback" and wired.pop("accept-all-mac-addresses", "0") != "0":
         raise ImageError(f"{fields.at('accept-all-mac-addresses')} has no meaning for type loopback")
     if wired:
         found.settings["loopback" if found.kind == "loopback" else "ethernet"] = wired

@@ -15,12 +15,29 @@ from .profile import Address, Stack, address, host_address, true_false
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _CLIENT_ID = re.compile(r"[A-Za-z0-9:._@+-]{1,255}\Z")
 _DUID = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){2,129}\Z")
-_LOOPBACK = ("127.0.0.1", "::1")  # which the kernel gives it
+_LOOPBACK = {4: (ipaddress.ip_address("127.0.0.1"), 8), 6: (ipaddress.ip_address("::1"), 128)}
 _LINK_LOCAL = ipaddress.ip_network("fe80::/10")
 
 
-def stack(fields: Fields | None, version: int, loopback: bool = False) -> Stack:
-    """A stack by its section; without one the stack is off. ``loopback``: of the interface that has it by itself."""
+def loopback_stack(fields: Fields | None, version: int) -> Stack:
+    """The stack of the loopback interface: the address that it has by itself, and what the section adds."""
+    own, length = _LOOPBACK[version]
+    found = Stack(version, given=True, enabled=True)
+    if fields is not None:
+        if fields.flag("enabled") is False:
+            raise fields.wrong("enabled", "has no meaning for type loopback")
+        found.addresses = _addresses(fields, version, automatic=False, loopback=True)
+        fields.ignore("allow-extra-address")
+        fields.done()
+    more = tuple(one for one in found.addresses if one[0] != own)
+    found.addresses = ((own, length), *more)
+    found.settings["method"] = "manual"
+    _write_addresses(found)
+    return found
+
+
+def stack(fields: Fields | None, version: int) -> Stack:
+    """A stack by its section; without one the stack is off."""
     found = Stack(version)
     if fields is None:
         found.settings.update({"method": "disabled", "dhcp-timeout": FOREVER})
@@ -30,7 +47,7 @@ def stack(fields: Fields | None, version: int, loopback: bool = False) -> Stack:
     if version == 6:
         autoconf = bool(fields.flag("autoconf"))
     found.automatic = dhcp or autoconf
-    found.addresses = _addresses(fields, version, found.automatic, loopback)
+    found.addresses = _addresses(fields, version, found.automatic)
     if enabled is None and (found.automatic or found.addresses):
         raise ImageError(f"{fields.at('enabled')} is missing; say whether this is to be used")
     found.enabled = bool(enabled)
@@ -39,8 +56,7 @@ def stack(fields: Fields | None, version: int, loopback: bool = False) -> Stack:
     if autoconf and not dhcp:
         raise fields.wrong("autoconf", "needs dhcp: true as well, which only asks when the router says so")
     found.settings["method"] = _method(found, autoconf)
-    for at, (one, prefix) in enumerate(found.addresses):
-        found.settings[f"address{at}"] = f"{one}/{prefix}"
+    _write_addresses(found)
     own_dns = _automatic(fields, found)
     found.own_dns = found.enabled and (own_dns or (bool(found.addresses) and not found.automatic))
     _device(fields, found)
@@ -49,6 +65,11 @@ def stack(fields: Fields | None, version: int, loopback: bool = False) -> Stack:
     fields.ignore("allow-extra-address")
     fields.done()
     return found
+
+
+def _write_addresses(found: Stack) -> None:
+    for at, (one, prefix) in enumerate(found.addresses):
+        found.settings[f"address{at}"] = f"{one}/{prefix}"
 
 
 def _method(found: Stack, autoconf: bool) -> str:
@@ -61,7 +82,9 @@ def _method(found: Stack, autoconf: bool) -> str:
     return "disabled" if found.version == 4 else "link-local"
 
 
-def _addresses(fields: Fields, version: int, automatic: bool, loopback: bool) -> tuple[tuple[Address, int], ...]:
+def _addresses(
+    fields: Fields, version: int, automatic: bool, loopback: bool = False
+) -> tuple[tuple[Address, int], ...]:
     """The static ones; link-local ones come by themselves, those with a lifetime came from the network."""
     found: list[tuple[Address, int]] = []
     for one in fields.mappings("address"):
@@ -78,7 +101,7 @@ def _addresses(fields: Fields, version: int, automatic: bool, loopback: bool) ->
         one.done()
         if automatic and any(life not in (None, "forever") for life in lifetimes):
             continue
-        if given in _LINK_LOCAL or str(given) in _LOOPBACK:
+        if given in _LINK_LOCAL:
             continue
         if any(other == given for other, dummy in found):
             raise ImageError(f"{one.at('ip')}: {given} is given twice")
@@ -110,7 +133,7 @@ def _automatic(fields: Fields, found: Stack) -> bool:
     if metric is not None:
         found.settings["route-metric"] = str(metric)
     if name:
-        found.settings["dhcp-hostname"] = name
+        found.settings["dhcp-fqdn" if found.version == 4 and "." in name else "dhcp-hostname"] = name
     found.settings["dhcp-timeout"] = FOREVER
     found.settings["dhcp-client-id" if found.version == 4 else "dhcp-duid"] = identity
     if found.version == 6:

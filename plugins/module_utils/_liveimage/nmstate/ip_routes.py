@@ -160,6 +160,7 @@ def _home(
 ) -> Interface:  # fmt: skip
     """The profile it lives in: one with routes of its table, else where it applies, else any with that version."""
     able = [one for one in found.values() if one.state == UP and one.stack(version).enabled]
+    able.sort(key=lambda one: one.kind == "loopback")
     for fits in (
         lambda one: table in one.stack(version).tables,
         lambda one: one.name == incoming,

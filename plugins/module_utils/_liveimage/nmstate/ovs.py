@@ -103,7 +103,10 @@ def interface(fields: Fields, found: Interface) -> None:
     if dpdk is not None:
         kind = "dpdk"
         devices = dpdk.needed("devargs")
-        numbers = {"n-rxq": dpdk.number("rx-queue", 0, 2**32 - 1)}
+        keys = [key for key in ("rx-queue", "n_rxq") if dpdk.raw(key) is not None]
+        if len(keys) == 2:
+            raise ImageError(f"{dpdk.at(keys[0])} and {keys[1]} are the same; give one")
+        numbers = {"n-rxq": dpdk.number(keys[0], 0, 2**32 - 1) if keys else None}
         numbers.update({key.replace("_", "-"): dpdk.number(key, 0, 2**32 - 1) for key in ("n_rxq_desc", "n_txq_desc")})
         dpdk.done()
         found.settings["ovs-dpdk"] = {"devargs": devices}
@@ -152,10 +155,6 @@ def attach(found: dict[str, Interface], controller: Interface) -> list[str]:
         for member in port.members:
             inner = found.get(member.name)
             if inner is None:
-                warnings.append(
-                    f"{member.path}: {member.name} is not described in the document, so it gets no profile and does "
-                    f"not become a port of {controller.name}"
-                )
                 continue
             if inner.kind in ("vrf", "linux-bridge"):
                 raise ImageError(f"{member.path}: {inner.name} ({inner.kind}) cannot be a port of an ovs-bridge")

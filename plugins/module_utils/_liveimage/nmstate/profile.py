@@ -26,6 +26,7 @@ SECRET = re.compile(
     r"^\s*(?:[\w.-]*(?:password|passwd|psk|secret|wep-key|private-key|mka-cak)[\w.-]*|pin)\s*=",
     re.IGNORECASE | re.MULTILINE,
 )
+MOST_INTERFACES = 500
 UP, DOWN, ABSENT, IGNORE = "up", "down", "absent", "ignore"
 NAMES = {  # NMState's name of a kind → NetworkManager's
     "ethernet": "802-3-ethernet",

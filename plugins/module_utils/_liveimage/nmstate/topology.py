@@ -4,22 +4,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..errors import ImageError
 from . import ovs
 from .ip import stack
-from .profile import NAMES, UP, Below, Interface, OvsPort, Port, interface_name, true_false
+from .profile import (
+    ABSENT,
+    IGNORE,
+    MOST_INTERFACES,
+    NAMES,
+    UP,
+    Below,
+    Interface,
+    OvsPort,
+    Port,
+    interface_name,
+    true_false,
+)
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
 _SINCE = {"hsr": "1.46", "ipvlan": "1.52"}  # NetworkManager
 
 
-def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
-    """Give every interface its controller, base and peer; ``gone``: those that are to go. What the user should know.
+def connect(found: dict[str, Interface], others: Mapping[str, str]) -> list[str]:
+    """Give every interface its controller, base and peer. What the user should know.
 
-    What the document does not describe gets no profile: the live system's other configuration decides about it.
+    ``others``: the state of those that are described and get no profile. What the document does not describe gets
+    none, too: the live system's other configuration decides about it. But a controller's port that is only listed is
+    taken for an ethernet interface, as nmstatectl does; without a profile it would not join its controller.
     """
-    warnings: list[str] = []
-    claimed: dict[str, str] = {}  # ports that are not described, and their controllers
+    gone = {name for name, state in others.items() if state == ABSENT}
+    for one in list(found.values()):
+        if one.peer is not None:
+            _pair(found, gone, one)
+    warnings = _assume_ports(found, others)
     unlisted = {one.key for one in found.values() if one.kind in (*_CONTROLLERS, "ovs-bridge") and one.ports is None}
     for one in found.values():
         _join(found, unlisted, one)
@@ -33,17 +52,8 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
         for port in one.ports or [] if one.kind != "ovs-bridge" else []:
             if port.name in found or port.name in gone:
                 _attach(found, gone, one, port)
-            else:
-                if claimed.setdefault(port.name, one.name) != one.name:
-                    raise ImageError(f"{port.path}: {port.name} is already a port of {claimed[port.name]}")
-                warnings.append(
-                    f"{port.path}: {port.name} is not described in the document, so it gets no profile and does not "
-                    f"become a port of {one.name}"
-                )
         for base in one.below:
             _put_on(found, gone, one, base)
-        if one.peer is not None:
-            _pair(found, gone, one)
         if one.primary is not None:
             _check_primary(found, one)
         if one.copy_mac is not None:
@@ -52,6 +62,30 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
         ovs.check(one)
     _check_addresses(found)
     _check_identities(found)
+    return warnings
+
+
+def _assume_ports(found: dict[str, Interface], others: Mapping[str, str]) -> list[str]:
+    """Describe ports that are only listed; what the user should know of those, and of ports that stay alone."""
+    warnings = []
+    for one in list(found.values()):
+        members = [member for port in one.ovs_ports for member in port.members]
+        for port in members if one.kind == "ovs-bridge" else one.ports or []:
+            if others.get(port.name) == IGNORE:
+                warnings.append(
+                    f"{port.path}: {port.name} is ignored elsewhere, so it gets no profile and does not become a port "
+                    f"of {one.name}"
+                )
+            if port.name in found or port.name in others:
+                continue
+            if len(found) >= MOST_INTERFACES:
+                raise ImageError(
+                    f"the document has more than {MOST_INTERFACES} interfaces with the ports that it lists"
+                )
+            warnings.append(f"{port.path}: {port.name} is not described, so it is taken for an ethernet interface")
+            found[port.name] = Interface(
+                port.name, "ethernet", port.path, port.name, UP, v4=stack(None, 4), v6=stack(None, 6)
+            )
     return warnings
 
 
@@ -193,9 +227,10 @@ def _check_addresses(found: dict[str, Interface]) -> None:
     for one in found.values():
         for version in (4, 6):
             for address, dummy in one.stack(version).addresses:
-                if address in seen:
-                    raise ImageError(f"{one.path}.ipv{version}: {address} is also given to {seen[address].name}")
-                seen[address] = one
+                router = one.controller if found.get(one.controller or "", one).kind == "vrf" else None
+                other = seen.setdefault((router, address), one)
+                if other is not one:
+                    raise ImageError(f"{one.path}.ipv{version}: {address} is also given to {other.name}")
 
 
 def _check_identities(found: dict[str, Interface]) -> None:

@@ -130,3 +130,13 @@ def test_long_chains_and_many_interfaces():
     assert next(iter(keyfiles({"interfaces": list(reversed(chain))}))) == "e0.nmconnection"
     with pytest.raises(ImageError, match="500 is the most"):
         keyfiles({"interfaces": [{"name": "e%d" % at} for at in range(501)]})
+    ports = [
+        {
+            "name": "v%d" % at,
+            "type": "vrf",
+            "vrf": {"route-table-id": 5, "port": ["p%d-%d" % (at, one) for one in range(99)]},
+        }
+        for at in range(6)
+    ]
+    with pytest.raises(ImageError, match="more than 500 interfaces with the ports that it lists"):
+        keyfiles({"interfaces": ports})

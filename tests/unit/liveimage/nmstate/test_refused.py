@@ -80,6 +80,7 @@ CASES = {
     # Open vSwitch
     iface("type: ovs-port"): "interfaces[0].type: ovs-port is not supported: ports are listed in the section bridge",
     iface("type: ovs-interface"): "interfaces[0]: no ovs-bridge of this document has eth0 among its ports",
+    "interfaces: [{name: a, type: ovs-interface, dpdk: {devargs: c, n_rxq: 1, rx-queue: 1}}]": "n_rxq are the same",
     iface("ovs-db: {external_ids: {a: b}}"): "interfaces[0].ovs-db has a meaning only for an ovs-bridge",
     iface("type: ovs-bridge, ovs-db: {external_ids: {'a=b': c}}"): "ovs-db.external_ids: 'a=b' is no key",
     iface("type: ovs-bridge, ipv4: {enabled: true, dhcp: true}"): "interfaces[0] is an ovs-bridge and has addresses",
@@ -136,6 +137,8 @@ CASES = {
     iface("type: ipvlan, ipvlan: {base-iface: a, mode: l4}"): "interfaces[0].ipvlan.mode: l4 is not one of l2, l3, l3s",
     iface("type: ipvlan, ipvlan: {base-iface: a, private: true, vepa: true}"): "ipvlan.private and vepa exclude each",
     iface("type: loopback"): "interfaces[0].name: eth0 is no loopback interface; its name is lo",
+    "interfaces: [{name: lo, type: loopback, ipv4: {enabled: false}}]": "ipv4.enabled: false has no meaning for type",
+    "interfaces: [{name: lo, type: loopback, ipv4: {dhcp: true}}]": "interfaces[0].ipv4.dhcp: unknown key",
     "interfaces: [{name: lo, type: loopback, accept-all-mac-addresses: true}]": "has no meaning for type loopback",
     iface("identifier: pci-address"): "interfaces[0].pci-address is missing; identifier: pci-address needs it",
     iface("identifier: pci-address, pci-address: '0:1f.6'"): "pci-address: 0:1f.6 is no PCI address such as 0000:00",
@@ -258,7 +261,7 @@ CASES = {
     # name servers
     dns("server: [localhost]"): "dns-resolver.config.server[0]: localhost is no IP address",
     dns("server: ['2001:db8::1']"): "no interface that is up has static or automatic IPv6",
-    dns("server: [192.0.2.1]", "ipv4: {enabled: false}"): "no interface that is up has static or automatic IPv4",
+    dns("server: [192.0.2.1]", "ipv4: {enabled: false}"): "no interface that is up has static or automatic IPv4,",
     dns("server: ['fe80::1']"): "needs its interface",
     dns("server: ['fe80::1%eth7']"): "no link-local address on an interface of this document",
     dns("server: ['fe80::1%eth0']"): "eth0 has no IPv6",
