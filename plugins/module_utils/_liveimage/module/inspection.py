@@ -25,7 +25,7 @@ _SECRET_KEYS = ("httpHeaders", "keyFile", "passwordHash")
 _URL_USER = re.compile(r"(://)[^/\s\"'@]+@")
 # what was given to the agent's container; the variables of our own are no secrets
 _UNIT_VARIABLE = re.compile(r'("--env=(?!IPA_COREOS_|IPA_DEFAULT_HOSTNAME=)[^="\\]+=)(?:[^"\\]|\\.)*"')
-_KEYFILE_SECRET = re.compile(f"({SECRET.pattern}).*$", SECRET.flags)
+_KEYFILE_SECRET = re.compile(f"({SECRET.pattern}).*", SECRET.flags)
 _TAIL = 64 * 1024 * 1024  # where an Ignition behind an initramfs is looked for
 _ARCHIVE = re.compile(b"\x1f\x8b\x08|\xfd7zXZ\x00|07070[12]")
 _TRIES = 64
