@@ -87,6 +87,12 @@ options:
       - With O(ready), the boot id of the machine. What the Node's status says of an earlier boot does not count.
     type: str
     default: ''
+  kubelet_version:
+    description:
+      - With O(ready), the version of the kubelet, such as V(1.37.1). What the Node's status says of another one does
+        not count.
+    type: str
+    default: ''
 seealso:
   - module: kubenode.provision.cluster_node
   - module: kubenode.provision.node_join_wait
@@ -185,6 +191,7 @@ def argument_spec() -> dict[str, Any]:
         own_cordon={"type": "bool", "default": False},
         ready={"type": "bool", "default": False},
         boot_id={"type": "str", "default": ""},
+        kubelet_version={"type": "str", "default": ""},
     )
 
 
@@ -258,7 +265,7 @@ class Node:
         while True:
             try:
                 self._node = self._cluster.node_now(params["name"])
-                ready, why = drain.is_ready(self._node, params["boot_id"])
+                ready, why = drain.is_ready(self._node, params["boot_id"], params["kubelet_version"])
             except (cluster.Refused, cluster.NoAnswer) as error:
                 ready, why = False, str(error)
             if ready:

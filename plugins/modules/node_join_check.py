@@ -197,6 +197,10 @@ node:
   returned: success
   type: dict
   contains:
+    kubelet_version:
+      description: The version that its kubelet has reported, V(null) when that is not known.
+      type: str
+      sample: v1.36.4
     exists:
       description: Whether it exists, V(null) when that is not known.
       type: bool

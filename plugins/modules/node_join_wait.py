@@ -46,6 +46,12 @@ options:
       - Whether to wait until the Node is Ready.
     type: bool
     default: false
+  kubelet_version:
+    description:
+      - With O(ready), the version of the kubelet, such as V(1.37.1). What the Node's status says of another one does
+        not count.
+    type: str
+    default: ''
   since:
     description:
       - Older log lines and certificate requests are not looked at. In seconds since 1970 by the machine's clock,
@@ -136,6 +142,7 @@ def argument_spec() -> dict[str, Any]:
         "api_server": {"type": "str", "required": True},
         "node_name": {"type": "str", "required": True},
         "ready": {"type": "bool", "default": False},
+        "kubelet_version": {"type": "str", "default": ""},
         "since": {"type": "float", "default": 0},
         "timeout": {"type": "int", "default": 300},
     }

@@ -71,6 +71,10 @@ def test_ready_counts_for_the_boot_that_was_asked_for():
     assert drain.is_ready(node) == (True, "")
     assert drain.is_ready(node, "b") == (True, "")
     assert not drain.is_ready(node, "c")[0]
+    assert drain.is_ready(node, kubelet_version="1.37.1") == (False, "its kubelet still reports the version (none)")
+    node["status"]["nodeInfo"]["kubeletVersion"] = "v1.36.4"
+    assert drain.is_ready(node, "b", "1.37.1") == (False, "its kubelet still reports the version v1.36.4")
+    assert drain.is_ready(node, "b", "1.36.4") == (True, "")
     ready["status"] = "Unknown"
     assert not drain.is_ready(node)[0]
     assert drain.is_silent(node)

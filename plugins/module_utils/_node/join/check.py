@@ -79,6 +79,8 @@ class SeenNode(TypedDict):
     exists: bool | None
     ready: bool | None
     machine_id: str | None
+    #: That of the kubelet which has registered it or reported last, such as v1.37.1.
+    kubelet_version: str | None
 
 
 class Seen(TypedDict):
@@ -117,7 +119,7 @@ class Check:
             "token": "unknown" if self._token else "none",
             "name": "unknown",
             "client": {"state": "none", "not_after": None, "node": "", "server": None},
-            "node": {"exists": None, "ready": None, "machine_id": None},
+            "node": {"exists": None, "ready": None, "machine_id": None, "kubelet_version": None},
             "need_bootstrap": True,
             "need_registration": False,
             "record": None,
@@ -303,6 +305,7 @@ class Check:
             "exists": True,
             "ready": bool(ready) and ready[0].get("status") == "True",
             "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
+            "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion"),
         }
 
     def _api(self, **credentials: Any) -> Api:

@@ -88,12 +88,15 @@ def _is_leaving(pod: dict[str, Any]) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def is_ready(node: dict[str, Any], boot_id: str = "") -> tuple[bool, str]:
-    """Whether a Node is Ready, as of this boot of its machine when one is given; else why not."""
+def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "") -> tuple[bool, str]:
+    """Whether a Node is Ready, as of this boot of its machine and this kubelet when they are given; else why not."""
     status = node.get("status") or {}
     found = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
     if boot_id and (status.get("nodeInfo") or {}).get("bootID") != boot_id:
         return False, "its kubelet has not reported this boot yet"
+    reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
+    if kubelet_version and reported.lstrip("v") != kubelet_version.lstrip("v"):
+        return False, "its kubelet still reports the version %s" % (reported or "(none)")
     if not found:
         return False, "it has no condition Ready yet"
     if found[0].get("status") == "True":

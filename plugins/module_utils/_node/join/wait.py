@@ -121,13 +121,20 @@ class Wait:
         answer = self._ask_as_node()
         if answer and answer.status == 200:
             self.node = answer.body
-        return node_ready(self.node)[0]
+        return self._ready()[0]
 
     def _why_not_ready(self, over: bool) -> JoinFailure | None:
         failure = self._exited(self._journal())
         if failure or not over:
             return failure
-        return JoinFailure("not_ready", node_ready(self.node)[1])
+        return JoinFailure("not_ready", self._ready()[1])
+
+    def _ready(self) -> tuple[bool, str]:
+        wanted = self._options.get("kubelet_version") or ""
+        reported = str((((self.node or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+        if wanted and reported.lstrip("v") != wanted.lstrip("v"):
+            return False, "its kubelet still reports the version %s" % (reported or "(none)")
+        return node_ready(self.node)
 
     def _ask_as_node(self) -> Answer | None:
         try:
