@@ -212,6 +212,8 @@ class CallbackModule(CallbackBase):
 
     def _collect(self, result: Any, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
+        if result._task.check_mode and not context.CLIARGS.get("check", False) and not failed:
+            return  # a look ahead in a run that changes things: what becomes of the machine follows
         self._phase(result, failed)
         if data.get("_ansible_no_log"):
             return
@@ -225,7 +227,9 @@ class CallbackModule(CallbackBase):
     def _phase(self, result: Any, failed: bool) -> None:
         role = getattr(result._task, "_role", None)
         name = _ROLES.get(role.get_name() if role else "")
-        if not name:
+        # The checks of a role's variables come long before the role itself, for all machines.
+        checks = getattr(role, "_from_files", None) == {"tasks": "inputs"}
+        if not name or (checks and not failed):
             return
         host, now = result._host.get_name(), time.time()
         hidden = result._result.get("_ansible_no_log")

@@ -124,6 +124,8 @@ class Report:
         self._errors: list[str] = []
         #: All hosts that a play of the run was for.
         self.hosts: set[str] = set()
+        #: Whether the run takes them in batches, of which none begins after one that failed.
+        self._in_batches = False
         self.api_calls = 0
         #: By the name of an API: how many requests it allows in an hour, and how many of them were left at last.
         self.api_budget: dict[str, dict[str, int]] = {}
@@ -154,9 +156,9 @@ class Report:
         return list(self._errors)
 
     def not_attempted(self) -> list[str]:
-        """Hosts that nothing was done with, when the run failed as a whole."""
+        """Hosts that nothing was done with, when the run failed as a whole or before their batch."""
         done = {*self._machines, *(host for hosts in self._phases.values() for host in hosts)}
-        return sorted(self.hosts - done) if self._errors else []
+        return sorted(self.hosts - done) if self._errors or self._in_batches else []
 
     def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
         """Take one task result of ``host``; returns whether it says something about boot states, or fails a machine."""
@@ -164,6 +166,10 @@ class Report:
             items = [item for item in result["results"] if isinstance(item, Mapping)]
             said = [self.add(host, item, failed=bool(item.get("failed"))) for item in items]
             return any(said)
+        facts = result.get("ansible_facts")
+        plan = facts.get("kubenode_site") if isinstance(facts, Mapping) else None
+        if isinstance(plan, Mapping) and "ways" in plan and not plan.get("errors"):
+            self._in_batches = True
         fleet = result.get("machines")
         if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
             self.api_calls += _count(result.get("api_calls"))

@@ -100,14 +100,24 @@ def run_summary(
     hostvars: Mapping[str, Any],
     api_calls: int = 0,
     again: bool = False,
+    earlier: Iterable[str] = (),
 ) -> dict[str, Any]:
     """:func:`summary` for a playbook, which may try machines ``again``.
 
-    The figures of the first try are in the variable ``kubenode_summary`` of its hosts.
+    The figures of the first try are in the variable ``kubenode_summary`` of its hosts. ``earlier``: the machines of the
+    batches before this one, the latest first; their figures are among those that this returns.
     """
     phase = list(phase)
+    until_now = next(filter(None, (_kept(hostvars, name) for name in earlier)), None)
     before = next(filter(None, (_kept(hostvars, one["name"]) for one in phase)), None) if again else None
-    return summary(machines, phase, api_calls, before)
+    found = summary(machines, phase, api_calls, before)
+    if until_now is None:
+        return found
+    if before is not None:  # the others are among these already
+        return {**found, "api_calls": found["api_calls"] + until_now["api_calls"]}
+    figures = {key: found[key] + until_now[key] for key in found if key != "reasons"}
+    reasons = {**until_now["reasons"], **found["reasons"]}
+    return {**figures, "reasons": dict(list(reasons.items())[:NAMED])}
 
 
 def _kept(hostvars: Mapping[str, Any], name: str) -> dict[str, Any] | None:

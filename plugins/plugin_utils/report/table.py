@@ -29,12 +29,12 @@ def table(report: Report) -> list[str]:
 
 
 def _errors(report: Report) -> list[str]:
-    """Why the run as a whole failed, and whom that concerns; each is said once."""
-    if not report.errors:
+    """Why the run as a whole failed, and which hosts it did not come to; each is said once."""
+    left = report.not_attempted()
+    if not (report.errors or left):
         return []
     before = "" if report.machines or report.phases() else " before any machine"
     lines = [f"Run failed{before}: {text}" for text in report.errors]
-    left = report.not_attempted()
     if left:
         more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
         lines.append(f"Not attempted: {', '.join(spaced(name, 63) for name in left[:NAMED])}{more}")

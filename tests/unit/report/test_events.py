@@ -169,6 +169,22 @@ def test_a_second_try_goes_on_with_the_figures_that_any_host_of_the_first_one_ke
     assert run_events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
 
 
+def test_figures_of_later_batches_have_those_of_the_earlier_ones():
+    first = [machine(name="a", verified=True, changed=True), machine(name="b", failed=True, msg="boom")]
+    kept = run_events.run_summary(first, [], {"a": {}, "b": {}}, 5)
+    hostvars = {"b": {"kubenode_summary": {"ansible_stats": {"data": {"kubenode_summary": kept}}}}, "a": {}, "c": {}}
+    late, phase = [machine(name="c", late=True, msg="no rescue")], [{"name": "c", "installed": False}]
+    second = run_events.run_summary(late, phase, hostvars, 4, earlier=["a", "b"])
+    figures = ("machines", "verified", "changed", "failed", "api_calls")
+    assert [second[key] for key in figures] == [3, 1, 1, 2, 9]
+    assert set(second["reasons"]) == {"b", "c"}
+    hostvars["c"]["kubenode_summary"] = {"ansible_stats": {"data": {"kubenode_summary": second}}}
+    done = [machine(name="c", verified=True)]
+    again = run_events.run_summary(done, phase, hostvars, 6, again=True, earlier=["a", "b"])
+    assert [again[key] for key in figures] == [3, 2, 1, 1, 11]
+    assert set(again["reasons"]) == {"b"}
+
+
 def test_no_figures_before_are_none_in_any_form():
     one = [{"name": "a", "verified": True}]
     assert summed(one, before="") == summed(one, before={}) == summed(one, calls="0") == summed(one)

@@ -79,6 +79,20 @@ def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine():
     assert (data["errors"], data["not_attempted"]) == (["api_token: the API refused the token"], ["n2", "n3"])
 
 
+def test_machines_of_batches_that_did_not_begin_were_not_attempted():
+    report, batches = results.Report(), [{"machines": ["n3", "n1"]}, {"machines": ["n2", "n4"]}]
+    report.hosts.update(["n1", "n2", "n3", "n4"])
+    plan = {"errors": [], "batches": batches, "ways": {}}
+    assert not report.add("n3", {"ansible_facts": {"kubenode_site": {**plan, "errors": ["no"]}}})
+    assert report.not_attempted() == []
+    assert not report.add("n3", {"ansible_facts": {"kubenode_site": plan}})
+    assert not report, "a run that began nothing has nothing to report"
+    report.add("n3", {"boot_state": "Initializing", "msg": "boom"}, failed=True)
+    report.phase("n1", "base", 1.0, 2.0, changed=True, failed=None)
+    assert report.not_attempted() == report.as_dict()["not_attempted"] == ["n2", "n4"]
+    assert table.table(report)[0] == "Not attempted: n2, n4"
+
+
 def test_the_same_transition_is_counted_once():
     report = results.Report()
     result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}
