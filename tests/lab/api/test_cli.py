@@ -186,6 +186,7 @@ def test_limit_is_passed_on(cli):
         (("machines",), "lab 'default' is not up; start it with: python -m lab up --name default"),
         (("env",), "lab 'default' is not up"),
         (("up", "--name", "../x"), "lab name '../x' is not"),
+        (("nodes", "--kubernetes", "1.2.3"), "--kubernetes 1.2.3: the lab builds 1."),
     ],
 )
 def test_errors_are_one_line(cli, arguments, text):
