@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,7 +43,8 @@ class ActionModule(ActionBase):
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]
         ]
-        found = display.each(work, _taken, display.view_of(names, given["progress"]))
+        take = functools.partial(_taken, variables=given["variables"])
+        found = display.each(work, take, display.view_of(names, given["progress"]))
         results = [
             _unexpected(name, result) if isinstance(result, Exception) else result
             for name, result in zip(names, found, strict=True)
@@ -78,9 +80,9 @@ class ActionModule(ActionBase):
         return lambda: connection
 
 
-def _taken(work: tuple[Host, dict[str, Any]]) -> dict[str, Any]:
+def _taken(work: tuple[Host, dict[str, Any]], variables: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     try:
-        result = machine_install.run(*work)
+        result = machine_install.run(*work, variables)
     except Exception as exc:
         display.ended(work[0].name, fleet_state.FAILED, _unexpected(work[0].name, exc)["msg"])
         raise

@@ -182,6 +182,7 @@ extends_documentation_fragment:
   - kubenode.provision.rescue_server
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
+  - kubenode.provision.variables
 attributes:
   check_mode:
     support: full

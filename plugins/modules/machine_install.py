@@ -83,6 +83,12 @@ options:
       fleet: On a terminal one table of the machines, elsewhere a line each 15 seconds that sums the fleet up.
       lines: A line for each step of each machine.
       none: Failures only.
+  variables:
+    description:
+      - For each step, the names of its options and of the variables that hold them. Messages name the variable.
+      - The playbooks of this collection set it, since they take the options from variables of hosts.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode

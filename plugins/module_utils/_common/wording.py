@@ -21,7 +21,9 @@ _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 _AT_FIRST = r"(?:^|(?<=\n)|(?<=\n- ))(%s)(?![\w/-])"
 _OF_A_MACHINE = r"(?:(?<=': )|(?<=; ))(%s)(?=: | [\"'\[{]|[.\[])"
 _WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
-_TO_SET = r"(?:(?<=\bset )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
+_TO_SET = r"(?:(?<=\b[Ss]et )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
+# With a value that means something, as in "as proof: port says".
+_WITH_VALUE = r"(?<![\w./:'\"@-])(%s)(?=: [\w-]+ (?:says|asks|ignores|skips)\b)"
 
 
 def in_variables(text: str, variables: Mapping[str, str] | None) -> str:
@@ -32,7 +34,7 @@ def in_variables(text: str, variables: Mapping[str, str] | None) -> str:
     names = "|".join(sorted((re.escape(option) for option in known if "_" in option), key=len, reverse=True))
     words = "|".join(sorted((re.escape(option) for option in known if "_" not in option), key=len, reverse=True))
     patterns = [_NAME % names] if names else []
-    patterns += [one % words for one in (_AT_FIRST, _OF_A_MACHINE, _WITH_MEMBER, _TO_SET)] if words else []
+    patterns += [one % words for one in (_AT_FIRST, _OF_A_MACHINE, _WITH_MEMBER, _TO_SET, _WITH_VALUE)] if words else []
     return re.sub(
         "|".join(patterns), lambda found: known[next(name for name in found.groups() if name)], text, flags=re.ASCII
     )

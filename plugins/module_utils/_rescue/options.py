@@ -18,6 +18,7 @@ def _flow_options(boot_state: str) -> dict[str, Any]:
         "boot_state_since": {"type": "str"},
         "known_hosts_dir": {"type": "path"},
         "machine_name": {"type": "str"},
+        "variables": dict(VARIABLES),
     }
 
 
@@ -238,6 +239,7 @@ def machine_install_spec() -> dict[str, Any]:
         },
         "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
         "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+        "variables": dict(VARIABLES),
     }
 
 

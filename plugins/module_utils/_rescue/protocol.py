@@ -209,7 +209,7 @@ def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
         left = " %d of its processes could not be ended (stuck in the kernel); reset the machine." % status.left
     if status.state == TIMEOUT:
         return (
-            "it did not end within %d s and was killed with all its processes.%s Raise 'timeout' if it needs longer."
+            "it did not end within %d s and was killed with all its processes.%s Set timeout higher if it needs longer."
             % (
                 status.limit,
                 left,

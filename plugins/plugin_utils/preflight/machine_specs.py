@@ -29,6 +29,7 @@ _OF_BUILDS = {"architecture": "kubenode_architecture"}
 _ARCHITECTURES = {"type": "str", "choices": ["x86", "arm"]}
 #: Paths that a module takes as they are; others are found by those who read the file.
 _FOUND_HERE = frozenset(["kubenode_command_dir", "kubenode_os_private_key", "kubenode_user_data_file"])
+_STEPS = ("pre_provision_command", "machine_disks", "image_url_command", "robot_installimage", "machine_boot")
 #: Modules with the option ``access``.
 _WITH_ACCESS = ("hcloud_rescue", "robot_rescue")
 #: Modules that check options of the modules after them.
@@ -76,11 +77,16 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     return specs
 
 
-def variable_names(module: str) -> dict[str, str]:
-    """For messages: the options of a module and of its machines, and the variables that hold them."""
+def variable_names(module: str) -> dict[str, Any]:
+    """For messages: the options of a module and of its machines, and the variables that hold them.
+
+    Of ``machine_install``, the same for each of its steps.
+    """
+    if module == "machine_install":
+        return {step: specification.of_step(step) for step in _STEPS}
     more = specification.of_machines("access") if module in _WITH_ACCESS else {}
     of_machines = {key: variables[0] for key, variables in {**more, **specification.of_machines(module)}.items()}
-    found = {**of_machines, **specification.of_options(module)}
+    found = {**of_machines, **specification.of_options(module), **specification.of_step(module)}
     if not found:
         raise AnsibleFilterError(f"variable_names: no variable becomes an option of {module!r}")
     return {**found, "ssh_private_key": "ansible_ssh_private_key_file", "ssh_args": "ansible_ssh_common_args"}

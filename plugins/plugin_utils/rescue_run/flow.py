@@ -24,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
 from ..progress import display
@@ -188,6 +189,18 @@ class StepAction(ActionBase):
         given = self.validate_argument_spec(argument_spec=self.specification())[1]
         host = Host(str((task_vars or {}).get("inventory_hostname", "")), self, lambda: self._connection)
         try:
-            return self.step(host, given)
+            return named(self.step(host, given), given["variables"])
+        except AnsibleActionFail as exc:
+            raise AnsibleActionFail(in_variables(str(exc), given["variables"])) from exc
         finally:
             host.close()
+
+
+def named(result: dict[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """A result whose texts name the variables that hold the options of the step."""
+    found = dict(result)
+    if found.get("msg"):
+        found["msg"] = in_variables(str(found["msg"]), variables)
+    if found.get("warnings"):
+        found["warnings"] = [in_variables(str(text), variables) for text in found["warnings"]]
+    return found

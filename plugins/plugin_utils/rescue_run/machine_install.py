@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 
 from ..progress import display, fleet_state
 from . import image_url_command, machine_boot, machine_disks, pre_provision_command, robot_installimage
-from .flow import BadInput, Host
+from .flow import BadInput, Host, named
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {
@@ -43,8 +43,14 @@ _OF_MACHINE = (
 )
 
 
-def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the steps of a machine until one fails; always a result."""
+def run(
+    host: Host, machine: Mapping[str, Any], variables: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, Any]:
+    """Take the steps of a machine until one fails; always a result.
+
+    ``variables``: for each step, the variables that hold its options, for messages.
+    """
+    names: Mapping[str, str] = {}
     found: dict[str, Any] = {
         "name": host.name, "address": machine["address"], "msg": "nothing to do", "changed": False, "failed": False,
         "late": False, "runs": False, "transitions": [], "steps": {}, "warned": [],
@@ -59,8 +65,9 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
         for step, (specification, take) in STEPS.items():
             if machine[step] is None:
                 continue
+            names = (variables or {}).get(step, {})
             given = _options(specification(), {**machine[step], **_from_steps(step, found["steps"], machine[step])})
-            result = take(host, given)
+            result = named(take(host, given), names)
             found["steps"][step] = result
             # Ansible shows them when the task ends, and not those of a machine in a list; that is after the write.
             for text in result.get("warnings") or []:
@@ -74,7 +81,8 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
                 break
             display.progress(host.name, one_line(result.get("msg", step)))
     except AnsibleError as exc:
-        found.update(failed=True, msg=f"{host.name}: {exc}".replace(f"{host.name}: {host.name}: ", f"{host.name}: "))
+        text = in_variables(str(exc).removeprefix(f"{host.name}: "), names)
+        found.update(failed=True, msg=f"{host.name}: {text}")
     finally:
         host.close()
     late = found["failed"] and found.get("in_rescue") is False and not found.get("permanent")

@@ -92,7 +92,7 @@ def test_facts_hints_and_an_empty_disk(machine):
     run = machine.ready(root_device_hints={"model": "lab nvme"}, health="speed")
     assert run.failed
     assert "disk nvme0n1 " in run["msg"]
-    assert "is read at 39999 KiB/s, and 40000 are the least; replace it, or say health: check" in run["msg"]
+    assert "is read at 39999 KiB/s, and 40000 are the least; replace it, or set health: check" in run["msg"]
     assert machine.sh("cat /tmp/measured").split() == ["/dev/nvme0n1"] * 2
     assert not machine.ready(root_device_hints={"model": "lab nvme"}).failed
     run = machine.ready(root_device_hints={"smallest": True}, health="speed")

@@ -21,6 +21,11 @@ VARIABLES = {
     "root_devices": "kubenode_root_devices",
     "ssh_private_key": "ansible_ssh_private_key_file",
     "timeout": "kubenode_command_timeout",
+    "health": "kubenode_disk_health",
+    "wipe": "kubenode_wipe",
+    "proof": "kubenode_proof",
+    "success": "kubenode_success",
+    "wait_cloud_init": "kubenode_wait_cloud_init",
 }
 
 
@@ -40,6 +45,16 @@ VARIABLES = {
             "partitions: none; add entries to subvolumes",
             "kubenode_partitions: none; add entries to kubenode_subvolumes",
         ),
+        (
+            "it did not end within 3 s. Set timeout higher",
+            "it did not end within 3 s. Set kubenode_command_timeout higher",
+        ),
+        ("replace it, or set health: ignore", "replace it, or set kubenode_disk_health: ignore"),
+        ("wipe: 'x' names no disk", "kubenode_wipe: 'x' names no disk"),
+        ("no id, and proof: nonce asks for one", "no id, and kubenode_proof: nonce asks for one"),
+        ("not verified, as proof: port says", "not verified, as kubenode_proof: port says"),
+        ("it ended with 1 (success: marker ignores it)", "it ended with 1 (kubenode_success: marker ignores it)"),
+        ("wait_cloud_init: false skips this", "kubenode_wait_cloud_init: false skips this"),
         ("ssh_private_key '/k': no", "ansible_ssh_private_key_file '/k': no"),
     ],
 )
@@ -59,6 +74,10 @@ def test_options_are_named_as_the_variables_that_hold_them(text, expected):
         "its command ended; image and command differ",
         "kubenode_image_url: no",
         "the server's own image.",
+        "the proof of the rescue",
+        "nvme printed no health",
+        "it would wipe a disk that the layout does not use",
+        "the time limit (timeout) has passed",
     ],
 )
 def test_what_names_no_option_stays(text):

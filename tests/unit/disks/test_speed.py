@@ -145,7 +145,7 @@ def test_what_is_reported():
     assert len(against) == 2
     assert "is read at 39999 KiB/s, and 40000 are the least" in against[0]
     assert "sdc" in against[1]
-    assert "reading it fails (fio: error 5); replace it, or say health: check" in against[1]
+    assert "reading it fails (fio: error 5); replace it, or set health: check" in against[1]
     (text,) = unknown
     assert "sdd" in text
     assert text.endswith("how fast it is read is unknown: fio is not there")

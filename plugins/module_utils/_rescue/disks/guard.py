@@ -88,7 +88,7 @@ def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Spee
     for name, found in zip(chosen, measured):
         disk = by_name[name]
         text = "disk %s (%s)" % (name, disk_names.identity(disk))
-        way_out = "replace it, or say health: check"
+        way_out = "replace it, or set health: check"
         if found["failed"]:
             against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
         elif found["speed"] is None:
@@ -128,7 +128,7 @@ def judge(
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
             verdict.refuse(
-                "disk %s (%s) is failing: %s; replace it, or say health: ignore"
+                "disk %s (%s) is failing: %s; replace it, or set health: ignore"
                 % (name, disk_names.identity(disk), disk["health"]["detail"]),
                 permanent=True,
             )

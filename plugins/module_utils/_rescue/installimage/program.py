@@ -363,7 +363,7 @@ class Program:
 
     def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
-            raise Refused("the image did not come within the time limit; raise timeout")
+            raise Refused("the image did not come within the time limit; set timeout higher")
 
 
 def say(text: str) -> None:

@@ -1,0 +1,84 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a step says while machines are written names the variables that the user has set, and no option of a module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs, specification
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, machine_install
+
+NAMES = machine_specs.variable_names("machine_install")
+
+
+def machine(step: str, options: dict[str, Any]) -> dict[str, Any]:
+    steps = dict.fromkeys(machine_install.STEPS)
+    return {"name": "n1", "address": None, "refused": None, "notes": [], "installed": False, "may_be_late": False,
+            **steps, step: options}  # fmt: skip
+
+
+def host() -> Any:
+    return SimpleNamespace(name="n1", check_mode=False, close=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "words"),
+    [
+        ("image_url_command", "it did not end. Set timeout higher", "Set kubenode_command_timeout higher"),
+        ("machine_boot", "not verified, as proof: port says", "as kubenode_proof: port says"),
+        ("machine_disks", "disk sda is failing: set health: ignore", "set kubenode_disk_health: ignore"),
+        ("pre_provision_command", "Set timeout higher", "Set kubenode_pre_provision_timeout higher"),
+        ("robot_installimage", "set require_digest: false", "set kubenode_require_digest: false"),
+    ],
+)
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_step_that_fails_names_variables(monkeypatch, step, text, words, raises):
+    def take(_host: Any, _given: Any) -> dict[str, Any]:
+        if raises:
+            raise AnsibleActionFail(f"n1: {text}")
+        return {"failed": True, "msg": text, "changed": False, "warnings": [text]}
+
+    monkeypatch.setitem(machine_install.STEPS, step, (dict, take))
+    found = machine_install.run(host(), machine(step, {}), NAMES)
+    assert found["failed"]
+    assert words in found["msg"]
+    assert [words in warning for warning in found["warned"]] == ([] if raises else [True])
+    # options of a play of a user's own are named as they are
+    assert text in machine_install.run(host(), machine(step, {}))["msg"]
+
+
+def test_a_task_for_one_step_names_variables_too():
+    result = flow.named(
+        {"msg": "set health: check", "warnings": ["set health: check"]}, {"health": "kubenode_disk_health"}
+    )
+    assert result == {"msg": "set kubenode_disk_health: check", "warnings": ["set kubenode_disk_health: check"]}
+
+
+def test_every_step_has_names_for_what_it_takes():
+    assert set(NAMES) == set(machine_install.STEPS)
+    for step, names in NAMES.items():
+        assert names == specification.of_step(step)
+        assert set(names) <= set(machine_install.STEPS[step][0]())
+
+
+def test_the_playbooks_give_the_names_to_every_task_of_a_step(playbook_tasks):
+    steps = "machine_install|" + "|".join(machine_install.STEPS)
+    wrong = [
+        path.name
+        for path in playbook_tasks
+        for module, rest in re.findall(rf"kubenode\.provision\.({steps}):\n((?: +.*\n)+)", path.read_text())
+        if f"'{module}' | kubenode.provision.internal('variable_names')" not in rest and "expect: rescue" not in rest
+    ]
+    assert wrong == []
+
+
+@pytest.fixture
+def playbook_tasks():
+    return sorted((Path(__file__).resolve().parents[3] / "playbooks").rglob("*.yml"))
