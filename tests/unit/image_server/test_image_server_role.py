@@ -280,9 +280,9 @@ def test_options_of_a_host_are_checked_as_the_program_reads_them():
 
 
 def test_documents_are_left_to_nmstatectl_when_it_is_asked_for():
-    unknown = {"web-1": {"interfaces": [{"name": "eth0", "type": "macsec", "macsec": {}}]}}
+    unknown = {"web-1": {"interfaces": [{"name": "eth0", "type": "ipsec"}]}}
     given = {**AGENT, "hosts": unknown}
-    assert "macsec is not supported" in refused(**given)
+    assert "ipsec is not supported" in refused(**given)
     assert plan(**given, nmstate="auto")["unit"]["content"].count(" --nmstate auto ") == 1
     assert "image_server_nmstate is 'other'" in refused(**given, nmstate="other")
 
