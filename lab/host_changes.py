@@ -43,7 +43,8 @@ def host_changes(kind: str, state: State, *, dedicated: bool = False) -> list[st
     return [
         *lines,
         f"keeps disks of machines in {cleanup.labs_folder()}, on a file system of its own where that is needed",
-        "makes a network namespace with a bridge, and on the host the link knlabN with the address 198.18.N.254",
+        "makes a network namespace with a bridge, and on the host the link knlabN with the address 198.18.N.254 "
+        "and a route to 2001:db8:N::/48",
         "makes control groups, mounts and loop devices; 'python -m lab down' removes all of this, also after a crash",
     ]
 

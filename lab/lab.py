@@ -142,6 +142,7 @@ class Lab:
         self.robot_endpoint = ""
         self.robot_tls: dict[str, str] | None = None
         self.images_url = ""
+        self.images_url6 = ""
         self.mirror_url = ""
         self.metadata_url = ""
         self._port, self._robot_port = port, robot_port
@@ -187,6 +188,7 @@ class Lab:
             "seed": self._seed,
             "endpoint": self.endpoint,
             "images_url": self.images_url,
+            "images_url6": self.images_url6,
             "mirror_url": self.mirror_url,
             "metadata_url": self.metadata_url,
             "limit": self.settings.limit,
@@ -272,6 +274,9 @@ class Lab:
             # Machines and controller both reach the gateway, so this is the address to hand out.
             await self._serve(published.application(), self.backend.listen(IMAGES_PORT))
             self.images_url = f"http://{self.backend.gateway}:{IMAGES_PORT}/images"
+            if self.backend.gateway6:
+                await self._serve(published.application(), self.backend.listen(IMAGES_PORT, self.backend.gateway6))
+                self.images_url6 = f"http://[{self.backend.gateway6}]:{IMAGES_PORT}/images"
         self.mirror_url = self.images_url.removesuffix("/images") + "/mirror"
 
     async def _answer_metadata(self) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ def describe(cloud: Cloud, server: Server) -> dict[str, Any]:
                     "type": "physical",
                     "name": "eth0",
                     "mac_address": cloud.backend.mac(server.index),
-                    "subnets": [{"type": "dhcp", "ipv4": True}],
+                    "subnets": _subnets(server),
                 }
             ],
         },
@@ -84,6 +85,15 @@ def _zone(server: Server) -> str:
     return str(datacenter(server.location)["name"])
 
 
+def _subnets(server: Server) -> list[dict[str, Any]]:
+    """How the public interface is to be configured."""
+    found: list[dict[str, Any]] = [{"type": "dhcp", "ipv4": True}] if server.ipv4 or not server.ipv6 else []
+    if server.ipv6:
+        address = f"{ipaddress.IPv6Network(server.ipv6.ip)[1]}/64"
+        found.append({"type": "static", "ipv6": True, "address": address, "gateway": "fe80::1", "dns_nameservers": []})
+    return found
+
+
 def _ipv4(cloud: Cloud, server: Server) -> str:
     return cloud.backend.address(server.index) if server.ipv4 is not None else ""
 
@@ -95,7 +105,7 @@ def _private_networks(cloud: Cloud, server: Server) -> str:
         networks.append(
             {
                 "ip": net.ip,
-                "alias_ips": [],
+                "alias_ips": list(net.alias_ips),
                 "interface_num": position + 1,
                 "mac_address": net.mac,
                 "network_id": net.network,

@@ -139,6 +139,8 @@ class Servers:
             disks=(DiskSpec(server.primary_disk_size * catalog.DISK_GB_BYTES),),
             mac=self.cloud.backend.mac(server.index),
             ipv4=self.cloud.backend.address(server.index),
+            ipv6=server.ipv6.ip if server.ipv6 else "",
+            public_ipv4=server.ipv4 is not None,
             architecture=server.server_type.architecture,
         )
 

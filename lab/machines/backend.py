@@ -22,6 +22,7 @@ class Backend(abc.ABC):
 
     kind: str
     gateway: str  # address at which machines reach the lab's services
+    gateway6 = ""  # the same by IPv6, where there is any
     controller: str  # address at which machines reach the host
     share: Path | None = None  # rescues that boot from now on offer this folder as /root/.oldroot/nfs
 

@@ -45,6 +45,8 @@ class Hardware:
     disks: tuple[DiskSpec, ...]  # at least one; the firmware tries them in this order
     mac: str
     ipv4: str
+    ipv6: str = ""  # its public network, of which the first address is the machine's
+    public_ipv4: bool = True  # without: its IPv4 address reaches the metadata service alone
     architecture: str = "x86"
     manufacturer: str = "Hetzner"  # DMI; cloud-init takes this vendor for a cloud machine with a metadata service
     product: str = "vServer"

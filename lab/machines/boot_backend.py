@@ -79,6 +79,7 @@ class BootBackend(Backend):
         closing.push_async_callback(self._network.close)
         closing.push_async_callback(self._end_machines)
         self.gateway, self.controller = self._network.gateway, self._network.controller
+        self.gateway6 = self._network.gateway6
         if self.kind == "nspawn":
             self._machine = await self._containers()
         else:

@@ -3,7 +3,9 @@
 """The network of one lab: a namespace with a bridge, DHCP with fixed leases, and one leg in the host's namespace.
 
 198.18.N.0/24 (a range reserved for tests): .1 the lab (services, 169.254.169.254 beside it), .254 the host
-(the Ansible controller), the machines from .2 on.
+(the Ansible controller), the machines from .2 on. 2001:db8:N::/48 (for documentation): a network of 64 bits for each
+machine, routed to the link-local address of its MAC address, with the gateway fe80::1 as on the platform; the host
+has a route to all of it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 METADATA = "169.254.169.254"
 MACHINES = 252
+_INDEXES = range(1, MACHINES + 1)
 _LOCKS = Path("/run/lock")
 _DHCP_SECONDS = 180  # until the DHCP server must have started; a moment on an idle host
 _SUBNETS = (16, 256)
@@ -119,16 +122,21 @@ class BadLine:
 
 
 def filter_rules(
-    isolated: Mapping[str, tuple[str, ...]], silent: Collection[str] = (), poor: Mapping[str, BadLine] | None = None
+    isolated: Mapping[str, tuple[str, ...]],
+    silent: Collection[str] = (),
+    poor: Mapping[str, BadLine] | None = None,
+    without_ipv4: Collection[str] = (),
 ) -> str:
     """A script for ``nft -f`` that replaces all rules: bridge port → the IPv4 addresses it may send to.
 
     Nothing reaches the sshd of a machine whose port is among ``silent``, and nothing comes from there. ``poor``: the
-    ports with a bad line.
+    ports with a bad line. ``without_ipv4``: those of servers that have no public IPv4 address; they get one by DHCP, as
+    they need it for the metadata service, and send to that service alone.
     """
     bad = sorted((poor or {}).items())
     lines = [f'    iifname "{port}" tcp sport 22 drop' for port in sorted(silent)]
     lines += [line for port, line_of in bad for line in line_of.rules(port, "iifname")]
+    lines += [line for port in sorted(without_ipv4) for line in _metadata_only(port)]
     lines += [line for port, allow in sorted(isolated.items()) for line in _isolation_rules(port, allow)]
     # Deleting a table that does not exist is an error, adding one that does is none.
     return "\n".join([
@@ -147,6 +155,11 @@ def filter_rules(
         "}",
         "",
     ])  # fmt: skip
+
+
+def _metadata_only(port: str) -> list[str]:
+    others = f'    iifname "{port}" ip daddr != {{ {METADATA}, 255.255.255.255 }}'
+    return [f"{others} meta l4proto != udp drop", f"{others} udp dport != 67 drop"]
 
 
 def _isolation_rules(port: str, allow: tuple[str, ...]) -> list[str]:
@@ -170,6 +183,9 @@ class Network:
         self.gateway = f"198.18.{number}.1"
         self.controller = f"198.18.{number}.254"
         self.host_link = _link(number)
+        #: Whether the host's kernel has IPv6.
+        self.ipv6 = Path("/proc/net/if_inet6").exists()
+        self.gateway6 = f"2001:db8:{number:x}::1" if self.ipv6 else ""
         self._lock = lock
         self._folder = folder
         self._ns = NetNs()
@@ -177,6 +193,7 @@ class Network:
         self._isolated: dict[str, tuple[str, ...]] = {}
         self._silent: set[str] = set()
         self._poor: dict[str, BadLine] = {}
+        self._without_ipv4: set[str] = set()
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
@@ -209,7 +226,8 @@ class Network:
 
     def listen(self, port: int, host: str) -> socket.socket:
         """A TCP socket listening inside the lab's namespace."""
-        return self._ns.call(lambda: socket.create_server((host, port), backlog=1024))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return self._ns.call(lambda: socket.create_server((host, port), family=family, backlog=1024))
 
     def command(self, *command: str) -> list[str]:
         """The command line that runs ``command`` inside the lab's namespace."""
@@ -220,6 +238,14 @@ class Network:
         await self._ns.ip(
             f"link add {port} type veth peer name eth0 address {mac} netns {ns.path}", f"link set {port} master lab up"
         )
+
+    async def give_addresses(self, port: str, mac: str, *, ipv4: bool, ipv6: str) -> None:
+        """Let the machine at ``port`` be reached at its IPv4 address or not, and route this IPv6 network to it."""
+        if self.ipv6 and ipv6:
+            await self._ns.ip(f"route replace {ipv6} via {link_local(mac)} dev lab")
+        if ipv4 == (port in self._without_ipv4):
+            self._without_ipv4 ^= {port}
+            await self._filter(self._isolated, self._silent, self._poor)
 
     async def add_tap(self, port: str) -> None:
         """A tap device on the bridge, for a virtual machine that runs inside the lab's namespace."""
@@ -250,7 +276,7 @@ class Network:
         await self._filter(self._isolated, self._silent, poor)
 
     async def _filter(self, isolated: dict[str, tuple[str, ...]], silent: set[str], poor: dict[str, BadLine]) -> None:
-        await run(*self.command("nft", "-f", "-"), text=filter_rules(isolated, silent, poor))
+        await run(*self.command("nft", "-f", "-"), text=filter_rules(isolated, silent, poor, self._without_ipv4))
         self._isolated, self._silent, self._poor = isolated, silent, poor
 
     async def close(self) -> None:
@@ -280,13 +306,36 @@ class Network:
         # No ARP request is sent, so that packets to a machine that is off vanish, as they do on the platform.
         await self._ns.ip(*self._neighbours("lab"))
         await run("ip", "-batch", "-", text="\n".join(self._neighbours(self.host_link)) + "\n")
+        if self.ipv6:
+            await self._build_ipv6()
         # Packets to the rest of the world are refused at once instead of vanishing.
         self._ns.call(lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
 
+    async def _build_ipv6(self) -> None:
+        await self._ns.ip(
+            f"addr add {self.gateway6}/64 dev lab nodad",
+            "addr add fe80::1/64 dev lab nodad",
+            *(f"neigh replace {link_local(self.mac(n))} lladdr {self.mac(n)} dev lab nud permanent" for n in _INDEXES),
+            *(f"route replace {self.ipv6_network(n)} via {link_local(self.mac(n))} dev lab" for n in _INDEXES),
+        )
+        self._ns.call(lambda: Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1"))
+        host = f"2001:db8:{self.number:x}::fe"
+        await run("ip", "addr", "add", f"{host}/64", "dev", self.host_link, "nodad")
+        await run(
+            "ip",
+            "-6",
+            "route",
+            "replace",
+            f"2001:db8:{self.number:x}::/48",
+            "via",
+            self.gateway6,
+            "dev",
+            self.host_link,
+        )
+
     def _neighbours(self, link: str) -> list[str]:
         """Every machine that there can be, known at ``link`` permanently."""
-        indexes = range(1, MACHINES + 1)
-        return [f"neigh replace {self.address(n)} lladdr {self.mac(n)} dev {link} nud permanent" for n in indexes]
+        return [f"neigh replace {self.address(n)} lladdr {self.mac(n)} dev {link} nud permanent" for n in _INDEXES]
 
     async def _start_dhcp(self, services: CGroup) -> None:
         """One DHCP server with a fixed lease for every machine that the subnet can hold."""
@@ -317,6 +366,19 @@ class Network:
                 return
             await asyncio.sleep(0.02)
         raise LabError(f"dnsmasq (the lab's DHCP server) did not start within {_DHCP_SECONDS} s; see {log}")
+
+
+def link_local(mac: str) -> str:
+    """The link-local IPv6 address that a kernel makes of a MAC address."""
+    parts = [int(part, 16) for part in mac.split(":")]
+    parts[0] ^= 2
+    whole = bytes([0xFE, 0x80, *[0] * 6, *parts[:3], 0xFF, 0xFE, *parts[3:]])
+    return str(ipaddress.IPv6Address(whole))
+
+
+def first_of(network: str) -> str:
+    """The address that a server has in its IPv6 network."""
+    return str(ipaddress.IPv6Network(network)[1])
 
 
 def _on_host(link: str) -> bool:

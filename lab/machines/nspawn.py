@@ -25,7 +25,7 @@ from .disk_watcher import DiskWatcher, mirror_nodes
 from .guest_view import DiskView, View, Views
 from .identity import kernel_names
 from .loop import Loop, sync_partitions
-from .network import NetNs, Network
+from .network import NetNs, Network, first_of
 from .partition_table import why_not
 from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
@@ -190,7 +190,9 @@ class NspawnMachine(PoweredMachine):
                 return None
             order = order[reasons.index(None) :]
         self._ns = NetNs()
-        await self._lab.network.attach(self._name, self.hardware.mac, self._ns)
+        network, hardware = self._lab.network, self.hardware
+        await network.attach(self._name, hardware.mac, self._ns)
+        await network.give_addresses(self._name, hardware.mac, ipv4=hardware.public_ipv4, ipv6=hardware.ipv6)
         if isinstance(source, Rescue):
             await self._configure_address(self._ns)
         self._cgroup = self._lab.cgroup.child(self._name)
@@ -243,7 +245,13 @@ class NspawnMachine(PoweredMachine):
             "SERIAL": str(self.hardware.machine_id),
             "VENDOR": self.hardware.manufacturer,
             "PRODUCT": self.hardware.product,
-        }
+        } | self._ipv6_environment()
+
+    def _ipv6_environment(self) -> dict[str, str]:
+        """A system on a disk gets its IPv6 address from the lab where it has no other one: it reads no metadata."""
+        hardware = self.hardware
+        only = hardware.ipv6 and not hardware.public_ipv4
+        return {"IPV6": f"{first_of(hardware.ipv6)}/64"} if only else {}
 
     def _rescue_environment(self, source: BootSource) -> dict[str, str]:
         if not isinstance(source, Rescue):
@@ -262,6 +270,10 @@ class NspawnMachine(PoweredMachine):
             "link set eth0 up",
             f"route add default via {self._lab.network.gateway}",
         )
+        if self.hardware.ipv6 and self._lab.network.ipv6:
+            await ns.ip(
+                f"addr add {first_of(self.hardware.ipv6)}/64 dev eth0 nodad", "route add default via fe80::1 dev eth0"
+            )
 
     async def _kill(self) -> None:
         """Nothing of the last boot is left: processes, cable, namespace, control groups."""

@@ -8,6 +8,7 @@ import json
 import random
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -215,3 +216,22 @@ def test_one_bad_machine_does_not_fail_the_others(nspawn):
     (failed,) = [machine for machine in report["machines"] if machine["failed"]]
     assert "error during placement" in failed["reason"]
     assert nspawn.run() == 0, nspawn.output
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this host has no IPv6")
+def test_a_machine_with_ipv6_only_is_written_and_verified(nspawn):
+    """Rescue, image and new system have nothing else: IPv4 reaches the metadata service alone."""
+    testbed = nspawn.testbed
+    image = testbed.image_url().replace(testbed.lab["images_url"], testbed.lab["images_url6"])
+    assert image.startswith("http://[2001:db8:")
+    testbed.write_inventory(["six-1"], kubenode_enable_ipv4=False, kubenode_image_url=image)
+    assert nspawn.run() == 0, nspawn.output
+    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    assert (machine["boot_state"], machine["verified"]) == ("OperatingSystemRunning", True)
+    assert nspawn.boots("six-1") == ["rescue", "disk"]
+    there = nspawn.control("POST", "/machines/six-1/enter", {"script": "cat /etc/kubenode-proof"})
+    assert "made by the bootstrap data" in there["out"]
+    # a second run looks at it by IPv6, and leaves it alone
+    assert nspawn.run() == 0, nspawn.output
+    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    assert (machine["changed"], machine["verified"]) == (False, True)
