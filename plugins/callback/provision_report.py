@@ -204,7 +204,7 @@ class CallbackModule(CallbackBase):
         # The hosts of a play are known once it has begun.
         if self._play is not None and _is_ours(task):
             inventory = self._play.get_variable_manager()._inventory
-            self._report.hosts.update(host.name for host in inventory.get_hosts(self._play.hosts))
+            self._report.hosts.update({host.name for host in inventory.get_hosts(self._play.hosts)} - _NO_MACHINES)
         self._play = None
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:

@@ -1,23 +1,30 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of installed playbooks that end before any machine, and what they say of it; no lab is needed."""
+"""Runs of playbooks that end before any machine, and what they say of it; no lab is needed."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.playbooks.test_paths import User
+from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-raw-disk"}
 
 
-class Reported(User):
-    """A user who reads the report of a run."""
+class Reported(Controller):
+    """A user without an API who reads the report of a run; the inventory is in another folder than the run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(None, folder)
+        self.inventory, self.stands = folder / "inventory", folder / "stands"
+        self.inventory.mkdir()
+        self.stands.mkdir()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -25,7 +32,8 @@ class Reported(User):
             "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
             "KUBENODE_REPORT_FILE": str(self.stands / "report.json"),
         }
-        return {**super().environment, **report}
+        kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
+        return {**kept, **report}
 
     def of(self, inventory: dict, playbook: str, *more: str):
         """A run with an inventory."""
@@ -96,3 +104,15 @@ def test_no_machine_has_a_warning_about_its_python(user):
     looked = [one["task"].rpartition("| ")[2] for one in done.of("n-1")]
     assert "Read the facts" in looked, done.output
     assert "Python interpreter" not in " ".join(done.output.split())
+
+
+def test_an_image_that_was_not_made_is_a_failure_of_the_run(user):
+    """Its playbook works on localhost, which is no machine."""
+    matrix = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["x86"]}
+    variables = {"kubenode_image_matrix": matrix, "kubenode_dir": str(user.stands / "kept")}
+    done = user.of({"hosts": {}, "vars": variables}, "node_image_snapshot")
+    assert done.failed
+    (line,) = [line for line in done.output.splitlines() if line.startswith("Run failed")]
+    assert line.startswith("Run failed before any machine: "), done.output
+    assert user.report["errors"]
+    assert user.report["not_attempted"] == []
