@@ -32,7 +32,11 @@ myst_heading_anchors = 4
 html_show_sourcelink = False
 html_title = html_short_title = title = "%(title)s"
 copyright = "%(title)s authors"
-html_theme_options = {"documentation_home_url": "%(repository)s", "show_extranav": False}
+html_theme_options = {
+    "documentation_home_url": "%(repository)s",
+    "show_extranav": False,
+    "topbar_links": {"Repository": "%(repository)s", "Issues": "%(repository)s/issues"},
+}
 """
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]+)?\)")
 

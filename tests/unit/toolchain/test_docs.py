@@ -21,6 +21,8 @@ def test_the_start_page_leads_to_every_guide_once():
     trees = re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
     named = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
     pages = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")]
+    # a page may have another title there
+    named = [re.sub(r"^.* <(.*)>$", r"\1", line) for line in named]
     there = sorted(str(path.relative_to(CHECKOUT).with_suffix("")) for path in pages)
     assert sorted(named) == sorted([*there, f"{docs.REFERENCE}/index"])
 
