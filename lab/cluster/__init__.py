@@ -10,9 +10,21 @@ from __future__ import annotations
 
 from lab.errors import ClusterError, Unavailable
 
-from .programs import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS, Programs, ensure, ensure_node, ensure_tools
+from .programs import (
+    CONTAINERD,
+    CONTAINERD_PROGRAMS,
+    KUBERNETES,
+    NODE_PROGRAMS,
+    OLDEST,
+    PAUSE_TAGS,
+    Programs,
+    ensure,
+    ensure_containerd,
+    ensure_node,
+    ensure_tools,
+)  # fmt: skip
 
 __all__ = [
-    "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "ClusterError", "Programs", "Unavailable", "ensure",
-    "ensure_node", "ensure_tools",
+    "CONTAINERD", "CONTAINERD_PROGRAMS", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "ClusterError",
+    "Programs", "Unavailable", "ensure", "ensure_containerd", "ensure_node", "ensure_tools",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Kubernetes of the lab, and its etcd: which releases, and how they are built of Go modules.
+"""The Kubernetes of the lab, its etcd and its containerd: which releases, and how they are built of Go modules.
 
 The digest of a recipe names the folder of its result: a change here costs every user a quarter of an hour.
 """
@@ -28,6 +28,20 @@ ETCD = Recipe(
     version="v3.6.16",
     sum="h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA=",
     programs={"etcd": "go.etcd.io/etcd/server/v3"},
+)
+
+#: the newest containerd, whose configuration has schema 4; Debian has older ones
+CONTAINERD = "2.4.2"
+CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+_CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
+CONTAINERD_RECIPE = Recipe(
+    name="containerd",
+    module=_CONTAINERD_MODULE,
+    version=f"v{CONTAINERD}",
+    sum="h1:p6Qg+xbEz8lvwdhHDx0U469xENvp4LgGBx+E7djXkGw=",
+    programs={name: f"{_CONTAINERD_MODULE}/cmd/{name}" for name in CONTAINERD_PROGRAMS},
+    stamps={f"{_CONTAINERD_MODULE}/version.Version": f"v{CONTAINERD}"},
+    tags=("urfave_cli_no_docs", "osusergo", "netgo", "static_build", "no_btrfs"),  # as in its own static build
 )
 
 

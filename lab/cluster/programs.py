@@ -14,14 +14,25 @@ from lab.errors import ClusterError, Unavailable
 
 from . import go_build, tools
 from .go_build import FOR_TOOLS, Recipe, build_recipe
-from .kubernetes import ETCD, KUBERNETES, NODE_PROGRAMS, OLDEST, OLDEST_RECIPE, RECIPE
+from .kubernetes import (
+    CONTAINERD,
+    CONTAINERD_PROGRAMS,
+    CONTAINERD_RECIPE,
+    ETCD,
+    KUBERNETES,
+    NODE_PROGRAMS,
+    OLDEST,
+    OLDEST_RECIPE,
+    RECIPE,
+)  # fmt: skip
 from .tools import oci_archive
 
 __all__ = [
-    "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_node", "ensure_tools"
+    "CONTAINERD", "CONTAINERD_PROGRAMS", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools",
+    "ensure", "ensure_containerd", "ensure_node", "ensure_tools",
 ]  # fmt: skip
 
-PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
+PAUSE_TAGS = ("3.10.1", "3.10.2")
 _PAUSE = "registry.k8s.io/pause"
 _VERSION = b"@KUBENODE-CRICTL-VERSION@--------"  # as in go/crictl/main.go
 _SOURCES = Path(__file__).parent / "go"
@@ -84,6 +95,11 @@ def ensure_node(version: str, progress: Progress = quiet) -> Path:
     if version not in recipes:
         raise ValueError(f"the lab builds no kubelet {version}, only {', '.join(recipes)}")
     return _built(recipes[version], progress)
+
+
+def ensure_containerd(progress: Progress = quiet) -> Path:
+    """The folder of containerd, its shim and ctr, built when they are missing: three minutes."""
+    return _built(CONTAINERD_RECIPE, progress)
 
 
 def ensure_tools(progress: Progress = quiet) -> Tools:

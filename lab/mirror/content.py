@@ -14,7 +14,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import yaml
 
 from lab import cache, cluster
 from lab.cache import Progress, quiet, store
-from lab.cluster import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
+from lab.cluster import CONTAINERD, KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
 
 from . import repository, upstream
 from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
@@ -52,12 +52,14 @@ class _Buildable:
     version: str
     path: str
     build: Callable[[], Path]
+    #: the release of REAL that it is for
+    real: str = ""
 
 
 def _built_parts(*names: str, real: Collection[str]) -> list[Part]:
-    """These parts, all when none is named; what is missing is built. ``real``: these of REAL, too."""
+    """These parts, all when none is named; what is missing is built. ``real``: what is for these of REAL, too."""
     wanted = [part for part in _programs() if not names or part.name in names]
-    wanted = [part for part in wanted if part.version not in REAL or part.version in real]
+    wanted = [part for part in wanted if not part.real or part.real in real]
     return [Part(part.name, part.version, part.path, part.build()) for part in wanted]
 
 
@@ -72,11 +74,13 @@ def _find_built(path: str) -> Path | None:
 def _programs() -> Iterator[_Buildable]:
     yield _Buildable("kubelet", IDLE, _release_path(IDLE, "kubelet"), _idle)
     for name in _REAL:
-        yield _Buildable(name, KUBERNETES, _release_path(KUBERNETES, name), functools.partial(_program, name))
+        path = _release_path(KUBERNETES, name)
+        yield _Buildable(name, KUBERNETES, path, functools.partial(_program, name), KUBERNETES)
     for name in NODE_PROGRAMS:
-        yield _Buildable(name, OLDEST, _release_path(OLDEST, name), functools.partial(_oldest, name))
+        yield _Buildable(name, OLDEST, _release_path(OLDEST, name), functools.partial(_oldest, name), OLDEST)
     archive = f"dl.k8s.io/release/v{KUBERNETES}/{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"
-    yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive)
+    yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive, KUBERNETES)
+    yield _Buildable("containerd", CONTAINERD, upstream.containerd_path(CONTAINERD), _containerd, KUBERNETES)
     for version in CRICTL:
         path = (
             f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
@@ -107,12 +111,22 @@ def _oldest(name: str) -> Path:
 
 
 def _node_archive() -> Path:
-    """Kept beside the programs, and as long."""
-    file = _program(f"{NODE_ARCHIVE}-linux-{ARCH}.tar.gz")
+    members = {f"kubernetes/node/bin/{name}": _program(name) for name in _REAL}
+    return _packed(_program(f"{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"), members)
+
+
+def _containerd() -> Path:
+    folder = cluster.ensure_containerd()
+    members = {f"bin/{name}": folder / name for name in cluster.CONTAINERD_PROGRAMS}
+    return _packed(folder / Path(upstream.containerd_path(CONTAINERD)).name, members)
+
+
+def _packed(file: Path, members: Mapping[str, Path]) -> Path:
+    """A tarball of built programs, kept beside them, and as long."""
     with cache.locked("mirror"):
         if not file.exists():
             partial = file.with_suffix(".part")
-            partial.write_bytes(tarball({f"kubernetes/node/bin/{name}": _program(name).read_bytes() for name in _REAL}))
+            partial.write_bytes(tarball({name: program.read_bytes() for name, program in members.items()}))
             partial.rename(file)
     return file
 

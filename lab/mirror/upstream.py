@@ -65,10 +65,7 @@ def _add(package: Path, folder: Path, parts: dict[str, Part]) -> None:
 def _parts(package: str, version: str, folder: Path) -> list[Part]:
     github = "github.com"
     paths = {
-        "containerd": {
-            kind: f"{github}/containerd/containerd/releases/download/v{version}/{kind}-{version}-linux-{ARCH}.tar.gz"
-            for kind in ("containerd", "containerd-static")
-        },
+        "containerd": {kind: containerd_path(version, kind) for kind in ("containerd", "containerd-static")},
         "runc": {"runc": f"{github}/opencontainers/runc/releases/download/v{version}/runc.{ARCH}"},
         "containernetworking-plugins": {
             "cni-plugins": f"{github}/containernetworking/plugins/releases/download/v{version}/"
@@ -76,6 +73,11 @@ def _parts(package: str, version: str, folder: Path) -> list[Part]:
         },
     }[package]
     return [Part(name, version, path, folder / path) for name, path in paths.items()]
+
+
+def containerd_path(version: str, kind: str = "containerd") -> str:
+    """Where containerd's project publishes a tarball."""
+    return f"github.com/containerd/containerd/releases/download/v{version}/{kind}-{version}-linux-{ARCH}.tar.gz"
 
 
 def _repack(package: str, deb: Path, target: Path) -> None:

@@ -10,13 +10,14 @@ import tomllib
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import containerd, formats
+from lab import cluster
 from lab.mirror import checksums, program
 from tests.unit.node.facts import given, node
 
 pytestmark = pytest.mark.mirror
 
 SANDBOX = "registry.example/pause:9.9"
-#: (plugin, key, …) → value, in the schemas 2 and 3
+#: (plugin, key, …) → value, in the schema 2 and in the schemas 3 and 4
 _CRI = "io.containerd.grpc.v1.cri"
 _IMAGES, _RUNTIME = "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"
 _RUNC = ("containerd", "runtimes", "runc", "options", "SystemdCgroup")
@@ -39,20 +40,31 @@ NEW = {
 
 
 @pytest.mark.parametrize(
-    ("version", "expected", "plugin"),
-    [("1.6.20", OLD, _CRI), ("1.7.24", OLD, _CRI), ("2.1.9", NEW, _IMAGES)],
+    ("version", "schema", "expected", "plugin"),
+    [
+        ("1.6.20", 2, OLD, _CRI),
+        ("1.7.24", 2, OLD, _CRI),
+        ("2.1.9", 3, NEW, _IMAGES),
+        pytest.param(cluster.CONTAINERD, 4, NEW, _IMAGES, marks=pytest.mark.cluster),
+    ],
 )
-def test_containerd_takes_every_value(tmp_path, version, expected, plugin):
+def test_containerd_takes_every_value(tmp_path, version, schema, expected, plugin):
+    built = version == cluster.CONTAINERD
+    sums = checksums("containerd", "kubelet", real=(cluster.KUBERNETES,)) if built else checksums("containerd")
     inputs = given(
         containerd_version=version,
-        checksums=checksums("containerd"),
+        checksums=sums,
         sandbox_image=SANDBOX,
         snapshotter="native",
         containerd_config={"plugins": {plugin: {"max_concurrent_downloads": 7}}},
     )
     path = tmp_path / "config.toml"
-    path.write_text(formats.toml_document(containerd.config(node("debian-13"), inputs)))
-    daemon = program("containerd", version, "containerd", tmp_path)
+    document = containerd.config(node("debian-13"), inputs)
+    assert document["version"] == schema
+    path.write_text(formats.toml_document(document))
+    daemon = (
+        cluster.ensure_containerd() / "containerd" if built else program("containerd", version, "containerd", tmp_path)
+    )
     ended = subprocess.run(
         [daemon, "--config", path, "config", "dump"], capture_output=True, text=True, check=False, timeout=120
     )
@@ -61,7 +73,8 @@ def test_containerd_takes_every_value(tmp_path, version, expected, plugin):
     assert "ignor" not in ended.stderr.lower(), ended.stderr
     assert "deprecat" not in ended.stderr.lower(), ended.stderr
     dumped = tomllib.loads(ended.stdout)
-    assert dumped["version"] == (2 if version < "2" else 3)
+    assert dumped["version"] == schema
+    assert "migrat" not in ended.stderr.lower(), ended.stderr
     assert dumped["disabled_plugins"] == []
     for (name, *keys), value in expected.items():
         found = dumped["plugins"][name]
