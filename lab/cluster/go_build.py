@@ -62,7 +62,9 @@ def run_go(gopath: Path, tree: Path, *command: str, log: Path) -> None:
         )
 
 
-def with_modules(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def with_modules(
+    module: Path, *arguments: str, settings: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command of go in the folder of a module, politely. Where modules come from is the user's own setting."""
     environment = {
         **os.environ,
@@ -74,6 +76,7 @@ def with_modules(module: Path, *arguments: str) -> subprocess.CompletedProcess[s
         "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod -modcacherw".strip(),
         "CGO_ENABLED": "0",
         "LC_ALL": "C.UTF-8",
+        **(settings or {}),
     }
     return subprocess.run(
         ["nice", "-n", "10", "go", *arguments], cwd=module, env=environment, stdin=subprocess.DEVNULL,
@@ -124,8 +127,10 @@ class Recipe:
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[: cache.DIGITS]}"
 
 
-def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
-    """Fill ``folder`` with the programs; `Unavailable` without Go or the modules."""
+def build_recipe(
+    recipe: Recipe, folder: Path, progress: Progress, settings: Mapping[str, str] | None = None, linking: str = ""
+) -> None:
+    """Fill ``folder`` with the programs; `Unavailable` without Go or the modules. ``linking``: flags of the linker."""
     what = f"{recipe.module} {recipe.version}"
     work = folder / "work"
     module = work / "module"
@@ -134,8 +139,8 @@ def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
     for number, (name, package) in enumerate(recipe.programs.items(), 1):
         progress(f"{recipe.name}: building {name} ({number} of {len(recipe.programs)})")
         stamps = " ".join(f"-X {variable}={text}" for variable, text in recipe.stamps.items())
-        options = ("-trimpath", "-tags", ",".join(recipe.tags), "-ldflags", f"-s -w {stamps}")
-        done = with_modules(module, "build", *options, "-o", str(folder / name), package)
+        options = ("-trimpath", "-tags", ",".join(recipe.tags), "-ldflags", f"-s -w {stamps} {linking}".strip())
+        done = with_modules(module, "build", *options, "-o", str(folder / name), package, settings=settings)
         if done.returncode:
             tail = "\n".join(done.stderr.splitlines()[-15:])
             raise ClusterError(f"go build failed (status {done.returncode}) for {name} of {what}:\n{tail}")
