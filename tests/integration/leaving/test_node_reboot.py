@@ -118,3 +118,75 @@ def test_a_node_that_is_not_ready_again_stops_the_run(scene):
     assert scene.notes() == ["reboot-1.json"]
     scene.api.meanwhile = scene.report
     assert scene.run(hosts=["reboot-1"]).rc == 0
+
+
+#: What a boot of an encrypted machine looks like from outside: on port 22 a server with a key of its own that runs one
+#: program for every user who may, and no system before that program was given the passphrase.
+LOCKED = """set -e
+echo 'Port 2222' >/etc/ssh/sshd_config.d/port.conf
+ssh-keygen -q -t ed25519 -N '' -f /etc/initramfs_key
+cat >/usr/local/bin/cryptroot-unlock <<'END'
+#!/bin/sh
+[ "$(cat)" = correct-horse ] || { echo 'cryptsetup: cryptsetup failed, bad password or options?'; exit 1; }
+echo 'cryptsetup: luks-1 set up successfully'
+systemctl --no-block start ssh.service
+END
+chmod 755 /usr/local/bin/cryptroot-unlock
+printf '%s\\n' 'Port 22' 'HostKey /etc/initramfs_key' \\
+    'ForceCommand /usr/local/bin/cryptroot-unlock' >/etc/initramfs_sshd
+cat >/etc/systemd/system/initramfs.service <<'END'
+[Unit]
+Conflicts=ssh.service
+[Service]
+ExecStartPre=/bin/mkdir -p /run/sshd
+ExecStart=/usr/sbin/sshd -D -f /etc/initramfs_sshd
+[Install]
+WantedBy=multi-user.target
+END
+systemctl --quiet enable initramfs.service
+systemctl --quiet disable ssh.service
+systemctl restart ssh.service
+cat /etc/initramfs_key.pub
+"""
+
+
+@pytest.mark.long
+def test_an_encrypted_machine_is_unlocked_after_its_reboot(lab_nspawn, scene):
+    machine = lab_nspawn.node("locked-1")
+    key = " ".join(machine.run(LOCKED).split()[:2])
+    scene.add_nodes(machine, ansible_port=2222)
+    pins = scene.kept / "known_hosts" / "locked-1.initramfs"
+
+    def boot_id() -> str:
+        found = scene.module("locked-1", "node_info", files=[])
+        assert not found.failed, found.output
+        return str(found["node"]["boot_id"])
+
+    def run(password: str):
+        given = {"kubenode_remote_unlock": True, "kubenode_crypt_password": password, "kubenode_dir": str(scene.kept)}
+        done = scene.play("kubenode.provision.node_reboot", "-vvv", hosts=["locked-1"], **given)
+        assert "correct-horse" not in done.output
+        return done
+
+    first = boot_id()
+    done = run("correct-horse")
+    assert done.rc != 0
+    assert f"there is no {pins}" in done.output
+    assert "kubenode_crypt_password is not set" in run("").output
+    assert boot_id() == first
+
+    pins.parent.mkdir(exist_ok=True)
+    pins.write_text(f"locked-1.initramfs {key}\n")
+    done = run("wrong-horse")
+    assert done.rc != 0
+    assert "the initramfs does not take the passphrase" in done.output
+    assert "locked-1.json" in scene.notes()
+    # it waits, and the next run goes on there
+    done = run("correct-horse")
+    assert done.rc == 0, done.output
+    assert "an unfinished run had rebooted it" in done.output
+    second = boot_id()
+    assert second != first
+    done = run("correct-horse")
+    assert done.rc == 0, done.output
+    assert boot_id() != second
