@@ -133,7 +133,7 @@ def parse(text: str) -> Config:
     }
     config.swraid = values.get("SWRAID") or "0"
     config.level = values.get("SWRAIDLEVEL") or "1"
-    config.bootloader = values.get("BOOTLOADER") or "grub"
+    config.bootloader = (values.get("BOOTLOADER") or "grub").lower()
     config.hostname = values.get("HOSTNAME", "")
     config.governor = values.get("GOVERNOR") or config.governor
     config.image = values.get("IMAGE", "")

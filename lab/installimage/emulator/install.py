@@ -17,7 +17,7 @@ from .screen import DEBUG, Failed, Steps, debug, give_up, quote, say
 from .storage import Storage
 from .target import Target, install_bootloader, rescue_password
 
-_POST_MOUNT = ("/root/post-mount", "/post-mount")
+_POST_MOUNT = ("/post-mount", "/root/post-mount")
 _POST_INSTALL = ("/root/post-install", "/post-install")
 _IN_IMAGE = ("/root/post-install", "/root/post-install.sh")
 _STEPS = 15
@@ -25,14 +25,19 @@ _RESCUE_KEYS = Path("/root/.ssh/robot_user_keys")
 
 
 def post_mount() -> bool:
-    """Run the post-mount script, if there is one that may be executed; False when it failed."""
-    for script in _POST_MOUNT:
-        if _executable(Path(script)):
-            say("         :  Executing post mount script")
-            status = host.stream(script)
-            debug(f"post-mount script ended with status {status}")
-            return status == 0
-    return True
+    """Run the post-mount script, if there is one; False when it failed, or may not be executed."""
+    script = next((path for path in _POST_MOUNT if Path(path).exists()), None)
+    if script is None:
+        return True
+    say("         :  Executing post mount script")
+    if not os.access(script, os.X_OK):
+        debug(f"# Found post-mount script {script}, but it isn't executable")
+        return False
+    debug(f"# Found post-mount script {script}; executing it...")
+    status = host.stream(script)
+    if status:
+        debug(f"# Post-mount script didn't exit successfully (exit code = {status})")
+    return status == 0
 
 
 def post_install(target: Target) -> None:
@@ -41,24 +46,23 @@ def post_install(target: Target) -> None:
     if script is None:
         return
     say("         :  Executing post installation script")
+    if not os.access(target.file(script), os.X_OK):
+        debug(f"# Found post-installation script {script}, but it isn't executable")
+        return
     debug(f"# Found post-installation script {script}; executing it...")
     status = target.stream(script)
     if status:
         debug(f"# Post-installation script didn't exit successfully (exit code = {status})")
-    target.file("/post-install").unlink(missing_ok=True)
 
 
 def _place_script(target: Target) -> str | None:
+    """The first script that is there counts, also when it may not be executed; one of the rescue stays as a copy."""
     for script in map(Path, _POST_INSTALL):
-        if _executable(script):
+        if script.exists():
             target.file("/post-install").unlink(missing_ok=True)
             shutil.copy(script, target.file("/post-install"))
             return "/post-install"
-    return next((script for script in _IN_IMAGE if _executable(target.file(script))), None)
-
-
-def _executable(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return next((script for script in _IN_IMAGE if target.file(script).exists()), None)
 
 
 @dataclass

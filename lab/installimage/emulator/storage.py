@@ -106,8 +106,8 @@ class Storage:
         host.run("modprobe", "dm-crypt", check=False)
         for part, volume in zip(parts, self.volumes, strict=False):
             if part.crypt:
-                cipher = ("--cipher", "aes-xts-plain64", "--key-size", "256", "--hash", "sha256", "--batch-mode")
-                host.run("cryptsetup", *cipher, "luksFormat", volume.device, text=password)
+                cipher = ("--cipher", "aes-xts-plain64", "--key-size", "256", "--hash", "sha256", "--iter-time", "6000")
+                host.run("cryptsetup", *cipher, "--batch-mode", "luksFormat", volume.device, text=password)
                 found = uuid(volume.device)
                 host.run("cryptsetup", "--batch-mode", "luksOpen", volume.device, f"luks-{found}", text=password)
                 self.crypttab += f"luks-{found} UUID={found} none luks\n"

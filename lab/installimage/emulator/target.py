@@ -273,9 +273,6 @@ def _text(path: Path) -> str:
 
 def install_bootloader(target: Target, storage: Storage, uefi: bool) -> None:
     """Make the new system start by itself, in the real one's order; only what grub-install says by UEFI decides."""
-    if storage.config.bootloader not in ("grub", "GRUB"):
-        debug(f"# nothing is called like {storage.config.bootloader} here")  # its check takes "Grub", its work does not
-        return
     _set_defaults(target.file("/etc/default/grub"))
     old = target.file("/boot/grub/grub.cfg")
     if old.exists():

@@ -52,7 +52,7 @@ def _errors(config: Config, machine: Machine) -> Iterator[str]:
         yield from _part(number, part, config, machine)
     if machine.uefi and sum(part.filesystem == "esp" for part in config.parts) != 1:
         yield "ERROR: ESP missing or multiple ESP found"
-    if config.bootloader.lower() != "grub":
+    if config.bootloader != "grub":
         yield "ERROR: No valid BOOTLOADER"
     if config.governor.lower() not in ("powersave", "performance", "ondemand"):
         yield "ERROR: No valid GOVERNOR"

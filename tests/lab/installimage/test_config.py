@@ -39,7 +39,7 @@ unknown words
 def test_every_key_is_read_and_the_first_of_two_counts() -> None:
     found = config.parse(_FULL)
     assert found.drives == ["/dev/nvme0n1", "/dev/nvme1n1"]
-    assert (found.raid, found.level, found.bootloader, found.hostname) == (True, "1", "GRUB", "node1")
+    assert (found.raid, found.level, found.bootloader, found.hostname) == (True, "1", "grub", "node1")
     assert found.parts == [
         Part("/boot/efi", "esp", 256),
         Part("/boot", "ext4", 1024),
