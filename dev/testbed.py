@@ -217,11 +217,11 @@ class Testbed:
         """The IPv4 address of a machine."""
         return str(self.machine(name)["address"])
 
-    def ssh(self, name: str, command: str, phase: str = "os") -> str:
+    def ssh(self, name: str, command: str, phase: str = "os", port: int = 22) -> str:
         """Run a command on a machine (its ``os`` or its ``rescue``) by the known hosts of the provisioning run."""
         known_hosts = self.folder / "kubenode" / "known_hosts" / f"{name}.{phase}"
         options = ["BatchMode=yes", f"UserKnownHostsFile={known_hosts}", f"HostKeyAlias={name}.{phase}"]
-        words = ["ssh", "-i", str(self.private_key), *(f"-o{option}" for option in options)]
+        words = ["ssh", "-p", str(port), "-i", str(self.private_key), *(f"-o{option}" for option in options)]
         words += [f"root@{self.address(name)}", command]
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 

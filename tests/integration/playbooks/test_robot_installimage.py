@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 pytestmark = pytest.mark.nspawn
 
@@ -56,7 +58,7 @@ def lab(dedicated):
     return dedicated("nspawn", SERVERS)
 
 
-def inventory(lab, *names, **variables):
+def inventory(lab, *names, hosts=None, **variables):
     wanted = {
         "kubenode_root_device_hints": {"smallest": True},
         "kubenode_image": {"name": TARBALL},
@@ -66,7 +68,7 @@ def inventory(lab, *names, **variables):
         **variables,
     }
     group = {
-        "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
+        "hosts": {name: {"kubenode_server_number": NUMBERS[name], **(hosts or {}).get(name, {})} for name in names},
         "vars": {key: value for key, value in wanted.items() if value is not None},
     }
     lab.testbed.playbook = "kubenode.provision.robot_installimage"
@@ -77,8 +79,18 @@ def machine(lab, name):
     return lab.row("number", NUMBERS[name])
 
 
+def on_another_port(lab) -> dict[str, object]:
+    """Variables of a machine whose rescue listens on 22, as every rescue, and its system on 2222 alone."""
+    data = yaml.safe_load(Path(lab.testbed.bootstrap_settings()["kubenode_bootstrap_data_file"]).read_text())
+    data["write_files"].append({"path": "/etc/ssh/sshd_config.d/port.conf", "content": "Port 2222\n"})
+    file = lab.testbed.folder / "user-data-port.yml"
+    file.write_text("#cloud-config\n" + yaml.safe_dump(data))
+    return {"ansible_port": 2222, "kubenode_bootstrap_data_file": str(file)}
+
+
 def test_from_empty_disks_to_verified_systems_and_again(lab):
-    inventory(lab, "tar-1", QUALIFIED)
+    """One of them has a qualified name (R4), and its system a port of its own (R5)."""
+    inventory(lab, "tar-1", QUALIFIED, hosts={QUALIFIED: on_another_port(lab)})
     assert lab.run() == 0, lab.output
     for name in ("tar-1", QUALIFIED):
         assert [boot["source"] for boot in machine(lab, name)["boots"]][-2:] == ["rescue", "disk"]
@@ -86,13 +98,14 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         assert machine(lab, name)["name"] == name
         looks = "cat /etc/hostname; hostname -f; "
         looks += "cat /etc/kubenode-proof; grep -c ' /boot ext4 ' /etc/fstab; cat /etc/kubenode/installed.json"
-        short, whole, proof, boot, record = lab.testbed.ssh(name, looks).splitlines()
+        port = 2222 if name == QUALIFIED else 22
+        short, whole, proof, boot, record = lab.testbed.ssh(name, looks, port=port).splitlines()
         assert (short, whole) == (name.partition(".")[0], name)
         assert (proof, boot) == ("made by the bootstrap data", "1")
         assert json.loads(record)["command"] == "installimage"
     assert lab.run("-e", '{"kubenode_look_timeout": 240}') == 0, lab.output
     assert "Nothing changed" in lab.output
-    assert len(machine(lab, "tar-1")["resets"]) == 1
+    assert [len(machine(lab, name)["resets"]) for name in ("tar-1", QUALIFIED)] == [1, 1]
 
 
 @pytest.mark.long

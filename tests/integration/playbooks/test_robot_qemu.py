@@ -107,24 +107,45 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
     assert "NETWORK_FILE=/etc/systemd/network/05-kubenode.network" in files
 
 
+PASSPHRASE = "correct-horse"
+
+
+def encrypted(lab, **variables: object) -> None:
+    """Write the inventory of a server whose volumes are all on one encrypted partition of its array."""
+    group = robot.inventory(lab.testbed)["by_installimage"]
+    boot, physical = group["vars"]["kubenode_partitions"]
+    group["vars"] |= PATIENCE | {
+        "kubenode_autosetup": {"RAID_ASSUME_CLEAN": True},
+        "kubenode_partitions": [boot, {**physical, "crypt": True}],
+        "kubenode_crypt_password": PASSPHRASE,
+        **variables,
+    }
+    lab.testbed.playbook = "kubenode.provision.robot_installimage"
+    lab.testbed.write_groups({"by_installimage": group}, known_host_key=False)
+
+
+def test_an_encrypted_server_that_its_image_cannot_open_is_refused(dedicated):
+    name = robot.BY_INSTALLIMAGE
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
+    lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
+    encrypted(lab)  # the lab's tarball has no cryptsetup
+    assert lab.run("-vvv", limit=_LIMIT) != 0
+    assert "/etc/crypttab names encrypted devices; the image lacks cryptsetup" in lab.output
+    assert PASSPHRASE not in lab.output
+    left = lab.testbed.ssh(name, "lsblk -nro NAME,TYPE,FSTYPE /dev/sda /dev/sdb; ls /autosetup* || true", "rescue")
+    assert left.splitlines() == ["sda disk ", "sdb disk "]
+    (machine,) = lab.testbed.machines()
+    assert machine["boots"][-1]["source"] == "rescue"
+
+
 def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
-    name, passphrase = robot.BY_INSTALLIMAGE, "correct-horse"
+    name, passphrase = robot.BY_INSTALLIMAGE, PASSPHRASE
     packages = ("cryptsetup-initramfs", "dropbear-initramfs")
     image = archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-unlock.tar.zst", *packages)
     (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     testbed = lab.testbed
-    group = robot.inventory(testbed)["by_installimage"]
-    boot, physical = group["vars"]["kubenode_partitions"]
-    group["vars"] |= PATIENCE | {
-        "kubenode_image": {"file": str(image)},
-        "kubenode_autosetup": {"RAID_ASSUME_CLEAN": True},
-        "kubenode_partitions": [boot, {**physical, "crypt": True}],
-        "kubenode_crypt_password": passphrase,
-        "kubenode_remote_unlock": True,
-    }
-    testbed.playbook = "kubenode.provision.robot_installimage"
-    testbed.write_groups({"by_installimage": group}, known_host_key=False)
+    encrypted(lab, kubenode_image={"file": str(image)}, kubenode_remote_unlock=True)
     assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
     assert passphrase not in lab.output
     mirrored_system(lab, name, "legacy", 2)
@@ -137,3 +158,8 @@ def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
     assert not kinds[0] & kinds[1]
     hidden = f"! grep -rqs {passphrase} /etc /installimage.conf /installimage.debug /var/log /root && echo clean"
     assert testbed.ssh(name, hidden).strip() == "clean"
+    testbed.playbook = "kubenode.provision.node_reboot"
+    before = testbed.ssh(name, "cat /proc/sys/kernel/random/boot_id")
+    assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
+    assert passphrase not in lab.output
+    assert testbed.ssh(name, "cat /proc/sys/kernel/random/boot_id") != before
