@@ -22,19 +22,17 @@ from . import specification
 PREFIX = "kubenode_"
 #: What the playbooks themselves keep for hosts; more of theirs begin with ``kubenode__``.
 _OF_PLAYBOOKS = """
-    kubenode_after kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build
-    kubenode_builds kubenode_checked kubenode_cleaned kubenode_created kubenode_deleting
-    kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found kubenode_image_armed
-    kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_images
-    kubenode_installed kubenode_inventory
-    kubenode_leave kubenode_looked
-    kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan kubenode_powered_off
-    kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot kubenode_records
-    kubenode_releasing kubenode_removed kubenode_server_id kubenode_sink kubenode_snapshots kubenode_sources
-    kubenode_stragglers
-    kubenode_summary kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
-    kubenode_uncordoned
-    kubenode_wiping
+    kubenode_after kubenode_architecture kubenode_armed kubenode_asked kubenode_bases kubenode_boot
+    kubenode_build kubenode_builds kubenode_checked kubenode_cleaned kubenode_created kubenode_deleting
+    kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found
+    kubenode_image_armed kubenode_image_boot kubenode_image_builds kubenode_image_upload
+    kubenode_image_write kubenode_images kubenode_installed kubenode_inventory kubenode_leave
+    kubenode_looked kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan
+    kubenode_powered_off kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot
+    kubenode_records kubenode_releasing kubenode_removed kubenode_reset kubenode_reset_again
+    kubenode_runs kubenode_server_id kubenode_sink kubenode_site kubenode_snapshots kubenode_sources
+    kubenode_started kubenode_stragglers kubenode_summary kubenode_tarball kubenode_tarball_builds
+    kubenode_tarball_files kubenode_tarballs kubenode_uncordoned kubenode_upgrade kubenode_wiping
 """
 OF_PLAYBOOKS = frozenset(_OF_PLAYBOOKS.split())
 #: What the roles say to those who run them.

@@ -42,6 +42,7 @@ def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
         "kubenode_dir": str(folder / "kubenode"),
         "kubenode_created": {"machines": []},
         "kubenode_armed": {"machines": [{**machine, "boot_state": "BootingToRescue"}]},
+        "kubenode_reset": {"machines": [{**machine, "boot_state": "BootingToRescue"}]},
     }
     (folder / "settings.yml").write_text(yaml.safe_dump(settings))
     (folder / "play.yml").write_text(yaml.safe_dump([play]))

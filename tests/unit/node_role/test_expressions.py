@@ -54,7 +54,7 @@ def base(**variables: Any) -> dict[str, Any]:
     given |= {"__base_info": {"node": node("debian-13")}, "__base_asked_at": str(READ_AT), "__base_sources_result": {}}
     given |= variables
     set_fact = "ansible.builtin.set_fact"
-    given["__base_inputs"] = templated(expression("base/tasks/preflight.yml", set_fact, "__base_inputs"), given)
+    given["__base_inputs"] = templated(expression("base/tasks/inputs.yml", set_fact, "__base_inputs"), given)
     if "refused" not in given["__base_inputs"]:
         found = next(
             task[set_fact] for task in load("base/tasks/look.yml") if "__base_preflight" in task.get(set_fact, {})

@@ -44,10 +44,12 @@ def test_a_machine_without_a_server_does_not_exist(found, exists):
 
 @pytest.mark.parametrize("name", ["image_url", "robot"])
 def test_the_last_word_of_the_api_phase_counts(name):
-    first = {"kubenode_armed": {"machines": [{"name": "n1", "msg": "armed"}, {"name": "n2", "msg": "armed"}]}}
+    armed = "kubenode_armed" if name == "image_url" else "kubenode_reset"
+    rearmed = "kubenode_rearmed" if name == "image_url" else "kubenode_reset_again"
+    first = {armed: {"machines": [{"name": "n1", "msg": "armed"}, {"name": "n2", "msg": "armed"}]}}
     made = {"machines": [{"name": one, "msg": "made"} for one in ("n1", "n2", "n3")]}
     first.update(kubenode_created=made, kubenode_checked=made)
-    again = {"kubenode_rearmed": {"machines": [{"name": "n1", "msg": "again"}]}}
+    again = {rearmed: {"machines": [{"name": "n1", "msg": "again"}]}}
     for more, msg in (({}, "armed"), (again, "again"), ({"inventory_hostname": "n3"}, "made")):
         assert derived(["common", name], "kubenode__api_machine", **first, **more)["msg"] == msg
     assert len(derived(["common", name], "kubenode__api_machines", **first, **again)) == 6
