@@ -9,7 +9,7 @@ A contradiction is refused: nothing is done. A variable that the playbook does n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +21,17 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from . import controller_paths, known_variables, specification, state_folder
+from . import controller_paths, known_variables, site, specification, state_folder
+from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
-HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"
-ROBOT, INSTALLIMAGE, INSPECT = "robot_image_url", "robot_installimage", "robot_inspect"
+INSPECT = "robot_inspect"
 _CLOUD, _ROBOT = (HCLOUD, HCLOUD_NAME), (ROBOT, INSTALLIMAGE)
 _BY_COMMAND = (HCLOUD, ROBOT)
 _WRITING = (*_CLOUD, *_ROBOT)
 _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
-_LEAVING = ("hcloud_delete", "robot_release", "node_reboot")
-_JOINING = ("node", "node_join")
+_LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
+_JOINING = ("node", "node_join", SITE)
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,26 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     hosts = list(hosts)
     strangers = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
     errors, warnings = state_folder.findings(hosts) if _keeps_state(playbook) else ([], [])
-    for sentence in [*strangers, *unused(hosts, playbook), *warnings]:
+    # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
+    kinds = site.by_way(hosts) if playbook == SITE else {}
+    for sentence in [*strangers, *unused(hosts, playbook), *_of_kinds(unused, kinds), *warnings]:
         Display().warning(sentence)
-    return [
+    found = [
         *known_variables.misspelt(hosts),
         *refused(hosts, playbook),
+        *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
         *missing(hosts, playbook),
+        *_of_kinds(missing, kinds),
         *errors,
     ]
+    return list(dict.fromkeys(found))
+
+
+def _of_kinds(
+    check: Callable[[Iterable[Mapping[str, Any]], str], list[str]], kinds: Mapping[str, Iterable[Mapping[str, Any]]]
+) -> list[str]:
+    return [finding for way, hosts in kinds.items() for finding in check(hosts, way)]
 
 
 def _keeps_state(playbook: str) -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from . import site
+
 _FILES = Path(__file__).parent / "variables"
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -90,11 +92,16 @@ def variables() -> dict[str, Variable]:
 def _variable(name: str, page: str, entry: dict[str, Any]) -> Variable:
     playbooks = tuple(entry.pop("playbooks"))
     once = entry.pop("once", ())
+    # It makes machines of each kind by the tasks of these playbooks, and reads once what all of them read once.
+    if once is True:
+        once = (*playbooks, *([site.SITE] if set(site.WAYS) <= {*playbooks} else []))
+    if set(site.WAYS) & {*playbooks} and site.SITE not in playbooks:
+        playbooks = (*playbooks, site.SITE)
     return Variable(
         name=name,
         page=page,
         playbooks=playbooks,
-        once=playbooks if once is True else tuple(once),
+        once=tuple(once),
         choices=tuple(entry.pop("choices", ())),
         required=tuple(entry.pop("required", ())),
         fallback=entry.pop("else", ""),

@@ -13,9 +13,9 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed as installed_
 
 from ..preflight import controller_paths, known_variables, specification
+from ..preflight.site import HCLOUD, INSTALLIMAGE, ROBOT, SITE, way
 
-HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
-PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
+PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE, SITE)
 
 
 class ApiMachine(TypedDict, total=False):
@@ -92,6 +92,7 @@ def plan(
 ) -> list[Machine]:
     """The option ``machines`` of machine_install.
 
+    ``playbook``: with ``site``, each machine takes the steps of its own kind.
     ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
     it, when options are to be checked: then every machine takes all steps.
     ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
@@ -105,9 +106,9 @@ def plan(
         returned.setdefault(str(one["name"]), one)
     staying = set(stay)
     return [
-        _Planned(host, playbook, returned[host["inventory_hostname"]], directory, token).machine(
-            host["inventory_hostname"] in staying, last_try
-        )
+        _Planned(
+            host, way(host) if playbook == SITE else playbook, returned[host["inventory_hostname"]], directory, token
+        ).machine(host["inventory_hostname"] in staying, last_try)
         for host in hosts
         if host["inventory_hostname"] in returned
     ]

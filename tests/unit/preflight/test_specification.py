@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
     known_variables,
     machine_specs,
+    site,
     specification,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan
@@ -32,6 +33,7 @@ FOR_NOTHING = {
         kubenode_user_data_file""",
     "hcloud_delete": "kubenode_reboot_again kubenode_ssh_keys",
     "node_reboot": "kubenode_root_device_hints kubenode_ssh_public_key kubenode_ssh_public_key_file",
+    "node_upgrade": "kubenode_reboot_again",
     "robot_image_url": "kubenode_image kubenode_location kubenode_root_devices kubenode_server_type",
     "robot_inspect": """kubenode_image kubenode_image_url kubenode_image_url_command kubenode_location kubenode_proof
         kubenode_root_device_hints kubenode_server_type""",
@@ -84,7 +86,7 @@ def used(playbook: str) -> set[str]:
     return names & set(VARIABLES)
 
 
-@pytest.mark.parametrize("playbook", sorted(specification.playbooks() - set(IMAGES)))
+@pytest.mark.parametrize("playbook", sorted(specification.playbooks() - {*IMAGES, site.SITE}))
 def test_a_playbook_reads_what_it_takes_and_nothing_else(playbook):
     taken = {one.name for one in specification.taken_by(playbook)}
     for_nothing = set(FOR_NOTHING.get(playbook, "").split())
@@ -92,6 +94,13 @@ def test_a_playbook_reads_what_it_takes_and_nothing_else(playbook):
     assert used(playbook) - for_nothing - taken == set()
     assert taken - used(playbook) == elsewhere
     assert for_nothing - used(playbook) == set()
+
+
+def test_site_takes_what_the_playbooks_take_whose_tasks_it_runs():
+    own = {"kubenode_serial", "kubenode_node_name", "kubenode_pipelining"}
+    ways = {one.name for way in site.WAYS for one in specification.taken_by(way)}
+    assert {one.name for one in specification.taken_by(site.SITE)} == ways | own
+    assert own <= set().union(*(re.findall(r"\bkubenode_[a-z_]+", text) for text in texts("site.yml", set())))
 
 
 @pytest.mark.parametrize("playbook", IMAGES)
