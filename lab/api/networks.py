@@ -98,6 +98,13 @@ class Networks:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
+    def places(self, server: Server) -> list[tuple[int, str, str, str]]:
+        """What the machine of a server needs to know of its places."""
+        ranges = self.cloud.metadata_only["network"]
+        return [
+            (net.network, str(ranges[net.network].content["ip_range"]), net.mac, net.ip) for net in server.private_net
+        ]
+
     def plan(self, server: Server, body: schemas.AttachToNetwork) -> PrivateNet:
         """The place that a server gets, or why it does not."""
         network = self.cloud.metadata_only_reference("network", body.network, "network")

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lab.machines.base import DiskSpec, Hardware
+from lab.machines.base import BootSource, DiskSpec, Hardware, Machine
 
 from . import catalog
 from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
@@ -147,7 +148,13 @@ class Servers:
     def install_machine(self, server: Server, power_control: ServerPower) -> None:
         """Build the machine of this server, and give it to its power control."""
         hardware = self.hardware(server)
-        power_control.install(lambda firmware, on_off: self.cloud.backend.machine(hardware, firmware, on_off))
+
+        def make(firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+            machine = self.cloud.backend.machine(hardware, firmware, on_off)
+            machine.private = lambda: self.networks.places(server)
+            return machine
+
+        power_control.install(make)
 
     def _start_create(self, server: Server, power_control: ServerPower, start: bool) -> Action:
         image = server.image

@@ -86,6 +86,8 @@ class Machine(abc.ABC):
         self.on_off = on_off
         #: Seconds that the firmware takes; asked before each boot. Zero where that time has passed already.
         self.firmware_delay: Callable[[], float] = lambda: 0.0
+        #: Its places in private networks, asked for at each boot: network, range, MAC address, address.
+        self.private: Callable[[], list[tuple[int, str, str, str]]] = list
         self.in_firmware = False
         self._first: tuple[int, ...] = ()
 

@@ -107,6 +107,16 @@ def _in_thread(function: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True)
+class PrivatePlace:
+    """Where a machine is in a private network: the network's number and range, and what the machine has there."""
+
+    network: int
+    block: str
+    mac: str
+    ip: str
+
+
+@dataclass(frozen=True)
 class BadLine:
     """A bad line: how many packets of a hundred are lost on each way, and kilobytes a second (0: no limit)."""
 
@@ -177,7 +187,7 @@ def _isolation_rules(port: str, allow: tuple[str, ...]) -> list[str]:
 class Network:
     """The lab's wires; `attach` plugs a machine in."""
 
-    def __init__(self, number: int, lock: TextIO, folder: Path) -> None:
+    def __init__(self, number: int, lock: TextIO, folder: Path, services: CGroup) -> None:
         """Use `Network.open`."""
         self.number = number
         self.gateway = f"198.18.{number}.1"
@@ -194,12 +204,15 @@ class Network:
         self._silent: set[str] = set()
         self._poor: dict[str, BadLine] = {}
         self._without_ipv4: set[str] = set()
+        self._services = services
+        self._private: dict[int, PrivateNetwork] = {}
+        self._joining = asyncio.Lock()
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
         """Take a free subnet and build the network; ``folder`` holds the DHCP server's files."""
         number, lock = await _free_subnet()
-        network = cls(number, lock, folder)
+        network = cls(number, lock, folder, services)
         try:
             await network._build()
             await network._start_dhcp(services)
@@ -281,6 +294,8 @@ class Network:
 
     async def close(self) -> None:
         """Take everything down; the namespace ends with the last process in it."""
+        for private in self._private.values():
+            await private.close()
         if self._dnsmasq and self._dnsmasq.returncode is None:
             self._dnsmasq.kill()
             await self._dnsmasq.wait()
@@ -340,32 +355,102 @@ class Network:
     async def _start_dhcp(self, services: CGroup) -> None:
         """One DHCP server with a fixed lease for every machine that the subnet can hold."""
         hosts = self._folder / "dhcp-hosts"
-        hosts.write_text("".join(f"{self.mac(index)},{self.address(index)}\n" for index in range(1, MACHINES + 1)))
-        log = self._folder / "dhcp.log"
-        command = [
-            "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=", "--port=0",
-            "--interface=lab", "--except-interface=lo", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
-            "--dhcp-rapid-commit", f"--dhcp-range=198.18.{self.number}.0,static,255.255.255.0,12h",
-            f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={self._folder / 'dhcp-leases'}", f"--log-facility={log}",
-            f"--dhcp-option=option:router,{self.gateway}", "--dhcp-option=option:dns-server",
-        ]  # fmt: skip
-        self._dnsmasq = await asyncio.create_subprocess_exec(
-            *self.command(*command),
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+        hosts.write_text("".join(f"{self.mac(index)},{self.address(index)}\n" for index in _INDEXES))
+        self._dnsmasq = await _dhcp_server(
+            self._ns, self._folder / "dhcp", services, "--interface=lab",
+            f"--dhcp-range=198.18.{self.number}.0,static,255.255.255.0,12h", f"--dhcp-hostsfile={hosts}",
+            f"--dhcp-option=option:router,{self.gateway}",
+        )  # fmt: skip
+
+    async def join(self, place: PrivatePlace, port: str, ns: NetNs, link: str) -> None:
+        """Plug a cable from a private network into ``link`` of the namespace ``ns``."""
+        async with self._joining:
+            if place.network not in self._private:
+                folder = self._folder / f"private-{place.network}"
+                self._private[place.network] = await PrivateNetwork.open(place.block, folder, self._services)
+        await self._private[place.network].join(place, port, ns, link)
+
+    async def leave(self, network: int, port: str) -> None:
+        """Pull a cable out of a private network."""
+        if network in self._private:
+            await self._private[network].leave(port)
+
+
+class PrivateNetwork:
+    """The wires of one private network: a namespace of its own, where nothing else leads to, with a bridge and DHCP."""
+
+    def __init__(self, block: ipaddress.IPv4Network, folder: Path) -> None:
+        """Use `PrivateNetwork.open`."""
+        self._block = block
+        self._hosts = folder / "hosts"
+        self._ns = NetNs()
+        self._dnsmasq: asyncio.subprocess.Process | None = None
+
+    @classmethod
+    async def open(cls, block: str, folder: Path, services: CGroup) -> PrivateNetwork:
+        """Build the network of this range."""
+        network = cls(ipaddress.IPv4Network(block), folder)
+        network._hosts.mkdir(parents=True, exist_ok=True)
+        gateway, length = network._block.network_address + 1, network._block.prefixlen
+        await network._ns.ip(
+            "link set lo up", "link add net type bridge forward_delay 0 stp_state 0",
+            f"addr add {gateway}/{length} dev net", "link set net up",
+        )  # fmt: skip
+        network._dnsmasq = await _dhcp_server(
+            network._ns, folder / "dhcp", services, "--interface=net",
+            f"--dhcp-range={network._block.network_address},static,{network._block.netmask},12h",
+            f"--dhcp-hostsdir={network._hosts}", "--dhcp-option=option:router",
+        )  # fmt: skip
+        return network
+
+    async def join(self, place: PrivatePlace, port: str, ns: NetNs, link: str) -> None:
+        """Plug a cable in; DHCP gives the address."""
+        await self.leave(port)
+        (self._hosts / port).write_text(f"{place.mac},{place.ip}\n")
+        await self._ns.ip(
+            f"link add {port} type veth peer name {link} address {place.mac} netns {ns.path}",
+            f"link set {port} master net up",
         )
-        services.add(self._dnsmasq.pid)
-        deadline = time.monotonic() + _DHCP_SECONDS
-        while time.monotonic() < deadline:
-            if self._dnsmasq.returncode is not None:
-                err = (await self._dnsmasq.communicate())[1].decode(errors="replace").strip()
-                raise LabError(f"dnsmasq (the lab's DHCP server) ended at once: {err or log.read_text()[-500:]}")
-            if log.exists() and "started" in log.read_text():
-                return
-            await asyncio.sleep(0.02)
-        raise LabError(f"dnsmasq (the lab's DHCP server) did not start within {_DHCP_SECONDS} s; see {log}")
+
+    async def leave(self, port: str) -> None:
+        """Pull a cable out; nothing happens when there is none."""
+        if self._ns.call(lambda: port in {name for _index, name in socket.if_nameindex()}):
+            await self._ns.ip(f"link del {port}")
+
+    async def close(self) -> None:
+        """Take everything down."""
+        if self._dnsmasq and self._dnsmasq.returncode is None:
+            self._dnsmasq.kill()
+            await self._dnsmasq.wait()
+        self._ns.close()
+
+
+async def _dhcp_server(ns: NetNs, base: Path, services: CGroup, *arguments: str) -> asyncio.subprocess.Process:
+    """A DHCP server in a namespace, when it has started; ``base``: its files begin with this."""
+    log = base.with_name(f"{base.name}.log")
+    command = [
+        "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=", "--port=0",
+        "--except-interface=lo", "--bind-interfaces", "--no-ping", "--dhcp-authoritative", "--dhcp-rapid-commit",
+        f"--dhcp-leasefile={base}-leases", f"--log-facility={log}", "--dhcp-option=option:dns-server", *arguments,
+    ]  # fmt: skip
+    process = await asyncio.create_subprocess_exec(
+        *ns.command(*command),
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    services.add(process.pid)
+    deadline = time.monotonic() + _DHCP_SECONDS
+    while time.monotonic() < deadline:
+        if process.returncode is not None:
+            err = (await process.communicate())[1].decode(errors="replace").strip()
+            raise LabError(f"dnsmasq (the lab's DHCP server) ended at once: {err or log.read_text()[-500:]}")
+        if log.exists() and "started" in log.read_text():
+            return process
+        await asyncio.sleep(0.02)
+    process.kill()
+    raise LabError(f"dnsmasq (the lab's DHCP server) did not start within {_DHCP_SECONDS} s; see {log}")
 
 
 def link_local(mac: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ipaddress
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from .disk_watcher import DiskWatcher, mirror_nodes
 from .guest_view import DiskView, View, Views
 from .identity import kernel_names
 from .loop import Loop, sync_partitions
-from .network import NetNs, Network, first_of
+from .network import NetNs, Network, PrivatePlace, first_of
 from .partition_table import why_not
 from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
@@ -75,6 +76,7 @@ class NspawnMachine(PoweredMachine):
         self._look_again = False
         self._boots = 0
         self._ns: NetNs | None = None
+        self._private_ports: list[tuple[int, str]] = []
         self._process: asyncio.subprocess.Process | None = None
         self._nothing_boots: asyncio.Event | None = None
 
@@ -195,6 +197,7 @@ class NspawnMachine(PoweredMachine):
         await network.give_addresses(self._name, hardware.mac, ipv4=hardware.public_ipv4, ipv6=hardware.ipv6)
         if isinstance(source, Rescue):
             await self._configure_address(self._ns)
+        await self._join_private_networks(self._ns, static=isinstance(source, Rescue))
         self._cgroup = self._lab.cgroup.child(self._name)
         self._device_filter = DeviceFilter(self._cgroup)
         self._admit(view)
@@ -275,6 +278,16 @@ class NspawnMachine(PoweredMachine):
                 f"addr add {first_of(self.hardware.ipv6)}/64 dev eth0 nodad", "route add default via fe80::1 dev eth0"
             )
 
+    async def _join_private_networks(self, ns: NetNs, *, static: bool) -> None:
+        """Interfaces eth1 and further; a system on a disk asks DHCP for its address there."""
+        for number, place in enumerate([PrivatePlace(*one) for one in self.private()], 1):
+            port, link = f"{self._name}-{number}", f"eth{number}"
+            await self._lab.network.join(place, port, ns, link)
+            self._private_ports.append((place.network, port))
+            if static:
+                length = ipaddress.IPv4Network(place.block).prefixlen
+                await ns.ip(f"addr add {place.ip}/{length} dev {link}", f"link set {link} up")
+
     async def _kill(self) -> None:
         """Nothing of the last boot is left: processes, cable, namespace, control groups."""
         if self._process and self._process.returncode is None:
@@ -298,6 +311,8 @@ class NspawnMachine(PoweredMachine):
             await self._looking  # the program that had locked a disk has ended, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
+            while self._private_ports:
+                await self._lab.network.leave(*self._private_ports.pop())
             self._ns.close()
         self._cgroup = self._device_filter = self._udev_control = self._process = self._ns = None
 

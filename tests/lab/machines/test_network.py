@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.machines.network import NetNs, Network, filter_rules, first_of, link_local
+from lab.machines.network import NetNs, Network, PrivatePlace, filter_rules, first_of, link_local
 
 PORT = 2222
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -79,5 +79,37 @@ def test_a_machine_is_reached_at_its_addresses_alone(tmp_path):
         finally:
             await network.close()
             machine.close()
+
+    asyncio.run(whole())
+
+
+@needs_root
+def test_a_private_network_leads_to_its_members_alone(tmp_path):
+    async def whole():
+        network = await Network.open(tmp_path, SimpleNamespace(add=lambda _pid: None))
+        outside, *members = NetNs(), NetNs(), NetNs()
+        try:
+            for number, member in enumerate(members, 2):
+                place = PrivatePlace(7, "10.0.0.0/16", f"86:00:00:00:00:{number:02x}", f"10.0.1.{number}")
+                await network.join(place, f"m{number}-1", member, "eth1")
+                await member.ip("link set lo up", f"addr add 10.0.1.{number}/16 dev eth1", "link set eth1 up")
+            first, second = members
+            with first.call(lambda: socket.create_server(("10.0.1.2", PORT))):
+                await asyncio.to_thread(second.call, lambda: connects("10.0.1.2"))
+                # a machine of the lab that is not in it
+                await network.attach("m4", network.mac(4), outside)
+                await outside.ip(
+                    f"addr add {network.address(4)}/24 dev eth0", "link set eth0 up",
+                    f"route add default via {network.gateway}",
+                )  # fmt: skip
+                assert await asyncio.to_thread(outside.call, lambda: is_silent("10.0.1.2"))
+            await network.leave(7, "m2-1")
+            await network.leave(7, "m2-1")
+            hosts = sorted(path.read_text() for path in (tmp_path / "private-7/hosts").iterdir())
+            assert hosts == ["86:00:00:00:00:02,10.0.1.2\n", "86:00:00:00:00:03,10.0.1.3\n"]
+        finally:
+            await network.close()
+            for member in (outside, *members):
+                member.close()
 
     asyncio.run(whole())
