@@ -171,7 +171,7 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
 
 WRONG = {
     "base without a system": ({"kubenode_image_matrix": matrix({**BASE, "name": "own"})}, "no entry for base 'own'"),
-    "format": ({"kubenode_tarball_formats": ["zip"]}, "'zip': use tarball or raw"),
+    "format": ({"kubenode_tarball_formats": ["zip"]}, "use one of tarball, raw"),
     "name": ({"kubenode_tarball_name": "{system}"}, "is none for installimage"),
     "misleading name": ({"kubenode_tarball_name": "{system}-{architecture}-ubuntu"}, "would take"),
     "folder": ({"kubenode_tarball_dir": "/proc/images"}, "/proc/images"),
