@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """dev/docs: the HTML documentation in build/docs: the guides of docs/, then the reference of antsibull-docs.
 
-docs/docsite/index.md is the start page with the order of all others. Every link is checked.
+docs/docsite/index.md is the start page with the order of all others and its picture. Every link is checked.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from os.path import join, normpath
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +26,8 @@ OUTPUT = CHECKOUT / "build" / "docs"
 ENVIRONMENT = "docs"
 #: the folder of antsibull-docs' pages in the site
 REFERENCE = "reference"
+#: the folder of the start page and its picture in the checkout
+_START = "docs/docsite"
 #: added to the settings that antsibull-docs writes
 _SETTINGS = """
 extensions.append("myst_parser")
@@ -81,13 +84,19 @@ def repository_of(checkout: Path) -> str:
 
 
 def put_guides(checkout: Path, pages: Path, repository: str) -> None:
-    """The Markdown files in the places that they have to each other in the checkout, and the start page."""
+    """The Markdown files in the places that they have to each other in the checkout, the start page and its picture."""
     files = [*checkout.glob("*.md"), *checkout.glob("docs/*.md")]
     for path in files:
         target = pages / path.relative_to(checkout)
         target.parent.mkdir(exist_ok=True)
         target.write_text(_linked(path, checkout, files, repository), encoding="utf-8")
-    shutil.copy2(checkout / "docs/docsite/index.md", pages / "index.md")
+    (pages / _START).mkdir(parents=True, exist_ok=True)
+    for path in (checkout / _START).glob("*.svg"):
+        shutil.copy2(path, pages / _START)
+    text = (checkout / _START / "index.md").read_text(encoding="utf-8")
+    # the start page is at the top of the site, and below docs in the checkout
+    text = _LINK.sub(lambda match: "](%s%s)" % (normpath(join(_START, match[1])), match[2] or ""), text)
+    (pages / "index.md").write_text(text, encoding="utf-8")
 
 
 def _linked(path: Path, checkout: Path, files: list[Path], repository: str) -> str:
