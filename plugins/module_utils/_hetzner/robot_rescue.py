@@ -294,6 +294,8 @@ class RobotFlow(BootFlow):
         if self.fleet.more.look_only or not self.fleet.intents.kept or answer is None:
             # Nothing will be written there without a look at its disks, so it does not matter who started it.
             self.seen.intended = consents.EMPTY
+            # A person may be at work in it: what permits a first contact does not permit to start it again.
+            self.seen.may_reset = False
             return
         shown = self.fleet.shell.keys_of_last_probe(self.run.name)
         ours = started_for(self.run.name, kept, answer, shown)

@@ -139,6 +139,21 @@ def test_a_rescue_whose_keys_robot_does_not_tell_is_entered_again_with_consent(m
     assert "kubenode_reinstall" in str(error.value)
 
 
+def test_a_look_does_not_start_a_rescue_of_a_person_again(monkeypatch):
+    """It is not known who started it; the permission is for machines that do not let us in."""
+    robot = Robot()
+    flow = flow_of(robot, {"name": "n1", "boot_state": "", "first_contact": "reset"})
+    monkeypatch.setattr(flow.rescue_probe, "wait_for_proof", lambda _known, _deadline: False)
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, origin=Origin(uptime=7200.0)))
+    flow.seen.answer, flow.resets.offered = decision.RESCUE, [HW]
+    assert flow.seen.may_reset
+    flow.step = flow.decide()
+    assert flow.step == decision.ATTACH
+    with pytest.raises(MachineError, match="Robot does not tell its host keys"):
+        flow.bring_about(flow.step)
+    assert robot.resets == []
+
+
 def test_keys_that_an_interrupted_run_has_proven_are_not_asked_for_again(monkeypatch):
     flow = flow_of(Robot(), {"name": "n1"})
     flow._kept = {"armed": {"host_keys": [KEY, "nonsense", 7]}}
