@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ _HEAD = (
     "# inventory. Each run writes its machines again; what else is changed here is lost.\n"
 )
 #: Where ssh finds a host key; a user who says so has a way of his own.
-_KEY_OPTIONS = ("userknownhostsfile", "hostkeyalias")
+_KEY_OPTION = re.compile(r"(-o)?\s*(UserKnownHostsFile|HostKeyAlias)\b", re.IGNORECASE)
 
 
 class InventoryError(ValueError):
@@ -87,9 +88,13 @@ def ssh_args(host: Mapping[str, Any], directory: str) -> str:
 
 
 def names_host_keys(host: Mapping[str, Any]) -> bool:
-    """Whether the arguments of a host for ssh say where its host key is."""
-    given = " ".join(str(host.get(variable) or "") for variable in known_variables.SSH_ARGS).lower()
-    return any(option in given for option in _KEY_OPTIONS)
+    """Whether the arguments of a host for ssh say where its host key is; not that of a jump host in a ProxyCommand."""
+    given = " ".join(str(host.get(variable) or "") for variable in known_variables.SSH_ARGS)
+    try:
+        words = shlex.split(given)
+    except ValueError:  # ssh gets none of it
+        words = given.split()
+    return any(_KEY_OPTION.match(word) for word in words)
 
 
 def access(host: Mapping[str, Any], directory: str) -> dict[str, Any]:

@@ -87,6 +87,15 @@ def test_the_arguments_of_a_user_who_names_host_keys_stay_as_they_are(folder):
     assert machine_inventory.ssh_args({**HOST, "inventory_hostname": "other"}, str(folder)) == "-o Compression=yes"
 
 
+def test_the_host_keys_of_a_jump_host_are_not_those_of_the_machine(folder):
+    jump = "-o ProxyCommand='ssh -o UserKnownHostsFile=/dev/null -o HostKeyAlias=x -W %h:%p bastion'"
+    own = {**HOST, "ansible_ssh_common_args": jump}
+    settings = ssh_settings(machine_inventory.ssh_args(own, str(folder)))
+    assert settings["userknownhostsfile"] == str(folder / "known_hosts/Node-1.os")
+    for given in ("-o 'UserKnownHostsFile /x'", "-ouserknownhostsfile=/x", "-C -o HostKeyAlias=x"):
+        assert machine_inventory.names_host_keys({**own, "ansible_ssh_args": given}), given
+
+
 def test_later_runs_know_the_machine_unless_the_user_says_how_it_is_reached(folder):
     path = str(folder / machine_inventory.NAME)
     machine_inventory.change(path, {"Node-1": {"ansible_host": "203.0.113.5"}})
