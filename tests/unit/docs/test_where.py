@@ -187,10 +187,12 @@ def test_readme_names_every_role():
     assert [name for name in roles if f"`kubenode.provision.{name}`" not in text] == []
 
 
-def test_readme_names_every_module():
-    modules = {path.stem for path in (CHECKOUT / "plugins/modules").glob("[a-z]*.py")}
-    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    assert {name for name in modules if f"`kubenode.provision.{name}`" not in text} == set()
+@pytest.mark.parametrize("files", ["playbooks/*.yml", "plugins/modules/[a-z]*.py"])
+def test_readme_names_every_playbook_and_module(files):
+    there = {path.stem for path in CHECKOUT.glob(files)}
+    text = section("README.md", "Content")
+    assert there
+    assert {name for name in there if f"`kubenode.provision.{name}`" not in text} == set()
 
 
 def test_the_commits_that_blame_passes_over_are_whole_ids():
