@@ -72,6 +72,12 @@ def has_control(text: str) -> bool:
     return _ASCII_CONTROL.search(text) is not None
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Names for a message: the first ``most`` of them, and how many there are besides."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of texts as lines with aligned columns."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []

@@ -17,7 +17,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
@@ -125,7 +125,6 @@ UNUSED = (
 OF_THE_RUN: dict[str, Sequence[str]] = {one.name: one.once for one in specification.variables().values() if one.once}
 #: Other variables that may hold the kubeconfig of a cluster.
 _ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
-_SHOWN = 3
 
 
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
@@ -280,6 +279,4 @@ def _value(host: Mapping[str, Any], variable: str) -> str:
 
 
 def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
-    names = [str(host["inventory_hostname"]) for host in hosts]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return listed([str(host["inventory_hostname"]) for host in hosts])

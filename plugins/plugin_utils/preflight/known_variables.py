@@ -14,7 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 
 from .. import role_specs
 from . import specification
@@ -158,8 +158,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _of(name: str, hosts: list[str]) -> str:
     if name in of_the_command_line():
         return f"{name}, given by -e,"
-    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
-    return f"{name}, set for {', '.join(hosts[:3])}{more},"
+    return f"{name}, set for {listed(hosts)},"
 
 
 def of_the_command_line() -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
 from . import controller_paths, known_variables, state_folder
@@ -140,6 +140,4 @@ def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
 
 
 def _listed(machines: Iterable[str]) -> str:
-    found = list(machines)
-    text = ", ".join(f"{name:.70}" for name in found[:_SHOWN])
-    return text + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "") or "no host"
+    return listed([f"{name:.70}" for name in machines], _SHOWN) or "no host"

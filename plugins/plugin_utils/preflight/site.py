@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import skew_problem, version_pair
 
 #: The playbook that makes machines of all kinds, and those whose tasks it runs for them: the ways to make a machine.
@@ -111,7 +111,7 @@ def _unmade(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
         ROBOT: "a dedicated server needs kubenode_image (installimage), or kubenode_image_url with "
         "kubenode_image_url_command",
     }
-    return [f"nothing says how {_listed(names)} is made: {texts[kind]}" for kind, names in bare.items() if names]
+    return [f"nothing says how {listed(names)} is made: {texts[kind]}" for kind, names in bare.items() if names]
 
 
 def _keys(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -172,7 +172,7 @@ def _by_value(hosts: Sequence[Mapping[str, Any]], variable: str) -> list[tuple[s
         raise ValueError(f"kubenode_serial is {variable}, which is no variable of any host of this run: {_SIZES}")
     if without:
         raise ValueError(
-            f"kubenode_serial is {variable}, but {_listed(without)} has no such variable with one value; set it for "
+            f"kubenode_serial is {variable}, but {listed(without)} has no such variable with one value; set it for "
             "every host, such as its location or failure domain"
         )
     groups: dict[str, list[str]] = {}
@@ -187,8 +187,3 @@ def _is_plain(value: Any) -> bool:
 
 def _name(host: Mapping[str, Any]) -> str:
     return str(host["inventory_hostname"])
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

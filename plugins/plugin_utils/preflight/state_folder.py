@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
+
 from . import controller_paths
 
 NAME, HIDDEN = "kubenode", ".kubenode"
@@ -81,11 +83,11 @@ def findings(hosts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     lost = [name for name in names if any(_has(older, one, name) and not _has(taken, one, name) for one in _NOTES)]
     if not lost:
         return [], []
-    shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
     return [
         f"kubenode_dir is not set, and two folders could be it: {taken}, with the inventory, and {older} of the "
-        f"working directory, where earlier releases had it. What the second one knows about {shown}, the first one "
-        f"lacks. Add it (cp -an {older}/. {taken}/) and remove the second one, or set kubenode_dir"
+        "working directory, where earlier releases had it. What the second one knows about "
+        f"{listed(lost)}, the first one lacks. Add it (cp -an {older}/. {taken}/) and remove the second one, or set "
+        "kubenode_dir"
     ], []
 
 

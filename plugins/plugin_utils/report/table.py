@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, spaced
 
 from .results import Report, percentile, ratio, where
 
@@ -36,8 +36,7 @@ def _errors(report: Report) -> list[str]:
     before = "" if report.machines or report.phases() else " before any machine"
     lines = [f"Run failed{before}: {text}" for text in report.errors]
     if left:
-        more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
-        lines.append(f"Not attempted: {', '.join(spaced(name, 63) for name in left[:NAMED])}{more}")
+        lines.append(f"Not attempted: {listed([spaced(name, 63) for name in left], NAMED)}")
     return [*lines, ""]
 
 
@@ -90,8 +89,7 @@ def _machines(report: Report) -> list[str]:
     if len(machines) <= NAMED:
         lines += [f"  {spaced(machine['name'], 63)}: {where(machine)}" for machine in machines if where(machine)]
     if unverified:
-        more = f" and {len(unverified) - NAMED} more" if len(unverified) > NAMED else ""
-        lines.append(f"Not verified: {', '.join(spaced(one['name'], 63) for one in unverified[:NAMED])}{more}")
+        lines.append(f"Not verified: {listed([spaced(one['name'], 63) for one in unverified], NAMED)}")
     used = [machine for machine in machines if machine["used"] and not machine["failed"]]
     lines += _at_most(
         f"  {spaced(machine['name'], 63)} {spaced(installed.drift_in_words(machine['drift']), 1000)}"

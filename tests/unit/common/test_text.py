@@ -99,6 +99,13 @@ def test_what_stands_in_one_line_of_a_message():
     assert [common.has_control(one) for one in ("a b", "a\tb", "\x7f", "é\u2028")] == [False, True, True, False]
 
 
+def test_names_in_a_message_are_few():
+    assert common.listed(["a", "b", "c"]) == "a, b, c"
+    assert common.listed(["a", "b", "c", "d"]) == "a, b, c and 1 more"
+    assert common.listed(["a", "b", "c"], 1) == "a and 2 more"
+    assert common.listed([]) == ""
+
+
 def test_columns_are_aligned_and_end_without_blanks():
     assert common.in_columns([("a", "bcd", "e"), ("fg", "h", "")]) == ["a   bcd  e", "fg  h"]
     assert common.in_columns([]) == []

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..._common.text import listed
 from ..errors import ImageError
 from ..overlay import Overlay
 from ..overlay_io import read
@@ -254,9 +255,4 @@ def failures(results: list[Result]) -> str:
     for result in results:
         if result.error:
             reasons.setdefault(result.error, []).append(result.name or "what hosts share")
-    return "; ".join(f"{_few(hosts)}: {reason}" for reason, hosts in reasons.items())
-
-
-def _few(hosts: list[str]) -> str:
-    more = "" if len(hosts) <= 5 else f" and {len(hosts) - 5} more"
-    return ", ".join(hosts[:5]) + more
+    return "; ".join(f"{listed(hosts, 5)}: {reason}" for reason, hosts in reasons.items())
