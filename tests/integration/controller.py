@@ -30,10 +30,16 @@ ANY_HOST_KEY = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev
 _NO_CONNECTION = 255  # of ssh
 
 
-def pinned(known_hosts: Path, alias: str = "") -> list[str]:
-    """Options of an SSH that trusts nothing but the host keys in a file."""
-    named = ["-o", f"HostKeyAlias={alias}"] if alias else []
-    return ["-o", "StrictHostKeyChecking=yes", "-o", f"UserKnownHostsFile={known_hosts}", *named]
+def pinned(known_hosts: Path) -> list[str]:
+    """Options of an SSH that trusts nothing but the host keys in a file, which stand there by its name."""
+    return [
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        f"UserKnownHostsFile={known_hosts}",
+        "-o",
+        f"HostKeyAlias={known_hosts.name}",
+    ]
 
 
 class Controller:

@@ -239,7 +239,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     # the very key that built the image is not in it, and the image is none that a run of ours installed
     account.reach(node, account.servers()[node]["public_net"]["ipv4"]["ip"])
     script = "hostname; ls /etc/kubenode; ls /etc/cloud/cloud.cfg.d /var/lib/cloud/seed 2>/dev/null || true"
-    output = account.ssh(node, script, pinned(account.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
+    output = account.ssh(node, script, pinned(account.folder / f"kubenode/known_hosts/{node}.os"))
     assert output.splitlines()[0] == node
     assert "installed.json" not in output
     assert "zz-kubenode" not in output

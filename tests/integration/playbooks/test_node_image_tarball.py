@@ -164,7 +164,7 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
     account.reach(name, machine["address"])
     script = "hostname; ls /etc/proof; cat /etc/kubenode/base.json; echo; findmnt -no SOURCE /"
-    trust = pinned(account.folder / f"kubenode/known_hosts/{name}.os", f"{name}.os")
+    trust = pinned(account.folder / f"kubenode/known_hosts/{name}.os")
     output = account.ssh(name, script, trust).splitlines()
     assert output[:3] == [name, "/etc/proof", PREBAKED]
 

@@ -44,7 +44,7 @@ while True:
 
 def ssh(account, name, command):
     """Run a command on a machine, trusting only what robot_rescue has pinned."""
-    return account.ssh(name, command, pinned(account.pins / f"{name}.rescue", f"{name}.rescue")).strip()
+    return account.ssh(name, command, pinned(account.pins / f"{name}.rescue")).strip()
 
 
 def let_us_in(account, name, record=None):
