@@ -37,8 +37,9 @@ TYPES = [
 IMAGES = [image(1), image(2, "arm")]
 
 
-def found(server_type, location=None, images=IMAGES, written=True, exists=False, **more):
-    catalog = SimpleNamespace(server_types=lambda: TYPES, image_candidates=lambda _wanted, labelled: images)
+def found(server_type, location=None, images=(), written=True, exists=False, **more):
+    there = list(images or IMAGES)
+    catalog = SimpleNamespace(server_types=lambda: TYPES, image_candidates=lambda _wanted, labelled: there)
     machine = {"server_type": server_type, "location": location, **more}
     return [
         (one.server_type["name"], one.location, one.image["id"])

@@ -122,8 +122,13 @@ def test_no_shape_breaks_the_check(shape):
 
 def test_a_resource_may_not_grow_without_end():
     bomb = gzip.compress(bytes(65 * 1024 * 1024))
-    for packed, reason in ((bomb, "has more than 67108864 bytes"), (bomb[:-4], "has more"), (gzip.compress(b"a")[:-1],
-                            "no whole gzip file"), (gzip.compress(b"a") * 2, "no whole gzip file")):  # fmt: skip
+    wrong = {
+        bomb: "has more than 67108864 bytes",
+        bomb[:-4]: "has more",
+        gzip.compress(b"a")[:-1]: "no whole gzip file",
+        gzip.compress(b"a") * 2: "no whole gzip file",
+    }
+    for packed, reason in wrong.items():
         url = "data:;base64," + base64.b64encode(packed).decode()
         with pytest.raises(ImageError, match=reason):
             ignition.content({"source": url, "compression": "gzip"})
