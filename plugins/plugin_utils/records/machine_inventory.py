@@ -62,6 +62,7 @@ def _variables(
 ) -> dict[str, Any]:
     key = controller_paths.as_found(host.get("kubenode_os_private_key"), host)
     key = key or host.get("ansible_ssh_private_key_file") or host.get("ansible_private_key_file")
+    number = server.get("id") or server.get("server_number")
     found = {
         "ansible_host": machine.get("address")
         or server.get("ipv4")
@@ -71,7 +72,7 @@ def _variables(
         "ansible_port": known_variables.os_port(host),
         "ansible_ssh_private_key_file": key and (key if str(key).startswith("~") else os.path.abspath(key)),
         "ansible_ssh_extra_args": ssh_args(host, directory),
-        "kubenode_server_id": server.get("id") or server.get("server_number"),
+        "kubenode_server_id": number if isinstance(number, int) else None,  # a text could be a template
     }
     return {variable: plain(value) for variable, value in found.items() if value}
 

@@ -79,6 +79,12 @@ def test_a_dedicated_server_and_a_relative_key(folder, monkeypatch):
     }
 
 
+def test_an_id_of_the_api_that_is_a_text_is_not_kept(folder):
+    phase = [{"name": "Node-1", "id": "{{ lookup('pipe', 'id') }}", "ipv4": "203.0.113.9"}]
+    found = machine_inventory.hosts_of([PROVEN], {"Node-1": HOST}, phase, str(folder))
+    assert "kubenode_server_id" not in found["Node-1"]
+
+
 def test_the_arguments_of_a_user_who_names_host_keys_stay_as_they_are(folder):
     own = {**HOST, "ansible_ssh_extra_args": "", "ansible_ssh_common_args": "-o hostkeyalias=bastion-view"}
     assert machine_inventory.ssh_args(own, str(folder)) == ""
