@@ -47,8 +47,12 @@ def resolve_attachments(machine: Machine, catalog: Catalog) -> list[Attachment]:
 
 def _attachment(network: Mapping[str, Any], wanted: Mapping[str, Any]) -> Attachment:
     name = network["name"]
-    block = ipaddress.ip_network(network["ip_range"])
-    subnets = [ipaddress.ip_network(one["ip_range"]) for one in network.get("subnets") or [] if one.get("ip_range")]
+    try:
+        block = ipaddress.ip_network(network["ip_range"])
+        subnets = [ipaddress.ip_network(one["ip_range"]) for one in network.get("subnets") or [] if one.get("ip_range")]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        text = f"networks: the API gives no address range of '{name}' that can be read; look at it in the Console"
+        raise Unfit(text) from error
     asked = wanted.get("subnet")
     if asked is not None and str(asked) not in [str(one) for one in subnets]:
         listed = ", ".join(str(one) for one in subnets) or "none"

@@ -81,6 +81,12 @@ def test_a_network_is_named_once():
     assert "'cluster' is named twice" in refused("cluster", {"name": "7", "ip": "10.0.1.5"})
 
 
+@pytest.mark.parametrize("answer", [{"ip_range": "10.0.0.0/99"}, {"ip_range": None}, {"subnets": ["x"]}])
+def test_a_network_without_a_range_that_can_be_read_is_refused(monkeypatch, answer):
+    monkeypatch.setattr(CATALOG, "networks", lambda: [{**NET, **answer}])
+    assert "gives no address range of 'cluster'" in refused({"name": "cluster"})
+
+
 def test_addresses_that_are_taken():
     mine = {"n1": places({"name": "cluster", "ip": "10.0.1.5"}), "n2": places({"name": "cluster", "ip": "10.0.1.5"})}
     (finding,) = networks.taken(mine, [])
