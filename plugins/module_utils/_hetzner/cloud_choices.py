@@ -115,9 +115,13 @@ def members_of(group: int, servers: Iterable[Mapping[str, Any]]) -> Counter[str 
 
 
 class Room:
-    """What the API has said of its stock since this call began; many threads ask."""
+    """What the API has said of its stock since this call began; many threads ask.
 
-    def __init__(self) -> None:
+    ``turns``: as many machines as may ask at once; who holds one has chosen by every answer that came before.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self.turns = threading.BoundedSemaphore(at_once)
         self._lock = threading.Lock()
         self._none: dict[tuple[str, str | None, int | None], str] = {}
 

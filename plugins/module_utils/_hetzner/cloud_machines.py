@@ -16,6 +16,7 @@ from .actions import ActionBoard
 from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
 from .cloud_choices import NO_ROOM, Room, instead, members_of, out_of_room, spread, words
+from .cloud_client import CONCURRENCY
 from .cloud_orders import PLACEHOLDER, create_body, labelled, read_user_data, resolve, wanted_labels
 from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
 from .errors import ApiError, FleetError, Refused
@@ -85,7 +86,7 @@ class MachineFleet:
         self._deletable = consents.Words("delete", delete)
         self._resolved: dict[str, Resolved] = {}
         self._found: dict[str, Server] = {}
-        self._room = Room()
+        self._room = Room(CONCURRENCY)
         #: What changes a server that exists.
         self._changes = {RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
 
@@ -275,15 +276,16 @@ class MachineFleet:
         if len(choices) == 1:
             return self._servers.create(run.name, dict(body, **choices[0].body()), deadline)
         while True:
-            choice, run.result["tried"] = self._room.of(choices, group)
-            if choice is None:
-                raise out_of_room(run.result["tried"])
-            try:
-                return self._servers.create(run.name, dict(body, **choice.body()), deadline)
-            except ApiError as error:
-                if error.code not in NO_ROOM:
-                    raise
-                self._room.none_for(choice, group, error.code)
+            with self._room.turns:
+                choice, run.result["tried"] = self._room.of(choices, group)
+                if choice is None:
+                    raise out_of_room(run.result["tried"])
+                try:
+                    return self._servers.create(run.name, dict(body, **choice.body()), deadline)
+                except ApiError as error:
+                    if error.code not in NO_ROOM:
+                        raise
+                    self._room.none_for(choice, group, error.code)
 
     def _start(self, run: MachineRun, server: Server | None, deadline: Deadline) -> None:
         """Power the server on, whether it was made just now or is off."""

@@ -134,7 +134,7 @@ def test_what_was_answered_for_another_machine_is_not_asked_again():
     first, second = choices.find_choices(
         {"server_type": "cx23", "location": ["fsn1", "nbg1"]}, catalog, "system", True, False
     )
-    room = choices.Room()
+    room = choices.Room(8)
     assert room.of([first, second], None) == (first, [])
     room.none_for(first, None, "resource_unavailable")
     choice, passed = room.of([first, second], None)
