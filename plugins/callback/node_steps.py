@@ -22,21 +22,27 @@ author:
 
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import node_steps as _steps
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
+
+OK, CHANGED, FAILED, IGNORED = "ok", "changed", "failed", "ignored"
+_SIGNS = {OK: "✓", CHANGED: "✓", FAILED: "✗", IGNORED: "!"}
+_LONGEST = 2000
 
 #: they run on the controller and change nothing
 _SILENT = {"set_fact", "include_tasks", "include_role", "include_vars", "import_tasks", "import_role", "meta", "assert"}
 _SILENT |= {"fail", "validate_argument_spec", "add_host", "group_by"}
 _COLORS = {
-    _steps.OK: "COLOR_OK",
-    _steps.CHANGED: "COLOR_CHANGED",
-    _steps.FAILED: "COLOR_ERROR",
-    _steps.IGNORED: "COLOR_WARN",
+    OK: "COLOR_OK",
+    CHANGED: "COLOR_CHANGED",
+    FAILED: "COLOR_ERROR",
+    IGNORED: "COLOR_WARN",
 }
 
 
@@ -59,7 +65,7 @@ class CallbackModule(CallbackBase):
         self._clear()
         if self._terminal and not self._silent(task.action) and _kind(task.action) != "debug":
             self._running = True
-            sys.stdout.write("… " + _steps.title(_name(task))[:70])
+            sys.stdout.write("… " + title(_name(task))[:70])
             sys.stdout.flush()
 
     v2_playbook_on_handler_task_start = v2_playbook_on_task_start
@@ -72,10 +78,10 @@ class CallbackModule(CallbackBase):
         if self._silent(task.action):
             return
         if _kind(task.action) == "debug":
-            for line in _steps.message(data):
+            for line in message(data):
                 self._display.display("  " + line)
             return
-        self._show(task, data, _steps.CHANGED if data.get("changed") else _steps.OK)
+        self._show(task, data, CHANGED if data.get("changed") else OK)
         self._handle_warnings(data)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -96,15 +102,15 @@ class CallbackModule(CallbackBase):
                 self._display.display(shown)
 
     def _failed(self, result: Any, ignored: bool = False) -> None:
-        data, outcome = result._result, _steps.IGNORED if ignored else _steps.FAILED
+        data, outcome = result._result, IGNORED if ignored else FAILED
         self._show(result._task, data, outcome)
-        for line in _steps.reason(data):
+        for line in reason(data):
             self._display.display("    " + line, color=getattr(constants, _COLORS[outcome]))
         self._handle_warnings(data)
 
     def _show(self, task: Any, data: dict[str, Any], outcome: str) -> None:
         self._clear()
-        for step in _steps.steps(_name(task), data, time.monotonic() - self._began, outcome):
+        for step in steps(_name(task), data, time.monotonic() - self._began, outcome):
             self._display.display(step.line(self._terminal), color=getattr(constants, _COLORS[step.outcome]))
 
     def _clear(self) -> None:
@@ -127,3 +133,85 @@ def _name(task: Any) -> str:
 def _kind(action: str) -> str:
     """A module's name without its collection's."""
     return action.rsplit(".", 1)[-1]
+
+
+# --- a task's result as lines (pure)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The content of one line; ``seconds`` is None where the time was not measured."""
+
+    outcome: str
+    name: str
+    seconds: float | None = None
+    note: str = ""
+
+    def line(self, signs: bool) -> str:
+        """The line; with `signs` for a terminal, else for a log."""
+        time = "" if self.seconds is None else f"{self.seconds:.1f} s"
+        if signs:
+            return f"{_SIGNS[self.outcome]} {self.name:<44} {time:>8}  {self.note}".rstrip()
+        about = ", ".join(filter(None, (self.note, time)))
+        return f"{self.outcome}: {self.name}" + (f" ({about})" if about else "")
+
+
+def steps(name: str, result: Mapping[str, Any], seconds: float, outcome: str) -> Iterator[Step]:
+    """The task itself, and before it what a result says of its own parts."""
+    if not result.get("_ansible_no_log"):
+        yield from _settings(result.get("steps"))
+        yield from _artifacts(result.get("artifacts"))
+    yield Step(outcome, title(name), seconds, "changed" if outcome == CHANGED else "")
+
+
+def title(name: str) -> str:
+    """A task's name without the file's name that the roles put in front."""
+    return spaced(name.rpartition(" | ")[2])
+
+
+def message(result: Mapping[str, Any]) -> list[str]:
+    """What a debug task says, as lines."""
+    if result.get("_ansible_no_log"):
+        return []
+    said = result.get("msg")
+    entries = said if isinstance(said, list) else [said]
+    return [spaced(entry) for entry in entries if isinstance(entry, str)]
+
+
+def reason(result: Mapping[str, Any]) -> list[str]:
+    """Why a task failed, as lines without control characters."""
+    if result.get("_ansible_no_log"):
+        return ["the reason may hold a secret, so the task hides it (no_log)"]
+    text = str(result.get("msg") or result.get("censored") or result.get("module_stderr") or "no reason given")
+    lines = [spaced(line) for line in text[:_LONGEST].splitlines()]
+    failure = result.get("failure")
+    if isinstance(failure, Mapping) and failure.get("code"):
+        lines.append(spaced("code: %s" % failure["code"]))
+    return [line for line in lines if line]
+
+
+def _settings(entries: Any) -> Iterator[Step]:
+    """`steps` of node_settings, one line for each step of the role."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and entry.get("step"):
+            groups.setdefault(str(entry["step"]), []).append(entry)
+    for step, members in groups.items():
+        changed = sum(bool(member.get("changed")) for member in members)
+        note = f"{changed} of {len(members)} changed" if changed else ""
+        yield Step(CHANGED if changed else OK, "  " + spaced(step), _total(members), note)
+
+
+def _artifacts(entries: Any) -> Iterator[Step]:
+    """`artifacts` of node_artifacts, those that were installed."""
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and entry.get("changed"):
+            size = entry.get("bytes")
+            note = f"{size / 1_000_000:.1f} MB" if isinstance(size, int) and size else ""
+            name = spaced("%s %s" % (entry.get("name", "?"), entry.get("version", "")))
+            yield Step(CHANGED, "  " + name, _total([entry]), note)
+
+
+def _total(members: list[Mapping[str, Any]]) -> float | None:
+    known = [member["seconds"] for member in members if isinstance(member.get("seconds"), (int, float))]
+    return sum(known) if known else None

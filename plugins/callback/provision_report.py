@@ -125,13 +125,7 @@ from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import (
-    exports,
-    prices,
-    report_files,
-    results,
-    table,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, report_files, results, table
 
 #: Where this collection's playbooks are.
 _PLAYBOOKS = os.path.realpath(Path(__file__).parents[2] / "playbooks")
@@ -262,7 +256,7 @@ class CallbackModule(CallbackBase):
         for line in table.table(self._report):
             self._say(line)
         if data["cost"]:
-            self._say(prices.line(data["cost"]))
+            self._say(results.cost_line(data["cost"]))
         for path in self._files.end(data):
             self._say(f"Report: {path}")
         self._exports.send(data)
@@ -282,6 +276,6 @@ class CallbackModule(CallbackBase):
 
     def _about(self, data: results.Collected, now: float) -> dict[str, Any]:
         return {
-            "cost": prices.of(data["machines"], now, self.get_option("currency")),
+            "cost": results.cost_of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),
         }

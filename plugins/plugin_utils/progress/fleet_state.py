@@ -11,11 +11,39 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from ..state_words import WORDS
+
+@dataclass(frozen=True)
+class Words:
+    """What a machine does in one boot state."""
+
+    #: In the line that sums a fleet up: "3 writing".
+    line: str
+    #: In a column of the table, at most nine characters.
+    column: str
+    #: On a machine's bar on the page, and in the page's legend; empty for states in which no time is spent.
+    letter: str = ""
+    legend: str = ""
+
+
+#: The order is that of the line that sums a fleet up.
+WORDS = {
+    boot_states.RUNNING_IMAGE_COMMAND: Words("writing", "writing", "C", "the image command runs"),
+    boot_states.BOOTING_TO_REAL_OS: Words(
+        "booting the new system", "booting", "B", "boots its new system, until that is proven"
+    ),
+    boot_states.OPERATING_SYSTEM_RUNNING: Words("in the new system", "runs"),
+    boot_states.BOOTING_TO_RESCUE: Words("waiting for the rescue", "to rescue", "R", "boots into its rescue"),
+    boot_states.ENABLING_RESCUE: Words("arming the rescue", "arming", "E", "its rescue is armed"),
+    boot_states.INITIALIZING: Words("being created", "creating", "I", "is created"),
+    boot_states.UNSET: Words("beginning", "begins", "Q", "is requested"),
+    boot_states.PROVISIONING_FAILED: Words("failing", "failing"),
+}
+
 
 #: How a machine left the task; a late one is tried once more by another task.
 DONE, FAILED, LATE = "done", "failed", "late"

@@ -21,8 +21,7 @@ from ansible import constants as C  # noqa: N812
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from ..state_words import WORDS
-from .fleet_state import DONE, FAILED, LATE, Fleet, Machine, percent, speed
+from .fleet_state import DONE, FAILED, LATE, WORDS, Fleet, Machine, percent, speed
 
 FLEET, LINES, NONE = CHOICES = ("fleet", "lines", "none")
 #: So many machines are a fleet.

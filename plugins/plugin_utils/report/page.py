@@ -20,8 +20,8 @@ from jinja2 import Environment, StrictUndefined
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced_lines, whole_number
 
-from ..state_words import WORDS
-from . import prices
+from ..progress.fleet_state import WORDS
+from . import results
 from .results import Machine, Phase, ReportData, percentile, where
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -107,7 +107,7 @@ def page(data: ReportData, folder: str = "") -> str:
         duration=_duration(ended - began),
         at=lambda text: text[:19].replace("T", " ") + " UTC",
         drift=[(one["name"], installed.drift_in_words(one["drift"])) for one in data["machines"] if one["drift"]],
-        cost=prices.line(cost) if (cost := data.get("cost")) else "",
+        cost=results.cost_line(cost) if (cost := data.get("cost")) else "",
         shown=_SHOWN,
     )
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
@@ -347,3 +348,57 @@ def _is_transition(value: Any) -> bool:
         return False
     keys: Iterable[str] = ("from", "to", "at")
     return all(isinstance(value.get(key), str) for key in keys) and isinstance(value.get("seconds"), (int, float))
+
+
+# --- What the cloud servers of a run cost by the prices of their types, net, without addresses and traffic (pure)
+
+
+def cost_of(machines: Iterable[Mapping[str, Any]], now: float, currency: str = "EUR") -> dict[str, Any] | None:
+    """``{"servers": int, "hourly": float, "since_created": float, "currency": str}``; None without a known price.
+
+    ``machines``: those of the report. ``now``: seconds since 1970. A server that is not made yet (check mode) costs
+    nothing so far.
+    """
+    priced = [machine for machine in machines if _is_price(machine.get("price_hourly"))]
+    if not priced:
+        return None
+    return {
+        "servers": len(priced),
+        "hourly": round(sum(machine["price_hourly"] for machine in priced), 6),
+        "since_created": round(sum(_cost_since(machine, now) for machine in priced), 6),
+        "currency": currency,
+    }
+
+
+def cost_line(cost: Mapping[str, Any]) -> str:
+    """For people."""
+    servers = "1 server" if cost["servers"] == 1 else f"{cost['servers']} servers"
+    currency, made = cost["currency"], "it was created" if cost["servers"] == 1 else "they were created"
+    text = f"Cost: {servers}, {_money(cost['hourly'])} {currency} an hour"
+    return f"{text}; {_money(cost['since_created'])} {currency} since {made}"
+
+
+def _cost_since(machine: Mapping[str, Any], now: float) -> float:
+    """Hours by their price, in each calendar month at most the price of a month."""
+    try:
+        begin = times.from_rfc3339(machine.get("server_created"))
+        day = datetime.datetime.fromtimestamp(begin, datetime.UTC)
+    except (ValueError, TypeError, AttributeError, OverflowError, OSError):
+        return 0.0
+    hourly, most, total = machine["price_hourly"], machine.get("price_monthly"), 0.0
+    while begin < now:
+        first = day.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        day = (first + datetime.timedelta(days=32)).replace(day=1)
+        end = min(now, day.timestamp())
+        month = (end - begin) / 3600 * hourly
+        total += min(month, most) if _is_price(most) else month
+        begin = end
+    return total
+
+
+def _money(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 or not value else f"{value:.4f}"
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0

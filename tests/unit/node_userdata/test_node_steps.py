@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import node_steps as steps
+from ansible_collections.kubenode.provision.plugins.callback import node_steps as steps
 
 SETTINGS = {
     "changed": True,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, metrics_file, prices, results
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, results
 
 
 def step(start, end, seconds):
@@ -52,9 +52,9 @@ def parsed(text: str) -> dict:
 
 def test_what_a_run_says_of_itself():
     times = {"started": "2026-11-21T00:00:00.000Z", "finished": "2026-11-21T00:01:40.500Z"}
-    found = parsed(metrics_file.render({**fleet().as_dict(), **times}))
+    found = parsed(exports.metrics_text({**fleet().as_dict(), **times}))
     name = "kubenode_provision_machines"
-    outcomes = {one: found[name, (("outcome", one),)] for one in metrics_file.OUTCOMES}
+    outcomes = {one: found[name, (("outcome", one),)] for one in exports.OUTCOMES}
     assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "failed": 1}
     assert found["kubenode_provision_run_start_timestamp_seconds", ()] == 1795219200
     assert found["kubenode_provision_run_finish_timestamp_seconds", ()] == 1795219300.5
@@ -76,28 +76,28 @@ def test_what_a_run_says_of_itself():
 
 
 def test_an_empty_report_and_an_unknown_state_are_no_error():
-    found = parsed(metrics_file.render({}))
+    found = parsed(exports.metrics_text({}))
     assert found["kubenode_provision_machines", (("outcome", "failed"),)] == 0
     odd = {"machines": [{"transitions": [{"from": "x", "to": 'y"\n', "at": "", "seconds": 1}]}]}
-    assert "bucket" not in metrics_file.render(odd)
+    assert "bucket" not in exports.metrics_text(odd)
 
 
 @given(st.text())
 def test_labels_of_a_user_come_back_as_they_were_given(value):
-    labels = metrics_file.parse_labels([f"fleet={value}"])
-    assert parsed(metrics_file.render({}, labels))["kubenode_provision_run_interrupted", (("fleet", value),)] == 0
+    labels = exports.parse_labels([f"fleet={value}"])
+    assert parsed(exports.metrics_text({}, labels))["kubenode_provision_run_interrupted", (("fleet", value),)] == 0
 
 
 @pytest.mark.parametrize("label", ["fleet", "=x", "a-b=x", "__name__=x", "le=1", "outcome=x", "fleet\n=x", "1a=x"])
 def test_labels_that_cannot_be(label):
-    with pytest.raises(metrics_file.BadLabel):
-        metrics_file.parse_labels([label])
+    with pytest.raises(exports.BadLabel):
+        exports.parse_labels([label])
 
 
 @given(st.lists(st.floats(0, 1e6)))
 def test_histograms_count_every_value_once(values):
     machine = {"transitions": [step("", "Initializing", 1.0) | {"seconds": value} for value in values]}
-    found = parsed(metrics_file.render({"machines": [machine]}))
+    found = parsed(exports.metrics_text({"machines": [machine]}))
     name = "kubenode_provision_boot_state_duration_seconds"
     bounds = sorted(
         (float(dict(labels)["le"]), value) for (one, labels), value in found.items() if one == f"{name}_bucket"
@@ -154,13 +154,13 @@ NOW = 1798765200.0  # 2027-01-01 01:00 UTC
 )
 def test_what_a_server_has_cost(created, monthly, cost):
     machine = {"price_hourly": 0.1, "price_monthly": monthly, "server_created": created}
-    assert prices.of([machine], NOW)["since_created"] == pytest.approx(cost)
+    assert results.cost_of([machine], NOW)["since_created"] == pytest.approx(cost)
 
 
 def test_the_line_about_the_cost():
     cloud = {"price_hourly": 0.035, "server_created": "2027-01-01T00:50:00Z"}
-    cost = prices.of([cloud] * 12 + [{"price_hourly": None}], NOW)
-    assert prices.line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
-    small = prices.of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
-    assert prices.line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
-    assert prices.of([{"price_hourly": None}, {}], NOW) is None
+    cost = results.cost_of([cloud] * 12 + [{"price_hourly": None}], NOW)
+    assert results.cost_line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
+    small = results.cost_of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
+    assert results.cost_line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
+    assert results.cost_of([{"price_hourly": None}, {}], NOW) is None

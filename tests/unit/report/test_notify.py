@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import notify
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports
 
 from .test_metrics import Callback
 
@@ -66,7 +66,7 @@ class Receiver:
 def receiver(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(notify, "_PAUSE", 0.01)
+    monkeypatch.setattr(exports, "_PAUSE", 0.01)
     made = Receiver()
     yield made
     made.close()
@@ -195,12 +195,12 @@ def test_a_body_is_bounded(lines, truncated):
     machines = [{**machine, "name": "n1"}, {"name": "n2", "failed": True, "reason": "ä" * 900}]
     if not lines:
         machines += [{"name": f"m{number}", "failed": True, "reason": "r" * 400} for number in range(2000)]
-    body = notify.body({"version": 1, "machines": machines, "finished": "now"})
-    assert len(body) <= notify.MOST
+    body = exports.notification({"version": 1, "machines": machines, "finished": "now"})
+    assert len(body) <= exports.MOST
     sent = json.loads(body)
     assert (sent["truncated"], sent["version"], sent["finished"]) == (truncated, 1, "now")
     assert sent["summary"]["machines"] == len(machines)
     assert ("stderr_tail" in sent["machines"][0]) == (not truncated)
     if truncated == "machines":
-        assert len(sent["machines"]) == notify.SHOWN
+        assert len(sent["machines"]) == exports.SHOWN
         assert set(sent["machines"][0]) == {"name", "failed", "reason"}
