@@ -20,16 +20,17 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from lab.api import metadata_service, routes_actions, routes_catalog, ssh_keys
+from lab.api import metadata_service, ssh_keys
+from lab.api import routes as cloud_routes
 from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud, Settings
 from lab.api.http import CLOUD
 from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
-from lab.api.power import Power
-from lab.api.primary_ips import primary_ip_routes
-from lab.api.routes_servers import disk_routes, metadata_only_action_routes, power_routes, server_routes
+from lab.api.networks import primary_ip_routes
+from lab.api.routes import disk_routes, metadata_only_action_routes, power_routes, server_routes
 from lab.api.server_disks import ServerDisks, image_routes
+from lab.api.server_power import Power
 from lab.api.servers import Servers
 from lab.control.cluster_routes import ClusterRoutes
 from lab.control.dedicated import DedicatedControl
@@ -63,9 +64,8 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
     resources = MetadataOnlyResources(cloud, servers)
     api = web.Application(middlewares=[auth.middleware()])
     for routes in (
-        routes_catalog.routes,
+        cloud_routes.routes,
         ssh_keys.routes,
-        routes_actions.routes,
         server_routes(servers),
         power_routes(power),
         disk_routes(disks),

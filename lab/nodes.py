@@ -20,9 +20,9 @@ import yaml
 
 from lab.api import catalog
 from lab.api.cloud import Cloud
-from lab.api.power import Power
 from lab.api.resources import Action, Image, Server, now
 from lab.api.schemas import ServerCreate
+from lab.api.server_power import Power
 from lab.api.servers import Servers
 from lab.images.raw_image import grow, put_files
 from lab.machines import store

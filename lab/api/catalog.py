@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _EU = ("fsn1", "nbg1", "hel1")
-_US = ("ash", "hil")
-_ALL = (*_EU, *_US, "sin")
+_PLACES = {"EU": _EU, "US": ("ash", "hil")}
 _TRAFFIC_EU = 20 * 10**12
 _TRAFFIC_ELSEWHERE = 10**12
 _HOURS_PER_MONTH = 624
@@ -71,83 +70,46 @@ class ServerType:
         return _TRAFFIC_EU if location in _EU else _TRAFFIC_ELSEWHERE
 
 
-def _family(category: str, cpu: str, architecture: str, locations: tuple[str, ...], rows: str) -> list[ServerType]:
-    """Rows of: id, name, cores, memory in GB, disk in GB, net price a month in EUR."""
-    types = []
+def _server_types(rows: str) -> dict[int, ServerType]:
+    """Rows of: id, name, cores, GB of memory, GB of disk, net EUR a month, category, CPU, architecture, places."""
+    types = {}
     for row in rows.strip().splitlines():
-        identifier, name, cores, memory, disk, monthly = row.split()
+        identifier, name, cores, memory, disk, monthly, category, cpu, architecture, places = row.split()
         sizes = (int(cores), int(memory), int(disk))
-        types.append(ServerType(int(identifier), name, *sizes, float(monthly), category, cpu, architecture, locations))
+        where = tuple(city for place in places.split(",") for city in _PLACES.get(place, (place,)))
+        kind = ServerType(int(identifier), name, *sizes, float(monthly), category, cpu, architecture, where)
+        types[kind.id] = kind
     return types
 
 
-_TYPES = (
-    *_family(
-        "regular_performance",
-        "shared",
-        "x86",
-        (*_US, "sin"),
-        """
-        22 cpx11 2 2 40 4.49
-        23 cpx21 3 4 80 8.49
-        24 cpx31 4 8 160 15.49
-        25 cpx41 8 16 240 28.49
-        26 cpx51 16 32 360 60.49
-        """,
-    ),
-    *_family(
-        "cost_optimized",
-        "shared",
-        "arm",
-        _EU,
-        """
-        45 cax11 2 4 40 3.29
-        93 cax21 4 8 80 5.99
-        94 cax31 8 16 160 11.99
-        95 cax41 16 32 320 23.99
-        """,
-    ),
-    *_family(
-        "general_purpose",
-        "dedicated",
-        "x86",
-        _ALL,
-        """
-        96 ccx13 2 8 80 11.99
-        97 ccx23 4 16 160 23.99
-        98 ccx33 8 32 240 47.99
-        99 ccx43 16 64 360 95.99
-        100 ccx53 32 128 600 191.99
-        101 ccx63 48 192 960 287.99
-        """,
-    ),
-    *_family(
-        "regular_performance",
-        "shared",
-        "x86",
-        (*_EU, "sin"),
-        """
-        109 cpx22 2 4 80 5.99
-        110 cpx32 4 8 160 10.49
-        111 cpx42 8 16 320 19.49
-        112 cpx52 12 24 480 27.99
-        113 cpx62 16 32 640 38.49
-        """,
-    ),
-    *_family(
-        "cost_optimized",
-        "shared",
-        "x86",
-        _EU,
-        """
-        114 cx23 2 4 40 2.99
-        115 cx33 4 8 80 4.99
-        116 cx43 8 16 160 7.99
-        117 cx53 16 32 320 14.99
-        """,
-    ),
+SERVER_TYPES = _server_types(
+    """
+    22 cpx11 2 2 40 4.49 regular_performance shared x86 US,sin
+    23 cpx21 3 4 80 8.49 regular_performance shared x86 US,sin
+    24 cpx31 4 8 160 15.49 regular_performance shared x86 US,sin
+    25 cpx41 8 16 240 28.49 regular_performance shared x86 US,sin
+    26 cpx51 16 32 360 60.49 regular_performance shared x86 US,sin
+    45 cax11 2 4 40 3.29 cost_optimized shared arm EU
+    93 cax21 4 8 80 5.99 cost_optimized shared arm EU
+    94 cax31 8 16 160 11.99 cost_optimized shared arm EU
+    95 cax41 16 32 320 23.99 cost_optimized shared arm EU
+    96 ccx13 2 8 80 11.99 general_purpose dedicated x86 EU,US,sin
+    97 ccx23 4 16 160 23.99 general_purpose dedicated x86 EU,US,sin
+    98 ccx33 8 32 240 47.99 general_purpose dedicated x86 EU,US,sin
+    99 ccx43 16 64 360 95.99 general_purpose dedicated x86 EU,US,sin
+    100 ccx53 32 128 600 191.99 general_purpose dedicated x86 EU,US,sin
+    101 ccx63 48 192 960 287.99 general_purpose dedicated x86 EU,US,sin
+    109 cpx22 2 4 80 5.99 regular_performance shared x86 EU,sin
+    110 cpx32 4 8 160 10.49 regular_performance shared x86 EU,sin
+    111 cpx42 8 16 320 19.49 regular_performance shared x86 EU,sin
+    112 cpx52 12 24 480 27.99 regular_performance shared x86 EU,sin
+    113 cpx62 16 32 640 38.49 regular_performance shared x86 EU,sin
+    114 cx23 2 4 40 2.99 cost_optimized shared x86 EU
+    115 cx33 4 8 80 4.99 cost_optimized shared x86 EU
+    116 cx43 8 16 160 7.99 cost_optimized shared x86 EU
+    117 cx53 16 32 320 14.99 cost_optimized shared x86 EU
+    """
 )
-SERVER_TYPES: dict[int, ServerType] = {server_type.id: server_type for server_type in _TYPES}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lab import power_control as hardware
 from lab.delays import Delays
@@ -18,13 +18,15 @@ from lab.faults import Faults
 from lab.machines.backend import Backend
 from lab.numbers import whole_number
 
-from . import catalog, selectors
+from . import catalog, schemas
 from .api_errors import ApiError, invalid_input, locked, not_found, not_unique
 from .catalog import Location, ServerType
 from .engine import Engine
 from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
 from .schemas import NamedUpdate, ServerUpdate
-from .server_power import ServerPower
+
+if TYPE_CHECKING:
+    from .server_power import ServerPower  # which changes this project
 
 
 class Named(Protocol):
@@ -128,7 +130,7 @@ class Cloud:
         if target.type == "server":
             return [server for server in self.servers.values() if server.id == target.value]
         if target.type == "label_selector":
-            matches = selectors.parse(str(target.value))
+            matches = schemas.parse_selector(str(target.value))
             return [server for server in self.servers.values() if matches(server.labels)]
         return []
 

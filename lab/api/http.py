@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lab.numbers import whole_number
 
-from . import selectors
+from . import schemas
 from .api_errors import ApiError, invalid_input
 from .cloud import Cloud
 from .schemas import BodyType, parse
@@ -134,7 +134,7 @@ def select(request: web.Request, items: Iterable[T]) -> list[T]:
     if "name" in request.query:
         result = [item for item in result if item.name == request.query["name"]]
     if request.query.get("label_selector"):
-        matches = selectors.parse(request.query["label_selector"])
+        matches = schemas.parse_selector(request.query["label_selector"])
         result = [item for item in result if matches(item.labels)]
     return result
 

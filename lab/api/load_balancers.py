@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lab import power_control as hardware
 
-from . import catalog, schemas, selectors, views
+from . import catalog, schemas, views
 from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
 from .catalog import LoadBalancerType, Location
 from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
@@ -425,7 +425,7 @@ def _target(body: schemas.BalancerTarget) -> Target:
     if body.server is not None:
         return Target("server", body.server.id, private)
     if body.label_selector is not None:
-        selectors.parse(body.label_selector.selector)
+        schemas.parse_selector(body.label_selector.selector)
         return Target("label_selector", body.label_selector.selector, private)
     return Target("ip", cast(schemas.TargetIp, body.ip).ip)
 

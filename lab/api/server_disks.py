@@ -11,9 +11,9 @@ from .api_errors import ApiError, invalid_input, protected
 from .cloud import Cloud, check_unlocked, found, refuse_if
 from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
-from .power import Power
 from .resources import Action, Image, Server, now
 from .schemas import ChangeType, CreateImage, Rebuild
+from .server_power import Power
 from .servers import Servers, check_image
 
 _GB = 10**9

@@ -1,17 +1,23 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power control of a cloud server: its status follows the power, and a boot consumes its rescue."""
+"""Power and rescue of cloud servers: the switch behind a machine, and the actions that use it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import timedelta
 
 from lab import power_control
 from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.base import BootSource, FromDisk, Rescue
 
-from .resources import Boot, Server, now
+from .api_errors import invalid_input, locked
+from .cloud import Cloud, refuse_if
+from .engine import ActionFailedError, Job
+from .resources import Action, ArmedRescue, Boot, Server, now
+from .schemas import EnableRescue
 
 
 class ServerPower(power_control.PowerControl):
@@ -59,3 +65,111 @@ class ServerPower(power_control.PowerControl):
         await asyncio.sleep(self._delays.soft_off(self.server.name))
         if self.server.status == "stopping":
             self.server.status = "off"
+
+
+class Power:
+    """All actions on a server that need its power switch or its boot order."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def settle(self, server: Server) -> None:
+        """Set the status to running or off, by the power."""
+        server.status = "running" if self.cloud.power_control[server.id].powered else "off"
+
+    def start_after(self, server: Server, created: Action) -> Action:
+        """Switch on as soon as the create action is through."""
+        return self._start(server, "start_server", self._switch_on_job(server), after=created)
+
+    def power_on(self, server: Server) -> Action:
+        """Switch on; without effect on a running server."""
+        self._check(server)
+        if self.cloud.power_control[server.id].powered:
+            return self._start(server, "start_server", Job())
+        return self._start(server, "start_server", self._switch_on_job(server))
+
+    def power_off(self, server: Server) -> Action:
+        """Cut the power."""
+        self._check(server)
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            if power_control.powered:
+                server.status = "stopping"
+            await power_control.cut_power()
+
+        settle = self._settling(server)
+        return self._start(server, "stop_server", Job(work, settle, settle))
+
+    def reset(self, server: Server) -> Action:
+        """Cut the power and switch on again."""
+        self._check(server)
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            server.status = "starting"
+            await power_control.reset()
+
+        settle = self._settling(server)
+        return self._start(server, "reset_server", Job(work, settle, settle))
+
+    def shutdown(self, server: Server) -> Action:
+        """Press the power button; success only means that it was pressed."""
+        self._check(server)
+        return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
+
+    def reboot(self, server: Server) -> Action:
+        """Ask the guest to reboot; a guest that ignores it goes on."""
+        self._check(server)
+        return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
+
+    def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
+        """Arm the rescue for the next boot; nothing reboots."""
+        self._check(server)
+        missing = [key for key in body.ssh_keys or () if key not in self.cloud.ssh_keys]
+        refuse_if(bool(missing), invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}))
+        keys = tuple(self.cloud.ssh_keys[key].public_key for key in body.ssh_keys or ())
+        lifetime = timedelta(seconds=self.cloud.settings.rescue_lifetime)
+
+        def done() -> None:
+            server.rescue = ArmedRescue(keys, now() + lifetime)
+
+        return self._start(server, "enable_rescue", Job(done=done))
+
+    def disable_rescue(self, server: Server) -> Action:
+        """Disarm."""
+        self._check(server)
+
+        def done() -> None:
+            server.rescue = None
+
+        return self._start(server, "disable_rescue", Job(done=done))
+
+    def reset_password(self, server: Server) -> Action:
+        """Needs the QEMU guest agent, which no guest of the lab runs: accepted, then failing, as without an agent."""
+        self._check(server)
+
+        async def work() -> None:
+            raise ActionFailedError("action_failed", "the guest agent does not answer")
+
+        return self._start(server, "reset_password", Job(work))
+
+    def _switch_on_job(self, server: Server) -> Job:
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            server.status = "starting"
+            await power_control.switch_on()
+
+        settle = self._settling(server)
+        return Job(work, settle, settle)
+
+    def _settling(self, server: Server) -> Callable[[], None]:
+        return lambda: self.settle(server)
+
+    def _start(self, server: Server, command: str, job: Job, after: Action | None = None) -> Action:
+        return self.cloud.engine.start(command, server.name, [("server", server.id)], job, server, after)
+
+    @staticmethod
+    def _check(server: Server) -> None:
+        refuse_if(server.locked, locked("server"))

@@ -15,12 +15,10 @@ from .api_errors import invalid_input, limit_exceeded, no_room, protected, unava
 from .catalog import Location, ServerType
 from .cloud import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .engine import Job
-from .networks import Networks
-from .power import Power
-from .primary_ips import PrimaryIps
+from .networks import Networks, PrimaryIps
 from .resources import Action, Image, Server, now
 from .schemas import AttachToNetwork, ServerCreate, ServerUpdate
-from .server_power import ServerPower
+from .server_power import Power, ServerPower
 
 PLACEMENT_GROUP_SIZE = 10
 _NAME_TAKEN = "server name is already used"

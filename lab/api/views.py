@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -37,16 +38,7 @@ def action(item: Action) -> dict[str, Any]:
 
 def location(item: Location) -> dict[str, Any]:
     """A location."""
-    return {
-        "id": item.id,
-        "name": item.name,
-        "description": item.description,
-        "country": item.country,
-        "city": item.city,
-        "latitude": item.latitude,
-        "longitude": item.longitude,
-        "network_zone": item.network_zone,
-    }
+    return asdict(item)
 
 
 def price(net: float) -> dict[str, str]:

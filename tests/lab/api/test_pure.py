@@ -13,7 +13,7 @@ from lab.api import schemas
 from lab.api.api_errors import ApiError
 from lab.api.auth import Bucket
 from lab.api.http import Page, link_header, sort
-from lab.api.selectors import label_problems, parse
+from lab.api.schemas import label_problems, parse_selector
 from lab.api.ssh_keys import fingerprint
 
 GOOD = {"name": "n1", "server_type": "cx23", "image": "debian-12"}
@@ -211,7 +211,7 @@ SERVERS = {
     ],
 )
 def test_selectors(selector, names):
-    matches = parse(selector)
+    matches = parse_selector(selector)
     assert "".join(name for name, labels in SERVERS.items() if matches(labels)) == names
 
 
@@ -221,7 +221,7 @@ def test_selectors(selector, names):
 )
 def test_nonsense_is_refused(selector):
     with pytest.raises(ApiError) as refusal:
-        parse(selector)
+        parse_selector(selector)
     assert (refusal.value.status, refusal.value.code) == (422, "invalid_input")
     assert refusal.value.details["fields"][0]["name"] == "label_selector"
 
@@ -232,23 +232,23 @@ LABELS = st.dictionaries(WORD, WORD | st.just(""), max_size=4)
 
 @given(LABELS, WORD, WORD)
 def test_each_operator_and_its_opposite(labels, key, value):
-    assert parse(f"{key}={value}")(labels) == (labels.get(key) == value)
-    assert parse(f"{key}={value}")(labels) != parse(f"{key}!={value}")(labels)
-    assert parse(f"{key} in ({value})")(labels) != parse(f"{key} notin ({value})")(labels)
-    assert parse(key)(labels) != parse(f"!{key}")(labels)
+    assert parse_selector(f"{key}={value}")(labels) == (labels.get(key) == value)
+    assert parse_selector(f"{key}={value}")(labels) != parse_selector(f"{key}!={value}")(labels)
+    assert parse_selector(f"{key} in ({value})")(labels) != parse_selector(f"{key} notin ({value})")(labels)
+    assert parse_selector(key)(labels) != parse_selector(f"!{key}")(labels)
 
 
 @given(LABELS, st.lists(st.tuples(WORD, WORD), min_size=1, max_size=4))
 def test_comma_is_and(labels, pairs):
     terms = [f"{key}={value}" for key, value in pairs]
-    assert parse(",".join(terms))(labels) == all(parse(term)(labels) for term in terms)
+    assert parse_selector(",".join(terms))(labels) == all(parse_selector(term)(labels) for term in terms)
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_either_a_selector_or_refused(text):
     code, result = None, None
     try:
-        result = parse(text)({})
+        result = parse_selector(text)({})
     except ApiError as refusal:
         code = refusal.code
     assert (code == "invalid_input") != (result in (True, False))

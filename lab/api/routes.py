@@ -1,0 +1,343 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Routes of servers and what is done with them, of actions, and of what the provider offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from lab.numbers import whole_number
+
+from . import catalog, schemas, views
+from .api_errors import ApiError, invalid_input, not_found
+from .cloud import found
+from .http import BY_ID, BY_NAME, BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
+from .metadata_only import MetadataOnlyResources
+from .resources import Action, Server
+from .server_disks import ServerDisks
+from .server_power import Power
+from .servers import Servers, new_password
+
+STATUSES = ("initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown")
+_ONE = r"/servers/{id:[0-9]+}"
+_ACTIONS = _ONE + "/actions"
+
+
+def server_routes(servers: Servers) -> web.RouteTableDef:
+    """List, create, read, change, delete."""
+    routes = web.RouteTableDef()
+
+    @routes.get("/servers")
+    async def list_servers(request: web.Request) -> web.Response:
+        """All servers; filters name, label_selector, status."""
+        items = select(request, cloud(request).servers.values())
+        statuses = chosen(request, "status", STATUSES)
+        items = [item for item in items if not statuses or item.status in statuses]
+        return listing(request, "servers", items, lambda item: view(request, item), BY_NAME_AND_AGE)
+
+    @routes.post("/servers")
+    async def create_server(request: web.Request) -> web.Response:
+        """Create a server."""
+        created = servers.create(await body(request, schemas.ServerCreate))
+        data = {
+            "server": view(request, created.server),
+            "action": views.action(created.action),
+            "next_actions": [views.action(action) for action in created.next_actions],
+            "root_password": created.root_password,
+        }
+        return answer(data, status=201)
+
+    @routes.get(_ONE)
+    async def get_server(request: web.Request) -> web.Response:
+        """One server."""
+        return answer({"server": view(request, one(request))})
+
+    @routes.put(_ONE)
+    async def update_server(request: web.Request) -> web.Response:
+        """Rename or relabel."""
+        server = one(request)
+        servers.update(server, await body(request, schemas.ServerUpdate))
+        return answer({"server": view(request, server)})
+
+    @routes.delete(_ONE)
+    async def delete_server(request: web.Request) -> web.Response:
+        """Delete permanently."""
+        return answer({"action": views.action(servers.delete(one(request)))})
+
+    return routes
+
+
+def power_routes(power: Power) -> web.RouteTableDef:
+    """Power switch and rescue."""
+    routes = web.RouteTableDef()
+
+    def plain(name: str, start: Callable[[Server], Action]) -> None:
+        async def handler(request: web.Request) -> web.Response:
+            await body(request, schemas.Empty)
+            return _started(start(one(request)))
+
+        routes.post(f"{_ACTIONS}/{name}")(handler)
+
+    plain("poweron", power.power_on)
+    plain("poweroff", power.power_off)
+    plain("shutdown", power.shutdown)
+    plain("reboot", power.reboot)
+    plain("reset", power.reset)
+    plain("disable_rescue", power.disable_rescue)
+
+    @routes.post(f"{_ACTIONS}/enable_rescue")
+    async def enable_rescue(request: web.Request) -> web.Response:
+        """Arm the rescue for the next boot."""
+        wanted = await body(request, schemas.EnableRescue)
+        action = power.enable_rescue(one(request), wanted)
+        return answer({"action": views.action(action), "root_password": new_password()}, status=201)
+
+    @routes.post(f"{_ACTIONS}/reset_password")
+    async def reset_password(request: web.Request) -> web.Response:
+        """Ask the guest agent for a new password."""
+        await body(request, schemas.Empty)
+        action = power.reset_password(one(request))
+        return answer({"action": views.action(action), "root_password": new_password()}, status=201)
+
+    return routes
+
+
+def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
+    """Snapshots, rebuilds, other types."""
+    routes = web.RouteTableDef()
+
+    @routes.post(f"{_ACTIONS}/create_image")
+    async def create_image(request: web.Request) -> web.Response:
+        """Make an image of the disk."""
+        image, action = disks.create_image(one(request), await body(request, schemas.CreateImage))
+        return answer({"image": views.image(image), "action": views.action(action)}, status=201)
+
+    @routes.post(f"{_ACTIONS}/rebuild")
+    async def rebuild(request: web.Request) -> web.Response:
+        """Overwrite the disk with an image."""
+        server = one(request)
+        action = disks.rebuild(server, await body(request, schemas.Rebuild))
+        password = None if server.authorized_keys else new_password()
+        return answer({"action": views.action(action), "root_password": password}, status=201)
+
+    @routes.post(f"{_ACTIONS}/change_type")
+    async def change_type(request: web.Request) -> web.Response:
+        """Give the server another type."""
+        return _started(disks.change_type(one(request), await body(request, schemas.ChangeType)))
+
+    return routes
+
+
+def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
+    """Actions that only change what clients can read."""
+    routes = web.RouteTableDef()
+
+    def add(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
+        async def handler(request: web.Request) -> web.Response:
+            wanted = await body(request, model)
+            return _started(start(one(request), wanted))
+
+        routes.post(f"{_ACTIONS}/{name}")(handler)
+
+    for name, (model, start) in resources.server_actions().items():
+        add(name, model, start)
+    return routes
+
+
+def one(request: web.Request) -> Server:
+    """The server in the path."""
+    return cloud(request).server(identifier(request))
+
+
+def view(request: web.Request, server: Server) -> dict[str, object]:
+    """A server as this lab shows it."""
+    project = cloud(request)
+    group = (
+        None if server.placement_group is None else project.metadata_only["placement_group"].get(server.placement_group)
+    )
+    members = (
+        [] if group is None else [item.id for item in project.servers.values() if item.placement_group == group.id]
+    )
+    return views.server(server, group, members, project.balancers_of(server), datacenters=project.settings.datacenters)
+
+
+def _started(action: Action) -> web.Response:
+    return answer({"action": views.action(action)}, status=201)
+
+
+_SORT_KEYS: dict[str, Callable[[Action], Any]] = {
+    "id": lambda action: action.id,
+    "command": lambda action: action.command,
+    "status": lambda action: action.status,
+    "started": lambda action: action.started,
+    "finished": lambda action: (action.finished is None, action.finished or action.started),
+}
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/actions")
+async def list_actions(request: web.Request) -> web.Response:
+    """The actions with the given ids; unknown ids are left out, and listing all is no longer possible."""
+    if "id" not in request.query:
+        raise invalid_input({"id": ["Missing data for required field."]})
+    return _listing(request, cloud(request).engine.actions.values())
+
+
+@routes.get(r"/actions/{id:[0-9]+}")
+@routes.get(r"/{kind:servers|images|load_balancers}/actions/{id:[0-9]+}")
+async def get_action(request: web.Request) -> web.Response:
+    """One action."""
+    return _answer(request, identifier(request), None)
+
+
+@routes.get("/{kind:servers|images|load_balancers}/actions")
+async def list_kind_actions(request: web.Request) -> web.Response:
+    """The actions of all objects of a kind."""
+    kind = request.match_info["kind"].removesuffix("s")
+    return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(kind)])
+
+
+@routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions")
+async def list_owner_actions(request: web.Request) -> web.Response:
+    """The actions of one object."""
+    owner = _owner(request)
+    return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(*owner)])
+
+
+@routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions/{id:[0-9]+}")
+async def get_owner_action(request: web.Request) -> web.Response:
+    """One action of one object."""
+    return _answer(request, identifier(request), _owner(request))
+
+
+def _owner(request: web.Request) -> tuple[str, int]:
+    kind, owner = request.match_info["kind"].removesuffix("s"), identifier(request, "owner")
+    project = cloud(request)
+    objects: dict[str, dict[int, Any]] = {
+        "server": project.servers,
+        "image": project.images,
+        "load_balancer": project.load_balancers,
+    }
+    found(kind, objects[kind], owner)
+    return kind, owner
+
+
+def _answer(request: web.Request, action_id: int, owner: tuple[str, int] | None) -> web.Response:
+    actions = cloud(request).engine.actions
+    kind = request.match_info.get("kind", "").removesuffix("s")
+    concerned = {
+        key: item
+        for key, item in actions.items()
+        if (owner is None or item.concerns(*owner)) and (not kind or item.concerns(kind))
+    }
+    return answer({"action": views.action(found("action", concerned, action_id))})
+
+
+def _listing(request: web.Request, actions: Iterable[Action]) -> web.Response:
+    statuses = chosen(request, "status", ("running", "success", "error"))
+    ids = request.query.getall("id", [])
+    wrong = [text for text in ids if whole_number(text) is None]
+    if wrong:
+        raise invalid_input({"id": [f"'{wrong[0]}' is not an integer"]})
+    wanted = {whole_number(text) for text in ids}
+    items = [
+        item for item in actions if (not wanted or item.id in wanted) and (not statuses or item.status in statuses)
+    ]
+    return listing(request, "actions", items, views.action, _SORT_KEYS)
+
+
+_ANNOUNCEMENT = "https://docs.hetzner.cloud/changelog#2026-06-02-datacenters-deprecated"
+
+
+def _add_offer(plural: str, items: Mapping[int, Any], view: Callable[[Any], dict[str, Any]]) -> None:
+    """The list of all that is on offer of a kind, and one of it by its id."""
+    key = plural.removesuffix("s")
+
+    @routes.get(f"/{plural}")
+    async def list_all(request: web.Request) -> web.Response:
+        wanted = request.query.get("name")
+        return listing(request, plural, [item for item in items.values() if wanted in (None, item.name)], view, BY_NAME)
+
+    @routes.get(f"/{plural}/{{id:[0-9]+}}")
+    async def get_one(request: web.Request) -> web.Response:
+        return answer({key: view(found(key.replace("_", " "), items, identifier(request)))})
+
+
+_add_offer("locations", catalog.LOCATIONS, views.location)
+_add_offer("server_types", catalog.SERVER_TYPES, views.server_type)
+_add_offer("load_balancer_types", catalog.LOAD_BALANCER_TYPES, views.load_balancer_type)
+
+
+@routes.get("/isos")
+async def list_isos(request: web.Request) -> web.Response:
+    """The lab has no ISOs."""
+    return listing(request, "isos", (), dict, BY_ID)
+
+
+@routes.get(r"/isos/{id:[0-9]+}")
+async def get_iso(request: web.Request) -> web.Response:
+    """The lab has no ISOs."""
+    raise not_found("iso", identifier(request))
+
+
+@routes.get("/pricing")
+async def get_pricing(request: web.Request) -> web.Response:
+    """Prices of what is on offer, in EUR."""
+    types = [views.server_type(item) for item in catalog.SERVER_TYPES.values()]
+    balancer_types = [views.load_balancer_type(item) for item in catalog.LOAD_BALANCER_TYPES.values()]
+    pricing = {
+        "currency": "EUR",
+        "vat_rate": f"{(catalog.VAT - 1) * 100:.2f}",
+        "server_types": [{"id": item["id"], "name": item["name"], "prices": item["prices"]} for item in types],
+        "image": {"price_per_gb_month": views.price(0.011)},
+        "server_backup": {"percentage": "20.0000000000"},
+        "volume": {"price_per_gb_month": views.price(0.044)},
+        "primary_ips": [
+            {
+                "type": kind,
+                "prices": [
+                    {"location": place.name, "price_hourly": views.price(net / 624), "price_monthly": views.price(net)}
+                    for place in catalog.LOCATIONS.values()
+                ],
+            }
+            for kind, net in (("ipv4", 0.5), ("ipv6", 0.0))
+        ],
+        "floating_ip": {"price_monthly": views.price(3.0)},
+        "floating_ips": [],
+        "traffic": {"price_per_tb": views.price(0.0)},
+        "load_balancer_types": [
+            {"id": item["id"], "name": item["name"], "prices": item["prices"]} for item in balancer_types
+        ],
+    }
+    return answer({"pricing": pricing})
+
+
+@routes.get("/datacenters")
+async def list_datacenters(request: web.Request) -> web.Response:
+    """Data centers: gone since October 2026, unless the lab answers as before."""
+    _check_datacenters(request)
+    known = [views.datacenter(place) for place in catalog.LOCATIONS.values()]
+    wanted = request.query.get("name")
+    chosen = [item for item in known if wanted in (None, item["name"])]
+    return listing(request, "datacenters", chosen, dict, {"id": lambda item: item["id"]})
+
+
+@routes.get(r"/datacenters/{id:[0-9]+}")
+async def get_datacenter(request: web.Request) -> web.Response:
+    """One data center, as long as there are any."""
+    _check_datacenters(request)
+    for place in catalog.LOCATIONS.values():
+        item = views.datacenter(place)
+        if item["id"] == identifier(request):
+            return answer({"datacenter": item})
+    raise not_found("datacenter", identifier(request))
+
+
+def _check_datacenters(request: web.Request) -> None:
+    if not cloud(request).settings.datacenters:
+        message = "the datacenters endpoint was removed; use locations"
+        raise ApiError(410, "deprecated_api_endpoint", message, {"announcement": _ANNOUNCEMENT})
