@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs, installimage_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs, robot_installimage
 
 
 class ActionModule(ActionBase):
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
         self, machine: Mapping[str, Any], command_dir: str, variables: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], list[str]]:
         find_file = image_inputs.file_finder(self, variables)
-        inputs, findings = installimage_inputs.examine(
+        inputs, findings = robot_installimage.examine(
             machine,
             machine["name"],
             image_inputs.file_reader(self, variables),

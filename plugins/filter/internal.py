@@ -56,8 +56,8 @@ _UTILS = "ansible_collections.kubenode.provision.plugins.plugin_utils."
 FUNCTIONS: dict[str, tuple[str, str]] = {
     "variable_findings": ("preflight.conflicts", "variable_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),
-    "inventory_folder": ("preflight.state_folder", "inventory_folder"),
-    "state_folder": ("preflight.state_folder", "state_folder"),
+    "inventory_folder": ("preflight.controller_paths", "inventory_folder"),
+    "state_folder": ("preflight.controller_paths", "state_folder"),
     "survey": ("preflight.surveys", "survey"),
     "leave_plan": ("preflight.leaving", "leave_plan"),
     "batch_plan": ("preflight.site", "batch_plan"),

@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from . import controller_paths, known_variables, site, specification, state_folder
+from . import controller_paths, known_variables, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
 INSPECT = "robot_inspect"
@@ -136,7 +136,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     """
     hosts = list(hosts)
     strangers = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
-    errors, warnings = state_folder.findings(hosts) if _keeps_state(playbook) else ([], [])
+    errors, warnings = controller_paths.findings(hosts) if _keeps_state(playbook) else ([], [])
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
     for sentence in [*strangers, *unused(hosts, playbook), *_of_kinds(unused, kinds), *warnings]:

@@ -9,11 +9,13 @@ Absolute, or from ``~``. Else beside the inventory, else in the working director
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 #: Below each place where Ansible searches, as for its own modules.
 _FILES = "files"
@@ -71,3 +73,115 @@ def inventory_dir_of(variables: Mapping[str, Any]) -> str | None:
     """The folder of the inventory that a host comes from; None when it comes from none."""
     folder = variables.get("inventory_dir")
     return str(folder) if folder else None
+
+
+# --- Where ``kubenode_dir`` is: with the inventory when it is not set, wherever a run is started.
+#
+# The first inventory of the run that is a file or a folder decides. Beside a file (a list of hosts, a script, the
+# configuration of a plugin) it is called ``kubenode``. Ansible reads all that lies in a folder of inventories but names
+# with a dot in front, so there it is called ``.kubenode``; one of the two that is there already is taken. A run without
+# any inventory of its own (``-i host,``) has it in the working directory, as all runs of earlier releases.
+
+
+NAME, HIDDEN = "kubenode", ".kubenode"
+#: What a run keeps in it, by which such a folder is known.
+_PARTS = ("intents", "known_hosts", "locks", "logs", "quarantine", "reboots")
+#: How the inventory in it begins (records/machine_inventory.py).
+_WRITTEN = b"# Written by kubenode.provision"
+#: What protects a machine.
+_NOTES = ("intents/{}.json", "quarantine/{}.json", "known_hosts/{}.os", "reboots/{}.json")
+
+
+def inventory_of(sources: Iterable[str]) -> Path | None:
+    """The first inventory of a run that is a file or a folder."""
+    for source in sources:
+        path = Path(os.path.abspath(os.path.expanduser(str(source))))
+        if "," not in str(source) and path.exists():
+            return path
+    return None
+
+
+def inventory_folder(sources: Sequence[str]) -> str:
+    """The folder beside whose files relative paths of the whole run are; empty for a run without any inventory."""
+    found = inventory_of(sources)
+    return "" if found is None else str(found if found.is_dir() else found.parent)
+
+
+def state_folder(sources: Sequence[str], given: str = "") -> str:
+    """``kubenode_dir``, one folder for the whole run; ``sources``: what Ansible calls ``ansible_inventory_sources``."""
+    found = inventory_of(sources)
+    if given:
+        return for_writing(given, inventory_folder(sources), sources)
+    if found is None:
+        return str(_older())
+    folder = Path(inventory_folder(sources))
+    if (folder.name in (NAME, HIDDEN) and _is_state(folder)) or _is_written(found):
+        return str(folder)  # a run has written this inventory there
+    wanted = _wanted(found)
+    if not wanted.exists():
+        for there in (folder / NAME, folder / HIDDEN, _older()):
+            if _is_state(there):
+                return str(there)
+    return str(wanted)
+
+
+def findings(hosts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """For a run whose ``kubenode_dir`` is not set: what stops it, and what it should say."""
+    sources = hosts[0].get("ansible_inventory_sources") if hosts else None
+    if not sources or hosts[0].get("kubenode_dir"):
+        return [], []
+    sources = list(sources)
+    taken, older, inventory = Path(state_folder(sources)), _older(), inventory_of(sources)
+    if not _can_be_made(taken):
+        return [f"kubenode_dir is not set, and {taken} cannot be written; set it to a folder that can"], []
+    if inventory is None or not _is_state(older) or _same(older, _wanted(inventory)):
+        return [], []
+    if _same(taken, older):
+        return [], [
+            f"{older} of the working directory is taken as kubenode_dir, as in earlier releases, since there is none "
+            "with the inventory yet. A run from another directory does not find it: "
+            f"mv {older} {_wanted(inventory)}, or set kubenode_dir"
+        ]
+    names = [str(host["inventory_hostname"]) for host in hosts]
+    lost = [name for name in names if any(_has(older, one, name) and not _has(taken, one, name) for one in _NOTES)]
+    if not lost:
+        return [], []
+    return [
+        f"kubenode_dir is not set, and two folders could be it: {taken}, with the inventory, and {older} of the "
+        "working directory, where earlier releases had it. What the second one knows about "
+        f"{listed(lost)}, the first one lacks. Add it (cp -an {older}/. {taken}/) and remove the second one, or set "
+        "kubenode_dir"
+    ], []
+
+
+def _wanted(inventory: Path) -> Path:
+    return inventory / HIDDEN if inventory.is_dir() else inventory.parent / NAME
+
+
+def _older() -> Path:
+    """Where earlier releases had it."""
+    return Path(os.getcwd()) / NAME
+
+
+def _is_state(folder: Path) -> bool:
+    return any((folder / part).is_dir() for part in _PARTS)
+
+
+def _is_written(inventory: Path) -> bool:
+    if not inventory.is_file():
+        return False
+    with inventory.open("rb") as file:
+        return file.read(len(_WRITTEN)) == _WRITTEN
+
+
+def _has(folder: Path, note: str, name: str) -> bool:
+    return (folder / note.format(name)).is_file()
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _can_be_made(folder: Path) -> bool:
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, known_variables, state_folder
+from . import controller_paths, known_variables
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -59,7 +59,7 @@ def plan(
     # before this run locks the machines there
     errors = [
         *known_variables.misspelt(hosts),
-        *state_folder.findings(hosts)[0],
+        *controller_paths.findings(hosts)[0],
         *(error for host in hosts for error in _of_host(host)),
     ]
     here = [str(host["inventory_hostname"]) for host in hosts]

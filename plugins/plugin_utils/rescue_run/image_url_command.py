@@ -17,8 +17,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 
 from ..ssh.system_probe import System
 from . import image_inputs, upload
-from .command_file import Command, interpreter_of
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
+from .image_inputs import Command, interpreter_of
 from .program_run import RescueRun, open_logs
 from .programs import runner_text
 

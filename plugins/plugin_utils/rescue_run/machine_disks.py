@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.h
 from ..records import claims
 from ..ssh import gate
 from ..ssh.remote import Remote
-from . import image_inputs, step_call
+from . import image_inputs, program_run
 from .flow import BadInput, Flow, Host, parse_host_keys
 
 # Needed only for hints with a query.
@@ -277,8 +277,8 @@ class _Disks:
     def _call(self, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
         """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
         try:
-            answer = step_call.call(self._remote, step, again, **request)
-        except step_call.StepFailed as exc:
+            answer = program_run.call_step(self._remote, step, again, **request)
+        except program_run.StepFailed as exc:
             more = {"begun": exc.answer["begun"]} if isinstance(exc.answer.get("begun"), bool) else {}
             raise _Failed(str(exc), **more) from exc
         if not isinstance(answer.get("disks"), list):

@@ -19,9 +19,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display
 from ..ssh import gate
 from ..ssh.remote import Remote, Unreachable
-from . import image_inputs, log_files, program_run, programs, upload, watch
-from .command_file import Command, interpreter_of
+from . import image_inputs, program_run, programs, upload, watch
 from .flow import BadInput, Flow, Host, parse_host_keys, run_id
+from .image_inputs import Command, interpreter_of
 
 NOUN, BEFORE = "pre-provision command", "before this run wrote anything"
 #: Lines of its output in results and in the reason of a machine that it stopped.
@@ -80,7 +80,7 @@ class _Run:
         flow: Flow,
         program: Command,
         job: jobs.Job,
-        logs: log_files.Logs,
+        logs: watch.Logs,
         masker: masking.Masker,
     ) -> None:
         self._remote, self._given, self._flow = remote, given, flow

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
 
@@ -26,7 +27,7 @@ from ..report.results import ENDS_WITH
 from ..ssh import gate
 from ..ssh.remote import Patience, Remote, Unreachable
 from ..ssh.system_probe import System
-from . import log_files, step_call, upload, watch
+from . import programs, upload, watch
 from .flow import Flow, parse_host_keys
 
 #: Lines of stderr that a message shows.
@@ -61,7 +62,7 @@ class RescueRun:
         given: dict[str, Any],
         flow: Flow,
         job: jobs.Job,
-        logs: log_files.Logs,
+        logs: watch.Logs,
         masker: Masker,
     ) -> None:
         self._remote, self._given = remote, given
@@ -265,7 +266,7 @@ class RescueRun:
     def _tail(self, lines: Iterable[str], words: int = 0) -> list[str]:
         """The last lines that are for people; ``words``: how many there are in front of the text of each."""
         texts = [(line, (line.split(" ", words) + [""] * words)[words]) for line in lines]
-        return [printable(line, 500) for line, text in texts if not text.startswith(self.quiet)][-log_files.TAIL :]
+        return [printable(line, 500) for line, text in texts if not text.startswith(self.quiet)][-watch.TAIL :]
 
     @staticmethod
     def _ending(about: dict[str, Any]) -> str:
@@ -295,14 +296,14 @@ def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool 
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return step_call.call(remote, step, again, payload=job.pack())
-    except step_call.StepFailed as exc:
+        return call_step(remote, step, again, payload=job.pack())
+    except StepFailed as exc:
         raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 
 
-def open_logs(directory: str | None, name: str, masker: Masker, stem: str = "image-url-command") -> log_files.Logs:
+def open_logs(directory: str | None, name: str, masker: Masker, stem: str = "image-url-command") -> watch.Logs:
     """The logs of a machine, their directory made; fails the task when nothing can be written there."""
-    logs = log_files.Logs(directory or log_files.default_directory(), name, masker, stem)
+    logs = watch.Logs(directory or watch.default_directory(), name, masker, stem)
     try:
         logs.prepare()
     except OSError as exc:
@@ -316,3 +317,51 @@ def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
         claims.release_unbegun(intent_file, maybe)
     except claims.ClaimError as exc:
         display.warning(f"{name}: {exc}")
+
+
+# --- A call of ``module_utils/_rescue/steps.py`` in a rescue: the program and one request go there, one answer returns
+
+
+#: FILE SIZE: the program is the first bytes of stdin, the request the others; both hold secrets.
+_SCRIPT = r"""
+exec 2>&1
+umask 077
+mkdir -p "${1%/*}" && head -c "$2" >"$1.$$" && mv -f "$1.$$" "$1" && python3 -- "$1"
+"""
+_FILE = f"{protocol.BASE}/{protocol.STATE_DIR}/steps.pyz"
+
+
+class StepFailed(Exception):
+    """The step was not done; the text says why and what to do. ``answer``: what the program answered."""
+
+    def __init__(self, message: str, answer: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.answer = answer or {}
+
+
+def call_step(remote: Remote, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
+    """The answer to a request; ``again``: it may be sent once more when SSH is lost. Raises :class:`StepFailed`."""
+    program = programs.steps()
+    data = program + json.dumps({"step": step, **request}).encode("utf-8")
+    patience = Patience(remote) if again else Patience(remote, 0)
+    while True:
+        try:
+            code, text = remote.run(_SCRIPT, _FILE, str(len(program)), data=data)
+            break
+        except Unreachable as exc:
+            try:
+                patience.bear(exc)
+            except Unreachable:
+                raise StepFailed(f"SSH was lost ({exc}); run again") from exc
+    lines = text.strip().splitlines()
+    try:
+        answer = json_value(lines[-1]) if lines else None
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        shown = one_line(" ".join(lines[-3:]), 1000) or "nothing"
+        full = ". Its memory is full: reset the machine, so that it boots a new rescue" if "space left" in text else ""
+        raise StepFailed(f"the rescue did not do its part (exit code {code}): {shown}{full}")
+    if answer.get("failed"):
+        raise StepFailed(one_line(str(answer.get("msg") or "no reason given"), 2000), answer)
+    return answer

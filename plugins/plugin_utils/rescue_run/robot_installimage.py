@@ -7,20 +7,40 @@ from __future__ import annotations
 
 import json
 import shlex
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
+from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking, web
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import (
+    command_names,
+    image_url,
+    protocol,
+    steps,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_names import is_kernel_name
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
+    autosetup,
+    image_file,
+    program,
+    verdict,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import shown
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image_names import EXAMPLE
 
 from ..ssh.remote import Unreachable
 from ..ssh.system_probe import System
-from . import image_inputs, installimage_inputs, programs, upload
+from . import image_inputs, programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
+from .image_inputs import check_token, read_bootstrap
 from .program_run import RescueRun, end_refused, open_logs
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
@@ -84,8 +104,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _examined(host: Host, given: dict[str, Any], name: str) -> installimage_inputs.Inputs:
-    inputs, findings = installimage_inputs.examine(given, name, host.read_file, host.find_file)
+def _examined(host: Host, given: dict[str, Any], name: str) -> Inputs:
+    inputs, findings = examine(given, name, host.read_file, host.find_file)
     findings += image_inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
     findings += image_inputs.check_addresses(given)
     if findings or inputs is None:
@@ -194,3 +214,177 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
                 return None
             return {"blanked": None, "uefi": None, **found}
     return None
+
+
+# --- What a user says about one machine's installation, examined on the controller before anything happens
+
+
+#: What may come after the # of an image in a registry: switches of the shipped image command.
+_SWITCHES = ("cosign-key", "file", "plain-http", "stall")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One machine's installation, complete and checked; ``local``: the image when it lies on the controller."""
+
+    spec: specs.Spec
+    local: Path | None
+
+
+def examine(
+    given: Mapping[str, Any],
+    name: str,
+    read_file: Callable[[str], bytes],
+    find_file: Callable[[str], str],
+    with_disks: bool = True,
+) -> tuple[Inputs | None, list[str]]:
+    """Check the options of robot_installimage; returns the inputs, or None and every finding.
+
+    ``find_file``: where Ansible finds a file of the controller. ``with_disks: false`` is for a look ahead of time,
+    when the disks are not known yet.
+    """
+    findings: list[str] = []
+    image, local = _image(given, find_file, findings)
+    bootstrap = read_bootstrap(given, read_file, findings)
+    if bootstrap is not None:
+        try:
+            bootstrap.decode("utf-8")
+        except UnicodeDecodeError:
+            findings.append("bootstrap_data: it is no UTF-8 text; give cloud-init user data")
+            bootstrap = None
+    devices = list(given.get("root_devices") or [])
+    findings += _check_devices(devices) if with_disks else []
+    spec = specs.make(
+        machine=name,
+        hostname=given.get("hostname") or name,
+        image=image,
+        devices=devices,
+        swraid=given["swraid"],
+        swraid_level=given["swraid_level"],
+        partitions=[_plain(part) for part in given["partitions"]],
+        logical_volumes=[_plain(volume) for volume in given["logical_volumes"]],
+        subvolumes=[_plain(volume) for volume in given["subvolumes"]],
+        autosetup=dict(given["autosetup"]),
+        crypt_password=given["crypt_password"] or "",
+        remote_unlock=given["remote_unlock"],
+        post_install_script=given["post_install_script"] or "",
+        bootstrap_data=bootstrap.decode("utf-8") if bootstrap else None,
+        network_config=given["network_config"],
+        uefi=given["uefi"],
+        command=given["command"],
+    )
+    findings += check_token(given.get("oci_registry_auth_token"))
+    findings += specs.findings(spec, with_disks)
+    return (None if findings else Inputs(spec, local)), findings
+
+
+def _image(
+    given: Mapping[str, Any], find_file: Callable[[str], str], findings: list[str]
+) -> tuple[dict[str, str], Path | None]:
+    image = {key: value for key, value in given["image"].items() if value is not None}
+    kind = next((kind for kind in (specs.URL, specs.PATH, specs.FILE, specs.NAME) if kind in image), specs.NAME)
+    value = str(image.get(kind, ""))
+    made = {"kind": kind, "location": value, "shown": value, "file_name": "", "digest": image.get("digest", "")}
+    if kind == specs.URL and value.lower().startswith("oci:"):
+        switches = urllib.parse.parse_qs(value.partition("#")[2])
+        title = switches.get("file", [""])[0].rpartition("/")[2]
+        made.update(kind=specs.OCI, shown=image_url.redact(value), file_name=str(image.get("name") or title))
+        findings += _check_reference(value, made, given["require_digest"])
+        return made, None
+    if kind == specs.URL:
+        made["shown"] = image_url.redact(value)
+        path = urllib.parse.unquote(made["shown"].rpartition("/")[2])
+        made["file_name"] = str(image.get("name") or path)
+        findings += _check_url(value, made, given["require_digest"])
+        return made, None
+    if kind == specs.NAME:
+        made.update(location=f"{specs.IMAGES}/{value}", shown=f"{specs.IMAGES}/{value}", file_name=value)
+        if "/" in value:
+            findings.append(f"image.name {shown(value)}: give the name of a file in {specs.IMAGES}, or use image.path")
+        return made, None
+    made["file_name"] = value.rpartition("/")[2]
+    if kind == specs.PATH:
+        return made, None
+    return made, _local(value, made, find_file, findings)
+
+
+def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
+    where = f"image.url {shown(made['shown'])}"
+    try:
+        image_url.check_image_url(url)
+    except image_url.InvalidImageURL as exc:
+        return [f"{where}: {exc}"]
+    if not url.lower().startswith(("http://", "https://")):
+        return [f"{where}: use an http, https or oci URL, or image.path for a file that the rescue can read"]
+    if not url.isascii() or any(character in url for character in ' <>"{}|\\^`'):
+        return [f"{where}: it holds characters that must be percent-encoded"]
+    try:
+        web.split_url(url)
+    except ValueError:
+        # stricter than Go; the error's text may hold a piece of the login
+        return [f"{where}: its address or its port is none"]
+    if require_digest and not made["digest"]:
+        return [
+            f"{where}: image.digest is missing; give sha256:… of the file, or set require_digest: false to install "
+            "whatever the server sends"
+        ]
+    return []
+
+
+def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
+    """Findings about the image of a registry; its client finds the rest before a disk is written."""
+    where = f"image.url {shown(made['shown'])}"
+    place, _hash, fragment = url.partition("#")
+    if "@" in place.partition("://")[2].partition("/")[0]:
+        return [f"{where}: a login in it would be seen by many; give it as oci_registry_auth_token"]
+    reference = image_url.OCI_REFERENCE.match(place)
+    if not reference or not (reference.group("tag") or reference.group("digest")):
+        return [f"{where}: give oci://REGISTRY/NAME@sha256:… or oci://REGISTRY/NAME:TAG, in lower case"]
+    found = []
+    unknown = sorted(set(urllib.parse.parse_qs(fragment, keep_blank_values=True)) - set(_SWITCHES))
+    if unknown:
+        words = ", ".join(shown(one) for one in unknown)
+        found.append(f"{where}: {words} behind the # is not known here; known are {', '.join(_SWITCHES)}")
+    if not made["file_name"]:
+        found.append(
+            f"{where}: image.name is missing; give the name that the file gets, such as {EXAMPLE}, since installimage "
+            "reads distribution, version and architecture from it"
+        )
+        # instead of an error about a name that was not given
+        made["file_name"] = EXAMPLE
+    if require_digest and not made["digest"] and not reference.group("digest"):
+        found.append(
+            f"{where}: it names no digest; give NAME@sha256:… instead of a tag, or image.digest of the file, or set "
+            "require_digest: false to install whatever the tag means by then"
+        )
+    return found
+
+
+def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], findings: list[str]) -> Path | None:
+    try:
+        path = Path(find_file(value))
+        found = image_file.digest_of(str(path))
+    except (AnsibleError, OSError) as exc:
+        findings.append(f"image.file {shown(value)}: it cannot be read ({one_line(str(exc), 1000)})")
+        return None
+    if made["digest"] and made["digest"] != found:
+        findings.append(f"image.file {shown(value)}: its digest is {found}, image.digest says {made['digest']}")
+    made.update(digest=found, shown=path.name, location=path.name)
+    return path
+
+
+def _check_devices(devices: list[str]) -> list[str]:
+    try:
+        command_names.check_root_devices(devices)
+    except InvalidName as exc:
+        return [f"root_devices {shown(devices)}: {exc}"]
+    return [
+        f"root_devices {shown(name)}: this name may belong to another disk after the next boot; give its WWN or its "
+        "name below /dev/disk/by-id, as machine_disks returns them"
+        for name in devices
+        if is_kernel_name(name)
+    ]
+
+
+def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value is not None}

@@ -5,9 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import gzip
+import os
+import re
 import time
-from collections.abc import Callable
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.protocol import Status
@@ -116,3 +125,109 @@ class Watcher:
     def message(self) -> str:
         """The last progress message."""
         return self._message
+
+
+# --- The logs of what ran in a rescue, on the controller: private files, without our secrets in them
+
+
+#: A log that unpacks to more is cut: a hostile machine must not fill the controller's disk.
+MOST = 256 * 1024 * 1024
+#: Lines at the end of a log that results carry.
+TAIL = 20
+#: How the line begins with which the runner says that it left something out, and how long it lets lines be.
+GAP, LONGEST = b"[kubenode: something is left out here", 65000
+_GAP_LINE = re.compile(rb"(\n%s[^\n]*\n)" % re.escape(GAP))
+
+
+def default_directory() -> str:
+    """Where logs go by default."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "kubenode-provision", "logs")
+
+
+class Logs:
+    """The logs of one machine: interleaved (grows while the program runs), stdout, stderr, and what else is stored."""
+
+    def __init__(self, directory: str, name: str, masker: Masker, stem: str = "image-url-command") -> None:
+        self.directory = Path(directory) / name
+        self._stem = stem
+        self.interleaved = self.directory / f"{stem}.log"
+        self._masker = masker
+        self._rest = b""
+        self._size = 0
+        self._torn: dict[bytes, bool] = {}
+        #: The last lines of the interleaved log.
+        self.tail: deque[str] = deque(maxlen=TAIL)
+
+    def prepare(self) -> None:
+        """Make the directory; raises OSError when nothing can be written there."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def begin(self) -> None:
+        """Start over: the log is read from its beginning, also when a running command is attached to."""
+        self.prepare()
+        self.tail.clear()
+        for path in self.directory.glob(f"{self._stem}.*.log"):
+            # another machine may have a longer name
+            if "." not in path.name[len(self._stem) + 1 : -len(".log")]:
+                path.unlink()
+        self._write(self.interleaved, b"")
+
+    def append(self, data: bytes) -> list[str]:
+        """Add new bytes of the interleaved log; returns the lines completed by them."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        masked = [self._masked_line(line) for line in lines]
+        if masked and self._size < MOST:
+            text = b"".join(line + b"\n" for line in masked)
+            self._size += len(text)
+            with _named(self.interleaved), open(self.interleaved, "ab") as file:
+                file.write(text)
+        lines_now = [line.decode("utf-8", "replace") for line in masked]
+        self.tail.extend(lines_now)
+        return lines_now
+
+    def store(self, name: str, packed: bytes) -> bytes:
+        """Keep a log such as ``stdout`` as fetched (gzip); returns its last 64 KiB."""
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            data = unpacker.decompress(packed, MOST)
+        except zlib.error as exc:
+            raise gzip.BadGzipFile(str(exc)) from exc
+        parts = _GAP_LINE.split(data)
+        if len(data) < MOST and len(parts) == 1:
+            data = self._masker.data(data)
+        else:
+            data = b"".join(part if _GAP_LINE.fullmatch(part) else self._masker.torn(part) for part in parts)
+        self._write(self._path(name), data)
+        return data[-65536:]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep a log that is at hand."""
+        self._write(self._path(name), self._masker.data(data) if len(data) <= MOST else self._masker.torn(data[:MOST]))
+
+    def _masked_line(self, line: bytes) -> bytes:
+        """A line of the interleaved log (``SECONDS MARK TEXT``); the runner cuts very long ones in pieces."""
+        seconds, mark, text = (line.split(b" ", 2) + [b"", b""])[:3]
+        torn = self._torn.get(mark, False) or len(text) >= LONGEST
+        self._torn[mark] = len(text) >= LONGEST or text.startswith(GAP)
+        return b"%s %s %s" % (seconds, mark, self._masker.torn(text)) if torn else self._masker.data(line)
+
+    def _path(self, name: str) -> Path:
+        return self.directory / f"{self._stem}.{name}.log"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.unlink(missing_ok=True)
+        with _named(path), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of writing says which file it was, also when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise

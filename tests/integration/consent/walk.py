@@ -35,7 +35,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.records import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
     machine_boot,
     machine_disks,
-    step_call,
+    program_run,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
@@ -430,7 +430,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             known.prove(found.boot_id)
         return found
 
-    monkeypatch.setattr(step_call, "call", _answers(world))
+    monkeypatch.setattr(program_run, "call", _answers(world))
     monkeypatch.setattr(gate, "wait_for", wait_for)
     monkeypatch.setattr(known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)

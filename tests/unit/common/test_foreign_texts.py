@@ -22,8 +22,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import locks as locks_module
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts, private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts
 from provision import variables
 from tests.unit.common import odd
 
@@ -74,7 +75,7 @@ def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path
 def test_a_private_key_with_other_letters_has_no_public_half(tmp_path):
     key = tmp_path / "key"
     key.write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r\xc3\xa9\n-----END OPENSSH PRIVATE KEY-----\n")
-    assert private_key._public_blob(key) is None
+    assert fleet_check._public_blob(key) is None
 
 
 @pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", '"x"', "[]", "1" * 5000])

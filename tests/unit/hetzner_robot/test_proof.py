@@ -15,7 +15,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob, key_lines
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.private_key import KeyNotUsable, check_private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import (
+    KeyNotUsable,
+    check_private_key,
+)
 from tests.waiting import until
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import installimage_inputs, upload
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage, upload
 from tests.unit.common import odd
 
 DATA = b"an image"
@@ -62,7 +62,7 @@ def test_an_image_at_what_is_no_url_is_refused(place, tmp_path):
 
 @pytest.mark.parametrize("place", ["http://[::1/x.tar", "http://h:99999/x.tar", "http://h:0/x.tar"])
 def test_the_controller_refuses_it_before(place):
-    assert installimage_inputs._check_url(place, {"shown": "x", "digest": DIGEST}, True)
+    assert robot_installimage._check_url(place, {"shown": "x", "digest": DIGEST}, True)
 
 
 class Rescue:

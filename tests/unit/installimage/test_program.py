@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import installimage_inputs, programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage as action
 from tests.unit.disks import recorded
 from tests.waiting import until
@@ -42,7 +42,7 @@ def given(**fields) -> dict:
 
 
 def examined(find=lambda path: path, **fields):
-    return installimage_inputs.examine(given(**fields), "node-1", lambda path: Path(path).read_bytes(), find)
+    return action.examine(given(**fields), "node-1", lambda path: Path(path).read_bytes(), find)
 
 
 # --- options
@@ -145,7 +145,7 @@ def test_secrets_are_in_no_finding():
 
 def test_a_look_ahead_of_time_needs_no_disks():
     fields = given(root_devices=None, swraid=1, swraid_level=10)
-    assert installimage_inputs.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
+    assert action.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
 
 
 # --- what only the rescue knows

@@ -11,7 +11,7 @@ import pytest
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths, state_folder
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
 
 HOSTS = "all:\n  hosts:\n    n1:\n"
@@ -39,37 +39,37 @@ def state(folder: Path, *notes: str) -> Path:
 
 def findings(*sources: Path | str, **variables: str) -> tuple[list[str], list[str]]:
     host = {"inventory_hostname": "n1", "ansible_inventory_sources": [str(one) for one in sources], **variables}
-    return state_folder.findings([host])
+    return controller_paths.findings([host])
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "site", "."])
 def test_it_is_beside_the_inventory_wherever_one_stands(site, monkeypatch, where):
     monkeypatch.chdir(site.parent / where)
-    assert state_folder.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
+    assert controller_paths.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
     assert findings(site / "hosts.yml") == ([], [])
 
 
 def test_the_first_inventory_that_is_there_decides(site):
     files = [str(site / "hosts.yml"), str(site / "prod/hosts.yml")]
-    assert state_folder.state_folder(files) == str(site / "kubenode")
-    assert state_folder.state_folder(files[::-1]) == str(site / "prod/kubenode")
-    assert state_folder.state_folder(["n2,n3", "/etc/nowhere", *files]) == str(site / "kubenode")
+    assert controller_paths.state_folder(files) == str(site / "kubenode")
+    assert controller_paths.state_folder(files[::-1]) == str(site / "prod/kubenode")
+    assert controller_paths.state_folder(["n2,n3", "/etc/nowhere", *files]) == str(site / "kubenode")
 
 
 def test_a_script_and_the_configuration_of_a_plugin_are_files(site):
     script = site / "machines"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    assert state_folder.state_folder([str(script)]) == str(site / "kubenode")
+    assert controller_paths.state_folder([str(script)]) == str(site / "kubenode")
 
 
 def test_without_an_inventory_it_is_where_one_stands(site):
     for sources in ([], ["n1,"], ["n1,n2,"], ["/etc/nowhere/hosts"]):
-        assert state_folder.state_folder(sources) == str(Path.cwd() / "kubenode")
+        assert controller_paths.state_folder(sources) == str(Path.cwd() / "kubenode")
 
 
 def test_ansible_does_not_read_what_lies_in_a_folder_of_inventories(site):
-    made = state(Path(state_folder.state_folder([str(site / "prod")])), "intents/n1.json", "logs/n1.log")
+    made = state(Path(controller_paths.state_folder([str(site / "prod")])), "intents/n1.json", "logs/n1.log")
     assert made == site / "prod/.kubenode"
     (made / "inventory.yml").write_text("all:\n  hosts:\n    stranger:\n")
     known = InventoryManager(loader=DataLoader(), sources=[str(site / "prod")])
@@ -78,57 +78,59 @@ def test_ansible_does_not_read_what_lies_in_a_folder_of_inventories(site):
 
 @pytest.mark.parametrize(("first", "second"), [("prod", "prod/hosts.yml"), ("prod/hosts.yml", "prod")])
 def test_a_folder_and_a_file_in_it_have_one_state(site, first, second):
-    made = state_folder.state_folder([str(site / first)])
+    made = controller_paths.state_folder([str(site / first)])
     state(Path(made))
-    assert state_folder.state_folder([str(site / second)]) == made
+    assert controller_paths.state_folder([str(site / second)]) == made
 
 
 def test_an_inventory_in_it_has_it_too(site):
     made = state(site / "kubenode")
     (made / "inventory.yml").write_text(HOSTS)
-    assert state_folder.state_folder([str(made / "inventory.yml")]) == str(made)
+    assert controller_paths.state_folder([str(made / "inventory.yml")]) == str(made)
     # a folder of that name which no run has made is a folder like others
     (site / "prod/kubenode").mkdir()
     (site / "prod/kubenode/hosts.yml").write_text(HOSTS)
-    assert state_folder.state_folder([str(site / "prod/kubenode/hosts.yml")]) == str(site / "prod/kubenode/kubenode")
+    assert controller_paths.state_folder([str(site / "prod/kubenode/hosts.yml")]) == str(
+        site / "prod/kubenode/kubenode"
+    )
 
 
 def test_the_inventory_that_runs_write_is_known_wherever_it_lies(site):
     made = site / "elsewhere"
     machine_inventory.change(str(made / "inventory.yml"), {"n1": {"ansible_host": "192.0.2.1"}})
-    assert state_folder.state_folder([str(made / "inventory.yml")]) == str(made)
+    assert controller_paths.state_folder([str(made / "inventory.yml")]) == str(made)
 
 
 @pytest.mark.parametrize("given", ["state", "./state"])
 def test_a_relative_one_is_beside_the_first_inventory(site, given):
     files = [str(site / "hosts.yml"), str(site / "prod/hosts.yml")]
-    assert state_folder.state_folder(files, given) == str(site / "state")
+    assert controller_paths.state_folder(files, given) == str(site / "state")
     # not in what Ansible reads
-    assert state_folder.state_folder([str(site / "prod")], given) == str(site / "state")
+    assert controller_paths.state_folder([str(site / "prod")], given) == str(site / "state")
     (Path.cwd() / "state").mkdir()
-    assert state_folder.state_folder(files, given) == str(Path.cwd() / "state")
+    assert controller_paths.state_folder(files, given) == str(Path.cwd() / "state")
 
 
 def test_an_absolute_one_is_taken_as_it_is(site):
-    assert state_folder.state_folder([str(site / "prod")], "/srv/state") == "/srv/state"
-    assert state_folder.state_folder([], "~/state") == os.path.expanduser("~/state")
+    assert controller_paths.state_folder([str(site / "prod")], "/srv/state") == "/srv/state"
+    assert controller_paths.state_folder([], "~/state") == os.path.expanduser("~/state")
 
 
 def test_an_older_one_of_the_working_directory_is_taken_with_a_warning(site):
     older = state(Path.cwd() / "kubenode", "quarantine/n1.json")
-    assert state_folder.state_folder([str(site / "hosts.yml")]) == str(older)
+    assert controller_paths.state_folder([str(site / "hosts.yml")]) == str(older)
     errors, (warning,) = findings(site / "hosts.yml")
     assert errors == []
     assert f"mv {older} {site}/kubenode" in warning
     older.rename(site / "kubenode")
-    assert state_folder.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
+    assert controller_paths.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
     assert findings(site / "hosts.yml") == ([], [])
 
 
 @pytest.mark.parametrize("note", ["intents/n1.json", "quarantine/n1.json", "known_hosts/n1.os", "reboots/n1.json"])
 def test_what_only_an_older_one_knows_stops_the_run(site, note):
     older, made = state(Path.cwd() / "kubenode", note), state(site / "kubenode")
-    assert state_folder.state_folder([str(site / "hosts.yml")]) == str(made)
+    assert controller_paths.state_folder([str(site / "hosts.yml")]) == str(made)
     (error,), warnings = findings(site / "hosts.yml")
     assert warnings == []
     assert f"cp -an {older}/. {made}/" in error
@@ -148,7 +150,7 @@ def test_what_an_older_one_knows_of_other_machines_stops_no_run(site):
 
 def test_a_folder_of_another_kind_is_left_alone(site):
     (Path.cwd() / "kubenode/src").mkdir(parents=True)
-    assert state_folder.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
+    assert controller_paths.state_folder([str(site / "hosts.yml")]) == str(site / "kubenode")
     assert findings(site / "hosts.yml") == ([], [])
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
     program_run,
     upload,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import (
     LARGEST_SENT_ALONG,
     find_command,
 )

@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import (
     LARGEST_SENT_ALONG,
     CommandNotUsable,
     find_command,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.log_files import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.programs import IMAGE_COMMANDS
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.watch import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, REFUSED, SILENT, classify
 from tests.waiting import until
@@ -346,15 +346,15 @@ def make_key(path: Path, passphrase: str = "", *more: str) -> Path:
 
 
 def test_a_private_key_that_opens_is_taken(tmp_path):
-    private_key.check_private_key(str(make_key(tmp_path / "key")))
+    fleet_check.check_private_key(str(make_key(tmp_path / "key")))
 
 
 def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch):
     key = make_key(tmp_path / "key", "passphrase")
     key.with_suffix(".pub").unlink()
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    with pytest.raises(private_key.KeyNotUsable) as refusal:
-        private_key.check_private_key(str(key))
+    with pytest.raises(fleet_check.KeyNotUsable) as refusal:
+        fleet_check.check_private_key(str(key))
     assert "protected by a passphrase and no agent holds it; ssh-add it" in str(refusal.value)
     socket = tmp_path / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
@@ -366,9 +366,9 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
             until(socket.is_socket, "the agent's socket")
             subprocess.run(["ssh-add", "-q", key], env=environment, stdin=subprocess.DEVNULL, check=True)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-            private_key.check_private_key(str(key))
-            with pytest.raises(private_key.KeyNotUsable):
-                private_key.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
+            fleet_check.check_private_key(str(key))
+            with pytest.raises(fleet_check.KeyNotUsable):
+                fleet_check.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
         finally:
             agent.terminate()
 
@@ -383,6 +383,6 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
 )
 def test_a_private_key_that_ssh_cannot_use_is_refused(tmp_path, make, why):
     make(tmp_path / "key")
-    with pytest.raises(private_key.KeyNotUsable) as refusal:
-        private_key.check_private_key(str(tmp_path / "key"))
+    with pytest.raises(fleet_check.KeyNotUsable) as refusal:
+        fleet_check.check_private_key(str(tmp_path / "key"))
     assert why in str(refusal.value)

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.names i
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import (
     CommandNotUsable,
     find_pre_provision_command,
 )

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import step_call
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import program_run
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, SILENT, Unreachable
 
@@ -53,7 +53,7 @@ def clock(monkeypatch):
 
 def test_a_step_waits_for_a_machine_that_is_away_for_half_a_minute(clock):
     remote = Remote(refusals=9)
-    assert step_call.call(remote, "look", again=True)["disks"] == []
+    assert program_run.call_step(remote, "look", again=True)["disks"] == []
     assert remote.closed == 9
     assert 20 < clock.now < remote_module.PATIENCE
     assert clock.slept == sorted(clock.slept)
@@ -61,13 +61,13 @@ def test_a_step_waits_for_a_machine_that_is_away_for_half_a_minute(clock):
 
 def test_a_step_that_changes_something_is_sent_once(clock):
     remote = Remote(refusals=1)
-    with pytest.raises(step_call.StepFailed, match=r"SSH was lost \(Connection refused\); run again"):
-        step_call.call(remote, "wipe")
+    with pytest.raises(program_run.StepFailed, match=r"SSH was lost \(Connection refused\); run again"):
+        program_run.call_step(remote, "wipe")
     assert (remote.asked, clock.slept) == (1, [])
 
 
 @pytest.mark.parametrize(("kind", "least"), [(SILENT, 60), (OTHER_KEY, 0)])
 def test_patience_has_an_end(clock, kind, least):
-    with pytest.raises(step_call.StepFailed, match="run again"):
-        step_call.call(Remote(refusals=10**6, kind=kind), "look", again=True)
+    with pytest.raises(program_run.StepFailed, match="run again"):
+        program_run.call_step(Remote(refusals=10**6, kind=kind), "look", again=True)
     assert least <= clock.now <= least + 5 * bool(least)
