@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 
 from .. import role_specs
-from . import openpgp, trust, versions
+from . import trust, versions
 from .plan_types import BaseInputs, Checksums
 
 #: variables that are not checked yet
@@ -417,7 +417,7 @@ def check_keys(inputs: Raw, problems: Problems) -> None:
             problems.add(f"repository_keys.{name}", text, fix)
             continue
         try:
-            found = openpgp.fingerprint(text)
+            found = trust.fingerprint(text)
         except ValueError as error:
             problems.add(f"repository_keys.{name}", "…", str(error))
             continue

@@ -18,7 +18,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.
 from .. import role_specs
 from . import (
     builders,
-    containerd,
     downloads,
     host_settings,
     kubelet,
@@ -93,7 +92,7 @@ RECORD = "/etc/kubenode/base.json"
 def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
     """What is on the machine; ``at`` stays that of the first run that left it so."""
     name = inputs["container_runtime"]
-    version = _docker_version(node) if name == "docker" else containerd.version(node, inputs)
+    version = _docker_version(node) if name == "docker" else runtime.containerd_version(node, inputs)
     now: dict[str, Any] = {
         "collection": inputs.get("collection", ""),
         "prebaked": inputs["prebake"],

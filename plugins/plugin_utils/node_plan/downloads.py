@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
-from . import base_inputs, containerd
+from . import base_inputs, runtime
 from .plan_types import BaseInputs
 from .systems import bin_dir, known
 
@@ -115,7 +115,7 @@ def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version
             {"member": "bin/" + program, "path": f"{folder}/{program}", "mode": "0755"} for program in _CONTAINERD
         ]
     elif name == "cni-plugins":
-        install = [{"member": "*", "directory": containerd.CNI_BIN, "mode": "0755"}]
+        install = [{"member": "*", "directory": runtime.CNI_BIN, "mode": "0755"}]
     elif name == "cri-dockerd":
         install = [{"member": "cri-dockerd/cri-dockerd", "path": folder + "/cri-dockerd", "mode": "0755"}]
     else:

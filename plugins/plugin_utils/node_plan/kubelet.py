@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
-from . import kubelet_config, kubelet_tables, node_names, templates
+from . import join_inputs, kubelet_config, kubelet_tables, templates
 from .join_inputs import InvalidInput, node_addresses
 from .plan_types import JoinInputs, Taint
 
@@ -125,9 +125,9 @@ class Kubelet(KubeletOptions):
         self._node, self._base = node, node.get("base") or {}
         self.path, version = _installed(node, self._base)
         super().__init__(inputs, version)
-        self.name = _say("node_name", node_names.node_name, inputs["node_name"], node["hostname"])
+        self.name = _say("node_name", join_inputs.node_name, inputs["node_name"], node["hostname"])
         self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
-        self.taints = node_names.parse_taints(inputs["taints"])
+        self.taints = join_inputs.parse_taints(inputs["taints"])
 
     def config(self) -> dict[str, Any]:
         """KubeletConfiguration as a dictionary."""

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
 from ..plain import yaml_value
-from . import formats, templates
+from . import templates
 from .plan_types import JoinInputs
 
 #: field → its type, or the fields below it (see kubelet_tables)
@@ -95,11 +95,11 @@ def taken_fields(config: Mapping[str, Any], minor: str, fields: Fields | None) -
 
 def merged_config(config: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults and the user's fields as the file is to be, with apiVersion and kind."""
-    result = formats.merged(config, user)
+    result = templates.merged(config, user)
     given = user.get("evictionHard")
     if isinstance(given, dict) and given and not result.get("mergeDefaultEvictionSettings"):
         # a null in the user's dictionary still takes a signal away
-        result["evictionHard"] = formats.merged(_EVICTION_HARD, given)
+        result["evictionHard"] = templates.merged(_EVICTION_HARD, given)
     if "serializeImagePulls" not in user and user.get("maxParallelImagePulls") == 1:
         result["serializeImagePulls"] = True
     if result.get("serializeImagePulls"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, containerd, runtime, templates, trust, versions
+from . import base_inputs, builders, runtime, templates, trust, versions
 from .plan_types import BaseInputs
 from .systems import bin_dir, known
 
@@ -25,8 +25,8 @@ _WATCHDOG_SINCE = (1, 32)
 def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
     """The folders that a network plugin's DaemonSet writes to."""
     return [
-        builders.directory("cni/bin", containerd.CNI_BIN),
-        builders.directory("cni/conf", containerd.CNI_CONF),
+        builders.directory("cni/bin", runtime.CNI_BIN),
+        builders.directory("cni/conf", runtime.CNI_CONF),
     ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
-from . import base_inputs, containerd, downloads, packages, versions
+from . import base_inputs, downloads, packages, runtime, versions
 from .plan_types import BaseInputs
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, system_of
 
@@ -68,7 +68,7 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
     """The pair of Kubernetes and containerd, against what the containerd project has tested."""
     if inputs["container_runtime"] != "containerd":
         return []
-    running, minor = containerd.version(node, inputs), inputs["kubernetes_minor"]
+    running, minor = runtime.containerd_version(node, inputs), inputs["kubernetes_minor"]
     minimums = versions.for_minor(inputs["matrix"], inputs["kubernetes_version"])["containerd"]
     if not running or versions.satisfies(running, minimums):
         return []
@@ -86,19 +86,19 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
-    found, source, runtime = [], inputs["containerd_source"], inputs["container_runtime"]
+    found, source, engine = [], inputs["containerd_source"], inputs["container_runtime"]
     if inputs["manage_runtime"]:
-        if source == "distribution" and runtime == "containerd" and system.family == RHEL:
+        if source == "distribution" and engine == "containerd" and system.family == RHEL:
             found.append(
                 f"base_containerd_source is 'distribution', but {system.name} has no containerd package; "
                 "use tarball or repository"
             )
         if source == "repository" and system.family in (AMAZON, FLATCAR):
-            fix = "use tarball or distribution" if runtime == "containerd" else "use distribution"
+            fix = "use tarball or distribution" if engine == "containerd" else "use distribution"
             found.append(
                 f"base_containerd_source is 'repository', but Docker has no repository for {system.name}; {fix}"
             )
-        if runtime == "docker" and system.family == RHEL and source != "repository":
+        if engine == "docker" and system.family == RHEL and source != "repository":
             text = "base_container_runtime is 'docker', but %s has no such package; "
             text += "set base_containerd_source to repository"
             found.append(text % system.name)

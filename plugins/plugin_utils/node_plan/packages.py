@@ -10,7 +10,7 @@ import re
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, containerd, downloads, host_settings, runtime, trust, versions
+from . import base_inputs, builders, downloads, host_settings, runtime, trust, versions
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, known
 
@@ -100,7 +100,7 @@ def wanted(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
 def _runtime(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
     if inputs["container_runtime"] == "docker":
         return dict.fromkeys(runtime.docker_packages(node, inputs))
-    package = containerd.package_name(node, inputs)
+    package = runtime.containerd_package(node, inputs)
     if not package:
         return {}
     names = {package: inputs["containerd_wanted"] or None}
@@ -140,7 +140,7 @@ def held(node: Node, inputs: BaseInputs) -> list[str]:
         if inputs["container_runtime"] == "docker":
             names = runtime.docker_packages(node, inputs) if runtime.docker_from_repository(node, inputs) else []
         else:
-            names = [containerd.package_name(node, inputs)]
+            names = [runtime.containerd_package(node, inputs)]
     if inputs["manage_kubelet"] and inputs["kubelet_source"] == "repository":
         names = [*names, "kubelet", "kubeadm"] if inputs["kubeadm"] else [*names, "kubelet"]
     return [name for name in names if name]

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
+from collections.abc import Iterator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import builders, formats
+from . import builders, templates
 from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
@@ -105,7 +107,7 @@ def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
         if not values:
             result.append(builders.absent("proxy/" + name, path))
             continue
-        lines = [formats.systemd_environment(key, value) for key, value in values.items()]
+        lines = [templates.systemd_environment(key, value) for key, value in values.items()]
         text = "[Service]\n{}\n".format("\n".join(lines))
         result.append(builders.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
     if known(node).package_manager == "apt":
@@ -117,8 +119,86 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     lines = []
     for scheme, value in (("http", inputs["http_proxy"]), ("https", inputs["https_proxy"])):
         if value:
-            lines.append(f"Acquire::{scheme}::Proxy {formats.apt_value(value)};")
+            lines.append(f"Acquire::{scheme}::Proxy {templates.apt_value(value)};")
     if not lines:
         return builders.absent("proxy/apt", _APT)
     header = builders.HEADER.replace("# ", "// ", 1)
     return builders.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
+
+
+# --- The fingerprint of an ASCII-armoured OpenPGP key (RFC 4880, RFC 9580), so that a repository's key can be pinned
+
+
+_ARMOUR = re.compile(
+    r"-----BEGIN PGP PUBLIC KEY BLOCK-----[ \t]*\n(?:[^\n:]+:[^\n]*\n)*[ \t]*\n"
+    r"([A-Za-z0-9+/=\s]+?)(?:\n=[A-Za-z0-9+/]{4})?\s*"
+    r"-----END PGP PUBLIC KEY BLOCK-----\s*\Z"
+)
+_PUBLIC_KEY, _SECRET_KEY, _SECRET_SUBKEY = 6, 5, 7
+
+
+def fingerprint(text: str) -> str:
+    """Fingerprint of the one primary key, upper-case hexadecimal. ValueError for none, a second or a secret one.
+
+    A package manager trusts every primary key in the file, so the file may hold only one.
+    """
+    match = _ARMOUR.match(text.replace("\r\n", "\n").lstrip())
+    if not match:
+        raise ValueError("use one whole -----BEGIN PGP PUBLIC KEY BLOCK-----")
+    try:
+        data = base64.b64decode("".join(match.group(1).split()), validate=True)
+        packets = list(_packets(data))
+    except (ValueError, IndexError):
+        raise ValueError("the key is damaged; fetch it once more") from None
+    if any(tag in (_SECRET_KEY, _SECRET_SUBKEY) for tag, _body in packets):
+        raise ValueError("this holds a secret key; give the public key only")
+    primary = [body for tag, body in packets if tag == _PUBLIC_KEY]
+    if len(primary) != 1 or packets[0][0] != _PUBLIC_KEY:
+        raise ValueError("the block holds %d keys; give one key only" % len(primary))
+    return _key_digest(primary[0])
+
+
+def _key_digest(body: bytes) -> str:
+    if body[:1] == b"\x04":
+        framed = b"\x99" + len(body).to_bytes(2, "big") + body
+        return hashlib.sha1(framed).hexdigest().upper()
+    if body[:1] == b"\x06":
+        return hashlib.sha256(b"\x9b" + len(body).to_bytes(4, "big") + body).hexdigest().upper()
+    raise ValueError("the key is of a version that is not known; versions 4 and 6 are")
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(tag, body) of each packet; IndexError when the data ends early."""
+    place = 0
+    while place < len(data):
+        first = data[place]
+        if not first & 0x80:
+            raise IndexError("no packet")
+        if first & 0x40:
+            tag, (length, size) = first & 0x3F, _new_length(data, place + 1)
+        else:
+            tag, (length, size) = (first >> 2) & 0x0F, _old_length(data, place + 1, first & 3)
+        start = place + 1 + size
+        if start + length > len(data):
+            raise IndexError("cut off")
+        yield tag, data[start : start + length]
+        place = start + length
+
+
+def _new_length(data: bytes, place: int) -> tuple[int, int]:
+    first = data[place]
+    if first < 192:
+        return first, 1
+    if first < 224:
+        return ((first - 192) << 8) + data[place + 1] + 192, 2
+    if first == 255:
+        return int.from_bytes(data[place + 1 : place + 5], "big"), 5
+    raise IndexError("partial lengths are for data, not for keys")
+
+
+def _old_length(data: bytes, place: int, kind: int) -> tuple[int, int]:
+    if kind == 3:
+        raise IndexError("a packet without a length")
+    size = 1 << kind
+    data[place + size - 1]
+    return int.from_bytes(data[place : place + size], "big"), size

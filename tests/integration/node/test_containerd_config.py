@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import containerd, formats
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import runtime, templates
 from lab import cluster
 from lab.mirror import checksums, program
 from tests.unit.node.facts import given, node
@@ -59,9 +59,9 @@ def test_containerd_takes_every_value(tmp_path, version, schema, expected, plugi
         containerd_config={"plugins": {plugin: {"max_concurrent_downloads": 7}}},
     )
     path = tmp_path / "config.toml"
-    document = containerd.config(node("debian-13"), inputs)
+    document = runtime.containerd_config(node("debian-13"), inputs)
     assert document["version"] == schema
-    path.write_text(formats.toml_document(document))
+    path.write_text(templates.toml_document(document))
     daemon = (
         cluster.ensure_containerd() / "containerd" if built else program("containerd", version, "containerd", tmp_path)
     )
@@ -86,7 +86,7 @@ def test_containerd_takes_every_value(tmp_path, version, schema, expected, plugi
 def test_an_older_containerd_refuses_the_newer_schema(tmp_path):
     """Why the version decides: the wrong schema would keep the daemon from starting."""
     path = tmp_path / "config.toml"
-    path.write_text(formats.toml_document(containerd.config(node("debian-13"), given())))
+    path.write_text(templates.toml_document(runtime.containerd_config(node("debian-13"), given())))
     daemon = program("containerd", "1.7.24", "containerd", tmp_path)
     ended = subprocess.run(
         [daemon, "--config", path, "config", "dump"], capture_output=True, text=True, check=False, timeout=120

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import Quarantine, QuarantineError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import examine
@@ -88,7 +88,7 @@ def by_quarantine(name):
 
 def by_hostname(name):
     try:
-        values.hostname(name)
+        user_data_inputs.hostname(name)
     except ValueError as error:
         return str(error)
     return None

@@ -13,11 +13,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
-    base_inputs,
-    openpgp,
-    trust,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, trust
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError
 from tests.unit.node.facts import CHECKOUT, data, given
 from tests.unit.node.keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
@@ -196,8 +192,8 @@ def test_sizes(number, unit):
 
 @pytest.mark.parametrize("key", [KUBERNETES_LIKE, DOCKER_LIKE])
 def test_fingerprints_are_those_gnupg_shows(key):
-    assert openpgp.fingerprint(key.text) == key.fingerprint
-    assert openpgp.fingerprint(key.text.replace("\n", "\r\n")) == key.fingerprint
+    assert trust.fingerprint(key.text) == key.fingerprint
+    assert trust.fingerprint(key.text.replace("\n", "\r\n")) == key.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -212,10 +208,10 @@ def test_fingerprints_are_those_gnupg_shows(key):
 )
 def test_no_key_is_taken_for_another(text, message):
     if message is None:
-        assert openpgp.fingerprint(text) != KUBERNETES_LIKE.fingerprint
+        assert trust.fingerprint(text) != KUBERNETES_LIKE.fingerprint
         return
     with pytest.raises(ValueError, match=message):
-        openpgp.fingerprint(text)
+        trust.fingerprint(text)
 
 
 @unhurried
@@ -223,7 +219,7 @@ def test_no_key_is_taken_for_another(text, message):
 def test_a_damaged_key_is_an_error_and_nothing_worse(data_):
     text = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n%s\n-----END PGP PUBLIC KEY BLOCK-----\n"
     try:
-        found = openpgp.fingerprint(text % base64.b64encode(data_).decode())
+        found = trust.fingerprint(text % base64.b64encode(data_).decode())
     except ValueError:
         return
     assert len(found) in (40, 64)

@@ -17,12 +17,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
-    containerd,
     downloads,
     host_settings,
     kubelet,
     node_check,
     packages,
+    runtime,
 )
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
@@ -135,7 +135,7 @@ def test_only_an_uplink_takes_router_advertisements(interface, named):
 )
 def test_the_schema_is_that_of_the_version_that_will_read_it(version, schema):
     facts_ = node("debian-13", packages={"containerd": version + "-1"})
-    document = containerd.config(facts_, given(containerd_source="distribution"))
+    document = runtime.containerd_config(facts_, given(containerd_source="distribution"))
     assert document["version"] == schema
     text = json.dumps(document)
     assert ("io.containerd.grpc.v1.cri" in text) is (schema == 2)
@@ -154,7 +154,7 @@ def test_the_schema_is_that_of_the_version_that_will_read_it(version, schema):
 )
 def test_tables_of_the_older_schema_are_given_in_it(tables, schema):
     """Schema 4 has the daemon's servers among its plugins, and does not read these tables."""
-    document = containerd.config(node("debian-13"), given(containerd_config=tables))
+    document = runtime.containerd_config(node("debian-13"), given(containerd_config=tables))
     assert document["version"] == schema
 
 
@@ -167,7 +167,7 @@ def test_the_schema_is_that_of_the_version_that_was_asked_for():
     }
     for version, schema in (("1.7.28", 2), ("2.2.0", 3), ("2.3.0", 4)):
         inputs = given(containerd_source="repository", containerd_version=version, **keys)
-        assert containerd.config(facts_, inputs)["version"] == schema
+        assert runtime.containerd_config(facts_, inputs)["version"] == schema
 
 
 def test_the_user_has_the_last_word_in_the_configuration():
@@ -185,7 +185,7 @@ def test_hosts_toml_is_what_was_asked_for():
     header = {"X-Two": ["a", 'b"\\']}
     mirror = {"url": "https://m.example/v2/", "header": header, "ca": "/etc/ssl/own.pem", "override_path": True}
     plan = by_id(
-        containerd.registry_files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]}))
+        runtime.registry_files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]}))
     )
     item = plan["runtime/certs-quay.io:8443"]
     assert item["path"] == "/etc/containerd/certs.d/quay.io:8443/hosts.toml"

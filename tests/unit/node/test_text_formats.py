@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import formats
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import templates
 from tests.unit.node.samples import unhurried
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
@@ -29,28 +29,28 @@ DOCUMENTS = st.recursive(
 @unhurried
 @given(DOCUMENTS)
 def test_toml_is_read_back_as_it_was(document):
-    assert tomllib.loads(formats.toml_document(document)) == document
+    assert tomllib.loads(templates.toml_document(document)) == document
 
 
 def test_toml_tables_inside_lists_are_inline():
     document = {"hosts": [{"name": 'a"b', "ports": [1, 2]}]}
-    assert tomllib.loads(formats.toml_document(document)) == document
+    assert tomllib.loads(templates.toml_document(document)) == document
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), "\ud800"])
 def test_toml_refuses_what_it_cannot_hold(value):
     with pytest.raises(ValueError):
-        formats.toml_document({"key": value})
+        templates.toml_document({"key": value})
 
 
 def test_toml_leaves_nulls_out():
-    assert tomllib.loads(formats.toml_document({"a": None, "b": {"c": None}})) == {"b": {}}
+    assert tomllib.loads(templates.toml_document({"a": None, "b": {"c": None}})) == {"b": {}}
 
 
 @unhurried
 @given(DOCUMENTS, DOCUMENTS)
 def test_merging_holds_everything_of_the_user(base, over):
-    result = formats.merged(base, over)
+    result = templates.merged(base, over)
     assert set(result) == set(base) | set(over)
     for key, value in over.items():
         if not isinstance(value, dict):
@@ -60,13 +60,13 @@ def test_merging_holds_everything_of_the_user(base, over):
 @unhurried
 @given(DOCUMENTS)
 def test_merging_with_nothing_changes_nothing(document):
-    assert formats.merged(document, {}) == document
-    assert formats.merged({}, document) == document
+    assert templates.merged(document, {}) == document
+    assert templates.merged({}, document) == document
 
 
 def test_a_null_of_the_user_takes_away():
     base = {"plugins": {"cri": {"a": 1, "b": 2}}, "version": 3}
-    assert formats.merged(base, {"plugins": {"cri": {"a": None}}}) == {"plugins": {"cri": {"b": 2}}, "version": 3}
+    assert templates.merged(base, {"plugins": {"cri": {"a": None}}}) == {"plugins": {"cri": {"b": 2}}, "version": 3}
     assert base["plugins"]["cri"] == {"a": 1, "b": 2}
 
 
@@ -85,7 +85,7 @@ def unquoted(line: str) -> str:
 @unhurried
 @given(LINE)
 def test_systemd_reads_the_environment_as_it_was(value):
-    line = formats.systemd_environment("HTTPS_PROXY", value)
+    line = templates.systemd_environment("HTTPS_PROXY", value)
     name, _sign, word = line.partition("=")
     assert name == "Environment"
     assert unquoted(word) == "HTTPS_PROXY=" + value
@@ -95,23 +95,23 @@ def test_systemd_reads_the_environment_as_it_was(value):
 @unhurried
 @given(LINE)
 def test_systemd_reads_the_argument_as_it_was(value):
-    assert unquoted(formats.systemd_word(value)).replace("$$", "$") == value
+    assert unquoted(templates.systemd_word(value)).replace("$$", "$") == value
 
 
 @unhurried
 @given(LINE)
 def test_apt_reads_one_value(value):
-    text = formats.apt_value(value)
+    text = templates.apt_value(value)
     assert text[0] == text[-1] == '"'
     assert '"' not in text[1:-1]
     assert text[1:-1].replace("%22", '"') == value.replace("%22", '"')
 
 
 def environment(value):
-    return formats.systemd_environment("A", value)
+    return templates.systemd_environment("A", value)
 
 
-@pytest.mark.parametrize("write", [formats.systemd_word, formats.apt_value, environment])
+@pytest.mark.parametrize("write", [templates.systemd_word, templates.apt_value, environment])
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x00", "\x7f"])
 def test_no_format_carries_a_second_line(write, value):
     with pytest.raises(ValueError, match="control character"):

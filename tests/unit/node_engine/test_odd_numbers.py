@@ -30,7 +30,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     base_inputs,
     join_inputs,
     kubelet_config,
-    values,
+    user_data_inputs,
     versions,
 )
 from tests.unit.common import odd
@@ -146,7 +146,7 @@ def test_an_address_of_a_node_has_no_zone(address):
 
 @pytest.mark.parametrize("url", ["https://[", "https://h:0", "https://h:99999", "https://h:²", "https://h:+5"])
 def test_an_api_server_has_an_address_and_a_port(url):
-    for check in (client.split_server, values.api_server):
+    for check in (client.split_server, user_data_inputs.api_server):
         with pytest.raises(ValueError, match="https://"):
             check(url)
 
@@ -154,9 +154,9 @@ def test_an_api_server_has_an_address_and_a_port(url):
 @pytest.mark.parametrize("url", ["http://[/x", "http://h:0/x", "http://h:99999/x", "http://h:1_0/x", "http://h:+5/x"])
 def test_a_source_and_a_proxy_are_urls(url):
     with pytest.raises(ValueError, match="must be an http"):
-        values.source(f"{url}#sha256={SHA}")
+        user_data_inputs.url_and_digest(f"{url}#sha256={SHA}")
     with pytest.raises(ValueError, match="must be an http"):
-        values.proxy(url)
+        user_data_inputs.proxy(url)
 
 
 # --- clusters

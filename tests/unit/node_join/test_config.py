@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
-    formats,
     kubelet,
     kubelet_config,
     kubelet_tables,
+    templates,
 )
 
 FIELDS = kubelet_tables.FIELDS["1.36"]
@@ -27,17 +27,19 @@ DICTIONARIES = st.dictionaries(st.sampled_from("abcd"), TREES, max_size=4)
 @given(DICTIONARIES, DICTIONARIES)
 def test_merge(base, over):
     kept = dict(base)
-    result = formats.merged(base, over)
+    result = templates.merged(base, over)
     assert base == kept
     assert set(result) == set(base) | set(over)
     for name, value in over.items():
         if not isinstance(value, dict):
             assert result[name] == value
-    assert formats.merged(result, over) == result
+    assert templates.merged(result, over) == result
 
 
 def test_merge_takes_away_what_is_null():
-    assert formats.merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {"a": {"c": 2}}
+    assert templates.merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {
+        "a": {"c": 2}
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import node_names
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 
 OWN = (
     "kubernetes.io/hostname",
@@ -31,37 +31,37 @@ REFUSED = (
 
 @pytest.mark.parametrize("key", OWN)
 def test_a_kubelet_may_set_its_own_labels(key):
-    assert node_names.check_own_label(key) == key
+    assert join_inputs.check_own_label(key) == key
 
 
 @pytest.mark.parametrize("key", REFUSED)
 def test_labels_of_the_cluster_are_refused(key):
-    with pytest.raises(node_names.InvalidName, match="may not set the label"):
-        node_names.check_own_label(key)
+    with pytest.raises(join_inputs.InvalidName, match="may not set the label"):
+        join_inputs.check_own_label(key)
 
 
 def test_a_refused_role_says_who_sets_it():
-    with pytest.raises(node_names.InvalidName, match=r"kubectl label node NAME node-role.kubernetes.io/worker="):
-        node_names.check_own_label("node-role.kubernetes.io/worker")
+    with pytest.raises(join_inputs.InvalidName, match=r"kubectl label node NAME node-role.kubernetes.io/worker="):
+        join_inputs.check_own_label("node-role.kubernetes.io/worker")
 
 
 @pytest.mark.parametrize("key", ["", "/x", "A_/x", "x/y/z", "-x", "x" * 64, "a b", "example.com/", "x\n", "Ex.com/y"])
 def test_no_key_of_a_label(key):
-    with pytest.raises(node_names.InvalidName):
-        node_names.check_label_key(key)
+    with pytest.raises(join_inputs.InvalidName):
+        join_inputs.check_label_key(key)
 
 
 @pytest.mark.parametrize("value", ["a b", "-", "a,b", "x" * 64, "a\n", 5, True, None])
 def test_no_value_of_a_label(value):
-    with pytest.raises(node_names.InvalidName, match=r"^k: "):
-        node_names.check_label_value("k", value)
+    with pytest.raises(join_inputs.InvalidName, match=r"^k: "):
+        join_inputs.check_label_value("k", value)
 
 
 @given(st.text(max_size=70))
 def test_what_is_taken_as_a_value_needs_no_quoting(value):
     try:
-        node_names.check_label_value("k", value)
-    except node_names.InvalidName:
+        join_inputs.check_label_value("k", value)
+    except join_inputs.InvalidName:
         return
     assert len(value) <= 63
     assert all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in value)
@@ -75,40 +75,40 @@ def test_what_is_taken_as_a_value_needs_no_quoting(value):
     ],
 )
 def test_taints(text, taint):
-    assert node_names.parse_taints([text]) == [taint]
+    assert join_inputs.parse_taints([text]) == [taint]
 
 
 @pytest.mark.parametrize("text", ["a=b", "a=b:Never", ":NoSchedule", "a=b=c:NoSchedule", "a= :NoSchedule", 3])
 def test_no_taint(text):
-    with pytest.raises(node_names.InvalidName):
-        node_names.parse_taints([text])
+    with pytest.raises(join_inputs.InvalidName):
+        join_inputs.parse_taints([text])
 
 
 def test_a_taint_twice():
-    with pytest.raises(node_names.InvalidName, match="twice"):
-        node_names.parse_taints(["a=1:NoSchedule", "a=2:NoSchedule"])
-    assert len(node_names.parse_taints(["a=1:NoSchedule", "a=1:NoExecute"])) == 2
+    with pytest.raises(join_inputs.InvalidName, match="twice"):
+        join_inputs.parse_taints(["a=1:NoSchedule", "a=2:NoSchedule"])
+    assert len(join_inputs.parse_taints(["a=1:NoSchedule", "a=1:NoExecute"])) == 2
 
 
 @pytest.mark.parametrize("text", ["hcloud://123", "hrobot://4711", "aws:///eu-central-1a/i-0ab", "kind://docker/a/b"])
 def test_provider_ids(text):
-    assert node_names.check_provider_id(text) == text
+    assert join_inputs.check_provider_id(text) == text
 
 
 @pytest.mark.parametrize("text", ["123", "hcloud://", "hcloud://abc", "hrobot://0", "x://a b", "X://1", "hcloud://1\n"])
 def test_no_provider_id(text):
-    with pytest.raises(node_names.InvalidName):
-        node_names.check_provider_id(text)
+    with pytest.raises(join_inputs.InvalidName):
+        join_inputs.check_provider_id(text)
 
 
 @pytest.mark.parametrize(
     ("wanted", "hostname", "name"), [("", "Node-1\n", "node-1"), ("n", "Node-1", "n"), ("a.b", "", "a.b")]
 )
 def test_name_of_the_node(wanted, hostname, name):
-    assert node_names.node_name(wanted, hostname) == name
+    assert join_inputs.node_name(wanted, hostname) == name
 
 
 @pytest.mark.parametrize("name", ["Node", "a_b", "-a", "a.", "", "x" * 64, "a\n", "a..b"])
 def test_no_name_of_a_node(name):
-    with pytest.raises(node_names.InvalidName):
-        node_names.check_node_name(name)
+    with pytest.raises(join_inputs.InvalidName):
+        join_inputs.check_node_name(name)

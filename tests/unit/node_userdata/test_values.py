@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs as values
 
 DER = b"\x30\x82\x00\x05abcde"
 PEM = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % base64.b64encode(DER).decode()
@@ -32,7 +32,11 @@ DIGEST = "ab" * 32
         (values.hostname, "node-1.example", "node-1.example"),
         (values.ssh_key, "ssh-ed25519 AAAA me@host\n", "ssh-ed25519 AAAA me@host"),
         (values.ssh_key, 'from="10.0.0.0/8" ssh-rsa AAAA', 'from="10.0.0.0/8" ssh-rsa AAAA'),
-        (values.source, f"http://10.0.0.1/p?x=%20y#sha256={DIGEST.upper()}", ("http://10.0.0.1/p?x=%20y", DIGEST)),
+        (
+            values.url_and_digest,
+            f"http://10.0.0.1/p?x=%20y#sha256={DIGEST.upper()}",
+            ("http://10.0.0.1/p?x=%20y", DIGEST),
+        ),
         (values.proxy, "", ""),
         (values.proxy, "http://user:pass@proxy:3128", "http://user:pass@proxy:3128"),
     ],
@@ -60,7 +64,10 @@ def test_good(check, value, expected):
         (values.api_server, "https://a$(reboot):6443"),
         (values.certificates, ""),
         (values.certificates, PEM.replace("MI", "!!")),
-        (values.certificates, PEM.replace(base64.b64encode(DER).decode(), base64.b64encode(DER[:-1]).decode())),
+        (
+            values.certificates,
+            PEM.replace(base64.b64encode(DER).decode(), base64.b64encode(DER[:-1]).decode()),
+        ),
         (values.certificates, PEM.replace("CERTIFICATE", "PRIVATE KEY")),
         (values.hostname, "Node-1"),
         (values.hostname, "node_1"),
@@ -70,15 +77,15 @@ def test_good(check, value, expected):
         (values.ssh_key, "AAAA"),
         (values.ssh_key, "ssh-rsa AAAA\nssh-rsa BBBB"),
         (values.ssh_key, ""),
-        (values.source, "http://10.0.0.1/p"),
-        (values.source, "http://10.0.0.1/p#sha256=abc"),
-        (values.source, "http://10.0.0.1/p#md5=" + DIGEST),
-        (values.source, "file:///p#sha256=" + DIGEST),
-        (values.source, 'http://10.0.0.1/"p#sha256=' + DIGEST),
-        (values.source, "http://10.0.0.1/p\\#sha256=" + DIGEST),
-        (values.source, "http://10.0.0.1/p q#sha256=" + DIGEST),
-        (values.source, "http://10.0.0.1/p'q#sha256=" + DIGEST),
-        (values.source, "http://[10.0.0.1/p#sha256=" + DIGEST),
+        (values.url_and_digest, "http://10.0.0.1/p"),
+        (values.url_and_digest, "http://10.0.0.1/p#sha256=abc"),
+        (values.url_and_digest, "http://10.0.0.1/p#md5=" + DIGEST),
+        (values.url_and_digest, "file:///p#sha256=" + DIGEST),
+        (values.url_and_digest, 'http://10.0.0.1/"p#sha256=' + DIGEST),
+        (values.url_and_digest, "http://10.0.0.1/p\\#sha256=" + DIGEST),
+        (values.url_and_digest, "http://10.0.0.1/p q#sha256=" + DIGEST),
+        (values.url_and_digest, "http://10.0.0.1/p'q#sha256=" + DIGEST),
+        (values.url_and_digest, "http://[10.0.0.1/p#sha256=" + DIGEST),
         (values.proxy, "socks5://x"),
         (values.proxy, "http://x\ny"),
     ],
@@ -98,7 +105,7 @@ def test_a_wrong_token_is_not_repeated():
 @given(st.text())
 def test_source_takes_nothing_that_curl_would_read_otherwise(text):
     try:
-        url, _digest = values.source(f"http://10.0.0.1/{text}#sha256={DIGEST}")
+        url, _digest = values.url_and_digest(f"http://10.0.0.1/{text}#sha256={DIGEST}")
     except ValueError:
         return
     assert url.isascii()
