@@ -24,8 +24,51 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 from .. import role_specs
-from . import machine_paths, pack_program
+from . import pack_program
 from .daemon import host_file
+
+# --- Where the role image_server puts what, on the machine
+
+
+USER = "kubenode-images"
+UNIT = "kubenode-image-server.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+LAUNCHER = "/usr/local/bin/kubenode-image-server"
+PROGRAMS = "/usr/local/lib/kubenode-image-server"
+
+CONFIG = "/etc/kubenode-image-server"
+ENVIRONMENT = CONFIG + "/environment"
+SECRET = CONFIG + "/secret"
+PULL_SECRET = CONFIG + "/pull-secret"
+TLS_CERTIFICATE = CONFIG + "/tls.crt"
+TLS_KEY = CONFIG + "/tls.key"
+REGISTRIES = CONFIG + "/registries.conf"
+CA_BUNDLE = CONFIG + "/ca-bundle.pem"
+
+DATA = "/var/lib/kubenode-image-server"
+BASES = DATA + "/bases"
+NMSTATE = DATA + "/nmstate"
+OVERLAYS = DATA + "/overlays"
+
+RUNTIME = "kubenode-image-server"  # below /run and /var/cache
+URLS = f"/run/{RUNTIME}/urls.json"
+DIGESTS = f"/var/cache/{RUNTIME}/base-digests.json"  # the service writes it
+#: What earlier runs of the role wrote, so that only that is ever removed.
+RECORD = "/etc/kubenode/image-server.json"
+ARTIFACTS = "/etc/kubenode/artifacts"
+
+
+def host(name: str) -> str:
+    """A file of a host, by its name."""
+    return f"{NMSTATE}/{name}"
+
+
+def base(kind: str, arch: str = "") -> str:
+    """The file of a base (``iso`` or ``initramfs``) by the program's rule; without architecture the usual one."""
+    return f"{BASES}/coreos_{arch}.{kind}" if arch else f"{BASES}/coreos.{kind}"
+
+
+# --- the variables
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
 _LONGEST_NAME = 240  # with the longest ending it is the name of a file
@@ -50,7 +93,7 @@ AGENT = {
     "ntp_servers": "ADDITIONAL_NTP_SERVERS",
     "ca_bundle": "CA_BUNDLE",
 }
-_FILES = {"registries_conf": machine_paths.REGISTRIES, "ca_bundle": machine_paths.CA_BUNDLE}
+_FILES = {"registries_conf": REGISTRIES, "ca_bundle": CA_BUNDLE}
 _HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
 _RANGES = {
     "download_timeout": (1, 86400),
@@ -59,7 +102,7 @@ _RANGES = {
     "max_connections_per_address": (0, 100_000),
 }
 #: What the service does not see of the machine, and where its own bases are.
-_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{machine_paths.BASES}/")
+_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{BASES}/")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
 _SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")

@@ -13,7 +13,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from . import machine_paths, pack_program, role_inputs, service_unit
+from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
 
 PACKAGES = ("python3-httptools", "python3-yaml")
@@ -21,16 +21,16 @@ _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 #: Files that the running service reads again at a reload, without cutting a connection.
 _RELOADED = ("tls_key", "tls_certificate")
-_PROGRAM = re.compile(re.escape(machine_paths.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
-_BASE = re.compile(re.escape(machine_paths.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
+_PROGRAM = re.compile(re.escape(role_inputs.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
+_BASE = re.compile(re.escape(role_inputs.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
-_GROUPED = {"owner": "root", "group": machine_paths.USER}
+_GROUPED = {"owner": "root", "group": role_inputs.USER}
 Facts = Mapping[str, Any]
 
 
 def queries() -> dict[str, list[str]]:
     """Options for node_info."""
-    return {"packages": list(PACKAGES), "files": [machine_paths.RECORD, machine_paths.UNIT_FILE]}
+    return {"packages": list(PACKAGES), "files": [role_inputs.RECORD, role_inputs.UNIT_FILE]}
 
 
 def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
@@ -95,7 +95,7 @@ def artifacts(inputs: RoleInputs) -> list[dict[str, Any]]:
             "url": source["url"],
             "sha256": source["sha256"],
             "kind": "binary",
-            "install": [{"path": machine_paths.base(kind, arch), "mode": "0644"}],
+            "install": [{"path": role_inputs.base(kind, arch), "mode": "0644"}],
         }
         for arch, kind, source in _sources(inputs)
         if "url" in source
@@ -107,33 +107,33 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
     if inputs["state"] == "absent":
         return _absent(record)
     content = pack_program.program_bytes(inputs["python"] or pack_program.PYTHON)
-    here = f"{machine_paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    here = f"{role_inputs.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
         *(
             _directory(path)
             for path in (
-                machine_paths.CONFIG,
-                machine_paths.DATA,
-                machine_paths.BASES,
-                machine_paths.NMSTATE,
-                machine_paths.OVERLAYS,
+                role_inputs.CONFIG,
+                role_inputs.DATA,
+                role_inputs.BASES,
+                role_inputs.NMSTATE,
+                role_inputs.OVERLAYS,
             )
         ),
         _file("program", here, "0755", content_b64=base64.b64encode(content).decode("ascii")),
-        {"id": "launcher", "step": "program", "kind": "link", "path": machine_paths.LAUNCHER, "target": here},
+        {"id": "launcher", "step": "program", "kind": "link", "path": role_inputs.LAUNCHER, "target": here},
         *files,
-        _file("unit", machine_paths.UNIT_FILE, "0644", content=service_unit.unit(inputs, here, url(inputs, node))),
+        _file("unit", role_inputs.UNIT_FILE, "0644", content=unit(inputs, here, url(inputs, node))),
         # before what it names: a run that is cut off leaves nothing that no record names
         *_outdated(record, mine),
-        _file("record", machine_paths.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
+        _file("record", role_inputs.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
         *_links(inputs, node),
         *(
-            _file(f"host/{name}", machine_paths.host(name), "0640", content=text, **_GROUPED)
+            _file(f"host/{name}", role_inputs.host(name), "0640", content=text, **_GROUPED)
             for name, text in sorted(inputs["documents"].items())
         ),
         *(
-            _file(f"host/{name}", machine_paths.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
+            _file(f"host/{name}", role_inputs.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
             for name in sorted(inputs["own"])
         ),
     ]
@@ -145,7 +145,7 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
             "id": "service",
             "step": "service",
             "kind": "unit",
-            "name": machine_paths.UNIT,
+            "name": role_inputs.UNIT,
             "enabled": True,
             "state": "started",
             "restart_on": [
@@ -169,25 +169,25 @@ def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
     found = {name: inputs[name] for name in ("pull_secret", "tls_key") if inputs[name]}
     found.update((f"host/{name}", text) for name, text in inputs["own"].items())
     if _hidden(inputs):
-        found["environment"] = service_unit.environment(inputs, own_architecture(inputs, node))
+        found["environment"] = environment_file(inputs, own_architecture(inputs, node))
     return {**found, "secret": (inputs["secret"] or random.token_hex(32)) + "\n"}
 
 
 def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
     """Files that the service reads at its start; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
-    found = [_file("secret", machine_paths.SECRET, "0600", **secret)]
-    environment = service_unit.environment(inputs, own_architecture(inputs, node))
+    found = [_file("secret", role_inputs.SECRET, "0600", **secret)]
+    environment = environment_file(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
-    found.append(_file("environment", machine_paths.ENVIRONMENT, "0600", **shown))
+    found.append(_file("environment", role_inputs.ENVIRONMENT, "0600", **shown))
     values: Mapping[str, object] = inputs
     for name, path, mode, content in (
-        ("pull_secret", machine_paths.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
+        ("pull_secret", role_inputs.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
         # no credential of systemd, which the service would see a new one of only after a restart
-        ("tls_key", machine_paths.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
-        ("tls_certificate", machine_paths.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
-        ("registries_conf", machine_paths.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
-        ("ca_bundle", machine_paths.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
+        ("tls_key", role_inputs.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
+        ("tls_certificate", role_inputs.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
+        ("registries_conf", role_inputs.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
+        ("ca_bundle", role_inputs.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
         found.append(_file(name, path, mode, **content) if values[name] else _gone(name, path))
     return found
@@ -205,8 +205,8 @@ def _record(inputs: RoleInputs, node: Facts, here: str) -> dict[str, Any]:
         "hosts": sorted([*inputs["documents"], *inputs["own"]]),
         "bases": sorted(
             [
-                *(machine_paths.base(kind) for kind in usual),
-                *(machine_paths.base(kind, arch) for arch, kind, _from in _sources(inputs)),
+                *(role_inputs.base(kind) for kind in usual),
+                *(role_inputs.base(kind, arch) for arch, kind, _from in _sources(inputs)),
             ]
         ),
         "fetched": sorted(_artifact(arch, kind) for arch, kind, source in _sources(inputs) if "url" in source),
@@ -219,9 +219,9 @@ def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
     files = sorted(set(record["bases"]) - set(mine["bases"]))
     fetched = sorted(set(record["fetched"]) - set(mine["fetched"]))
     return [
-        *(_gone(f"host/{name}", machine_paths.host(name)) for name in hosts),
+        *(_gone(f"host/{name}", role_inputs.host(name)) for name in hosts),
         *(_gone(f"base/{path.rpartition('/')[2]}", path) for path in files),
-        *(_gone(f"fetched/{name}", f"{machine_paths.ARTIFACTS}/{name}.json") for name in fetched),
+        *(_gone(f"fetched/{name}", f"{role_inputs.ARTIFACTS}/{name}.json") for name in fetched),
     ]
 
 
@@ -240,18 +240,18 @@ def _believed(record: Facts) -> dict[str, Any]:
 
 def _absent(record: Facts) -> list[dict[str, Any]]:
     record = _believed(record)
-    service = {"id": "service", "step": "service", "kind": "unit", "name": machine_paths.UNIT, "optional": True}
+    service = {"id": "service", "step": "service", "kind": "unit", "name": role_inputs.UNIT, "optional": True}
     files = {
-        "unit": machine_paths.UNIT_FILE,
-        "launcher": machine_paths.LAUNCHER,
-        "environment": machine_paths.ENVIRONMENT,
-        "secret": machine_paths.SECRET,
-        "pull_secret": machine_paths.PULL_SECRET,
-        "tls_key": machine_paths.TLS_KEY,
-        "tls_certificate": machine_paths.TLS_CERTIFICATE,
-        "registries_conf": machine_paths.REGISTRIES,
-        "ca_bundle": machine_paths.CA_BUNDLE,
-        "digests": machine_paths.DIGESTS,
+        "unit": role_inputs.UNIT_FILE,
+        "launcher": role_inputs.LAUNCHER,
+        "environment": role_inputs.ENVIRONMENT,
+        "secret": role_inputs.SECRET,
+        "pull_secret": role_inputs.PULL_SECRET,
+        "tls_key": role_inputs.TLS_KEY,
+        "tls_certificate": role_inputs.TLS_CERTIFICATE,
+        "registries_conf": role_inputs.REGISTRIES,
+        "ca_bundle": role_inputs.CA_BUNDLE,
+        "digests": role_inputs.DIGESTS,
     }
     if record["program"]:
         files["program"] = record["program"]
@@ -260,7 +260,7 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
         {**service, "state": "stopped", "enabled": False},
         *(_gone(name, path) for name, path in files.items()),
         *_outdated(record, nothing),
-        _gone("record", machine_paths.RECORD),
+        _gone("record", role_inputs.RECORD),
     ]
 
 
@@ -268,11 +268,9 @@ def _links(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
     """Bases that are on the machine already, and which of all the usual ones are."""
     own = own_architecture(inputs, node)
     found = {
-        machine_paths.base(kind, arch): source["path"] for arch, kind, source in _sources(inputs) if "path" in source
+        role_inputs.base(kind, arch): source["path"] for arch, kind, source in _sources(inputs) if "path" in source
     }
-    found.update(
-        {machine_paths.base(kind): machine_paths.base(kind, own) for kind in sorted(inputs["bases"].get(own, {}))}
-    )
+    found.update({role_inputs.base(kind): role_inputs.base(kind, own) for kind in sorted(inputs["bases"].get(own, {}))})
     return [
         {"id": f"base/{path.rpartition('/')[2]}", "step": "base", "kind": "link", "path": path, "target": target}
         for path, target in found.items()
@@ -306,3 +304,173 @@ def _file(name: str, path: str, mode: str, **more: Any) -> dict[str, Any]:
 
 def _gone(name: str, path: str) -> dict[str, Any]:
     return {"id": name, "step": name.partition("/")[0], "kind": "absent", "path": path}
+
+
+# --- The image server's unit and its environment file, as text (pure)
+
+
+#: Ports below need a capability.
+_FIRST_FREE_PORT = 1024
+_HARDENING = """\
+UMask=0077
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateMounts=yes
+PrivateDevices=yes
+DevicePolicy=closed
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+ProcSubset=pid
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+KeyringMode=private
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+"""
+
+
+def unit(inputs: RoleInputs, programfile: str, publish: str) -> str:
+    """The service's unit file. ``publish``: the URL that machines reach it by."""
+    command = " ".join(_word(word) for word in arguments(inputs, programfile, publish))
+    lines = [
+        "# Made by the role kubenode.provision.image_server; changes are lost at its next run.",
+        "[Unit]",
+        "Description=Live images of kubenode.provision",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "# It is never given up: machines that boot depend on it.",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=notify",
+        "NotifyAccess=main",
+        f"User={role_inputs.USER}",
+        f"Group={role_inputs.USER}",
+        f"EnvironmentFile={role_inputs.ENVIRONMENT}",
+        *(f"LoadCredential={name}:{path}" for name, path in credentials(inputs).items()),
+        f"ExecStart={command}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "Restart=always",
+        "RestartSec=500ms",
+        "WatchdogSec=30s",
+        "TimeoutStartSec=600s",
+        "TimeoutStopSec=20s",
+        f"RuntimeDirectory={role_inputs.RUNTIME}",
+        "RuntimeDirectoryMode=0750",
+        "# The digests of the bases, computed once for each.",
+        f"CacheDirectory={role_inputs.RUNTIME}",
+        "CacheDirectoryMode=0700",
+        f"WorkingDirectory={role_inputs.DATA}",
+        "LimitNOFILE=65536",
+        "LimitCORE=0",
+        "TasksMax=256",
+        *([f"MemoryMax={inputs['memory_max']}"] if inputs["memory_max"] else []),
+        "",
+        *_capabilities(inputs),
+        _HARDENING + "\n".join(_addresses(inputs)),
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def arguments(inputs: RoleInputs, programfile: str, publish: str) -> list[str]:
+    """The program's command line; what begins with a dollar sign is replaced by systemd."""
+    found = [
+        inputs["python"] or pack_program.PYTHON,
+        "-I",
+        programfile,
+        "--images-bind-addr",
+        inputs["bind_addr"],
+        "--images-publish-addr",
+        publish,
+        "--metrics-addr",
+        inputs["metrics_addr"] or "0",
+        "--overlays-dir",
+        role_inputs.OVERLAYS,
+        "--secret-file",
+        "${CREDENTIALS_DIRECTORY}/secret",
+        "--urls-file",
+        role_inputs.URLS,
+        "--max-connections",
+        str(inputs["max_connections"]),
+        "--max-connections-per-address",
+        str(inputs["max_connections_per_address"]),
+        "--nmstate",
+        inputs["nmstate"],
+        "--log-level",
+        inputs["log_level"],
+    ]
+    if inputs["agent_image"]:
+        found += ["--nmstate-dir", role_inputs.NMSTATE]
+    if inputs["pull_secret"]:
+        found += ["--pull-secret-file", "${CREDENTIALS_DIRECTORY}/pull-secret"]
+    if inputs["tls_key"]:
+        found += ["--tls-cert", role_inputs.TLS_CERTIFICATE, "--tls-key", role_inputs.TLS_KEY]
+    found.append("--unguessable" if inputs["unguessable"] else "--guessable")
+    if inputs["signed_urls"]:
+        found += ["--signed-urls", str(inputs["signed_urls"])]
+    return found
+
+
+def credentials(inputs: RoleInputs) -> dict[str, str]:
+    """Name of each credential → the file of root's that it is read from."""
+    found = {"secret": role_inputs.SECRET}
+    if inputs["pull_secret"]:
+        found["pull-secret"] = role_inputs.PULL_SECRET
+    return found
+
+
+def environment_file(inputs: RoleInputs, own: str) -> str:
+    """The environment file: the bases, and the agent's settings in the words of image-customization-controller."""
+    here = inputs["bases"].get(own, {})
+    values = {
+        # what is not there is not named, or the server would wait for it
+        **({"DEPLOY_ISO": role_inputs.base("iso")} if "iso" in here else {}),
+        **({"DEPLOY_INITRD": role_inputs.base("initramfs")} if "initramfs" in here else {}),
+        "IMAGE_SHARED_DIR": role_inputs.BASES,
+        **(role_inputs.environment(inputs) if inputs["agent_image"] else {}),
+    }
+    return "".join(f"{name}={quoted(value)}\n" for name, value in values.items())
+
+
+def quoted(value: str) -> str:
+    """A value of an environment file: nothing in it is special to systemd any more, line breaks included."""
+    for special in ("\\", '"', "$", "`"):
+        value = value.replace(special, "\\" + special)
+    return f'"{value}"'
+
+
+def _word(word: str) -> str:
+    """A word of ExecStart: specifiers are switched off, and variables too, but for the one that systemd sets."""
+    own = "${CREDENTIALS_DIRECTORY}"
+    rest = word[len(own) :] if word.startswith(own) else word
+    plain = rest.replace("%", "%%").replace("$", "$$")
+    return (own if rest != word else "") + plain
+
+
+def _capabilities(inputs: RoleInputs) -> list[str]:
+    if role_inputs.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
+        # a capability of a user namespace of its own would not count for the port
+        return ["CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE"]
+    return ["CapabilityBoundingSet=", "AmbientCapabilities=", "PrivateUsers=yes"]
+
+
+def _addresses(inputs: RoleInputs) -> list[str]:
+    if not inputs["allow"]:
+        return [""]
+    return [f"IPAddressAllow=localhost {' '.join(inputs['allow'])}", "IPAddressDeny=any", ""]

@@ -9,18 +9,10 @@ import ssl
 import threading
 from typing import Self
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import Answers
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
-    Registry,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.listener import (
-    Limits,
-    Listener,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.metrics import (
-    Metrics,
-    Progress,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Answers
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits, Listener
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.monitoring import Metrics, Progress
 
 
 class Served:

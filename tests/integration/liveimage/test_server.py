@@ -19,11 +19,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import connection
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
-    Registry,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.listener import Limits
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import connection
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits
 from lab import ports
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until

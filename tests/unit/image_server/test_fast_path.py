@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import (
     Answers,
     fast_answer,
     fast_request,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
-    Registry,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import (
     Request,
     RequestReader,
 )

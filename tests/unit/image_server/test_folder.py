@@ -19,8 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     UrlBuilder,
     static_path,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import folder as module
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.folder import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import watched as module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import (
     Changes,
     State,
     read,

@@ -28,11 +28,11 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
     grouped,
     host_of,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.problems import Problems
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reloaded import CommonInputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
-    Registry,
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import (
+    CommonInputs,
+    Problems,
 )
 from tests.unit.liveimage.maker import LAYOUTS, make
 

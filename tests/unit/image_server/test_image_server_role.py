@@ -22,12 +22,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
-    machine_paths,
     pack_program,
     role_inputs,
-    service_unit,
+    role_plan,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import main
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {
@@ -81,7 +80,7 @@ def test_choices_of_the_specs_are_those_of_the_program():
     choices = {name: tuple(option["choices"]) for name, option in specs.items() if "choices" in option}
     assert choices["vlan_interfaces"] == VLAN_MODES
     assert choices["nmstate"] == nmstatectl.CHOICES
-    assert choices["log_level"] == command_line.LEVELS
+    assert choices["log_level"] == main.LEVELS
 
 
 def test_one_message_lists_every_error_with_variable_value_and_fix():
@@ -170,10 +169,10 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     assert errors + setting_spec.errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
     assert secret == {
-        machine_paths.SECRET: "0600",
-        machine_paths.PULL_SECRET: "0600",
-        machine_paths.ENVIRONMENT: "0600",
-        machine_paths.TLS_KEY: "0640",
+        role_inputs.SECRET: "0600",
+        role_inputs.PULL_SECRET: "0600",
+        role_inputs.ENVIRONMENT: "0600",
+        role_inputs.TLS_KEY: "0640",
     }
     assert plan(**variables)["host/web-2.yaml"]["content"] == ""
     assert yaml.safe_load(plan(**variables)["host/web-1.yaml"]["content"]) == NETWORK
@@ -189,32 +188,32 @@ def test_a_naming_secret_of_the_machine_is_only_created():
 
 def test_only_what_an_earlier_run_wrote_is_removed():
     old = {
-        "program": f"{machine_paths.PROGRAMS}/{'0' * 16}.pyz",
+        "program": f"{role_inputs.PROGRAMS}/{'0' * 16}.pyz",
         "hosts": ["web-1.yaml", "web-2.yaml", "web-1.host.yml", "../../etc/passwd", "Not a name.yaml", "by-hand"],
         "bases": [
-            f"{machine_paths.BASES}/coreos_aarch64.iso",
-            f"{machine_paths.BASES}/coreos.initramfs",
+            f"{role_inputs.BASES}/coreos_aarch64.iso",
+            f"{role_inputs.BASES}/coreos.initramfs",
             "/etc/shadow",
-            f"{machine_paths.BASES}/../x.iso",
+            f"{role_inputs.BASES}/../x.iso",
         ],
         "fetched": ["image-server-aarch64-iso", "containerd", "../x"],
     }
     settings = plan(old, **AGENT, hosts={"web-1": NETWORK})
     gone = {setting["path"] for setting in settings.values() if setting["kind"] == "absent"}
     ours = {
-        machine_paths.PULL_SECRET,
-        machine_paths.TLS_KEY,
-        machine_paths.TLS_CERTIFICATE,
-        machine_paths.REGISTRIES,
-        machine_paths.CA_BUNDLE,
+        role_inputs.PULL_SECRET,
+        role_inputs.TLS_KEY,
+        role_inputs.TLS_CERTIFICATE,
+        role_inputs.REGISTRIES,
+        role_inputs.CA_BUNDLE,
     }
     removed = {
-        f"{machine_paths.NMSTATE}/web-2.yaml",
-        f"{machine_paths.NMSTATE}/web-1.host.yml",
-        f"{machine_paths.BASES}/coreos_aarch64.iso",
-        f"{machine_paths.BASES}/coreos.initramfs",
-        f"{machine_paths.ARTIFACTS}/image-server-aarch64-iso.json",
-        f"{machine_paths.PROGRAMS}/{'0' * 16}.pyz",
+        f"{role_inputs.NMSTATE}/web-2.yaml",
+        f"{role_inputs.NMSTATE}/web-1.host.yml",
+        f"{role_inputs.BASES}/coreos_aarch64.iso",
+        f"{role_inputs.BASES}/coreos.initramfs",
+        f"{role_inputs.ARTIFACTS}/image-server-aarch64-iso.json",
+        f"{role_inputs.PROGRAMS}/{'0' * 16}.pyz",
     }
     assert gone == removed | ours
     # the running program may still read its file until it was restarted
@@ -232,8 +231,8 @@ def test_bases_have_the_names_the_program_looks_for():
     inputs = take(**{**AGENT, "bases": bases})
     fetched = {one["install"][0]["path"]: one["url"] for one in image_server_plan(inputs, "artifacts")}
     assert fetched == {
-        f"{machine_paths.BASES}/coreos_aarch64.iso": "http://h/a",
-        f"{machine_paths.BASES}/coreos_x86_64.iso": "http://h/x",
+        f"{role_inputs.BASES}/coreos_aarch64.iso": "http://h/a",
+        f"{role_inputs.BASES}/coreos_x86_64.iso": "http://h/x",
     }
 
     def links(settings):
@@ -246,7 +245,7 @@ def test_bases_have_the_names_the_program_looks_for():
         "coreos.initramfs": "coreos_x86_64.initramfs",
         "coreos.iso": "coreos_x86_64.iso",
     }
-    assert f'DEPLOY_INITRD="{machine_paths.BASES}/coreos.initramfs"\n' in settings["environment"]["content"]
+    assert f'DEPLOY_INITRD="{role_inputs.BASES}/coreos.initramfs"\n' in settings["environment"]["content"]
     other = plan(**{**AGENT, "bases": bases, "architecture": "aarch64"})
     assert "DEPLOY_INITRD" not in other["environment"]["content"]
     assert links(other) == {"coreos_x86_64.initramfs": "initramfs", "coreos.iso": "coreos_aarch64.iso"}
@@ -258,7 +257,7 @@ def test_options_of_a_host_are_checked_as_the_program_reads_them():
     settings = plan(**variables)
     assert "hush" not in str(settings)
     own = settings["host/web-1.host.yml"]
-    assert (own["path"], own["mode"]) == (f"{machine_paths.NMSTATE}/web-1.host.yml", "0640")
+    assert (own["path"], own["mode"]) == (f"{role_inputs.NMSTATE}/web-1.host.yml", "0640")
     assert yaml.safe_load(image_server_plan(take(**variables), "secrets", node=NODE)[own["content_secret"]]) == options
     error = refused(
         **{
@@ -328,7 +327,7 @@ def test_url(variables, url):
 @given(st.text(max_size=200))
 def test_an_environment_file_gives_back_every_value(value):
     """Read as systemd does: between double quotes, a backslash makes the next of these four plain."""
-    quoted = service_unit.quoted(value)
+    quoted = role_plan.quoted(value)
     assert quoted[0] == quoted[-1] == '"'
     assert not re.search(r'(?<!\\)(?:\\\\)*["$`]', quoted[1:-1])
     assert re.sub(r'\\([\\"$`])', r"\1", quoted[1:-1]) == value
@@ -345,7 +344,7 @@ def test_the_unit_passes_on_what_was_asked_for():
     text = plan(**AGENT, unguessable=True, signed_urls=60, memory_max="512M", allow=["192.0.2.0/24"],
                 pull_secret='{"auths": {}}')["unit"]["content"]  # fmt: skip
     assert " --unguessable --signed-urls 60\n" in text
-    assert f"LoadCredential=pull-secret:{machine_paths.PULL_SECRET}\n" in text
+    assert f"LoadCredential=pull-secret:{role_inputs.PULL_SECRET}\n" in text
     assert " --pull-secret-file ${CREDENTIALS_DIRECTORY}/pull-secret " in text
     assert "MemoryMax=512M\n" in text
     assert "IPAddressAllow=localhost 192.0.2.0/24\nIPAddressDeny=any\n" in text
@@ -361,7 +360,7 @@ def test_names_are_guessed_only_where_that_is_asked_for():
 
 def test_the_digest_of_the_program_names_its_file():
     content = pack_program.program_bytes()
-    assert plan()["program"]["path"] == f"{machine_paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    assert plan()["program"]["path"] == f"{role_inputs.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     assert plan()["launcher"]["target"] == plan()["program"]["path"]
 
 

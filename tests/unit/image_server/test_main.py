@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main import USAGE, main
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main import (
+    USAGE,
+    bound,
+    main,
+    parse,
+)
 
 GOOD = {
     "IRONIC_AGENT_IMAGE": "example.test/ipa:1",
@@ -92,22 +96,22 @@ def test_an_unknown_flag(capsys):
      ("[::]:8084", ("::", 8084)), ("localhost:8084", ("localhost", 8084))],
 )  # fmt: skip
 def test_addresses(text, place):
-    assert command_line.bound("x", text) == place
+    assert bound("x", text) == place
 
 
 @pytest.mark.parametrize("text", ["", "8084", "x", ":", ":x", ":-1", ":65536", "2001:db8::1:8084", ":8084x", ": 80"])
 def test_addresses_that_are_none(text):
     with pytest.raises(ImageError, match="such as :8084"):
-        command_line.bound("x", text)
+        bound("x", text)
 
 
 def test_defaults_are_the_peers():
-    found = command_line.parse(["-nmstate-dir", "hosts"], {**GOOD, "WATCH_NAMESPACE": "a"})
+    found = parse(["-nmstate-dir", "hosts"], {**GOOD, "WATCH_NAMESPACE": "a"})
     assert (found.bind, found.publish, found.namespace) == (("", 8084), "http://127.0.0.1:8084", "a")
     assert (found.metrics, found.static) == (("127.0.0.1", 8085), True)
-    assert command_line.parse(["--metrics-addr", "0"], GOOD).metrics is None
-    assert not command_line.parse([], GOOD).static
-    assert command_line.parse(["--overlays-dir", "x", "--guessable"], {}).iso == ""  # descriptors bring their bases
+    assert parse(["--metrics-addr", "0"], GOOD).metrics is None
+    assert not parse([], GOOD).static
+    assert parse(["--overlays-dir", "x", "--guessable"], {}).iso == ""  # descriptors bring their bases
 
 
 @pytest.mark.parametrize(
@@ -116,4 +120,4 @@ def test_defaults_are_the_peers():
      (["--secret-file", "s", "--unguessable"], True)],
 )  # fmt: skip
 def test_names_are_hidden_where_there_is_a_secret(arguments, hidden):
-    assert command_line.parse(["--nmstate-dir", "x", *arguments], GOOD).unguessable is hidden
+    assert parse(["--nmstate-dir", "x", *arguments], GOOD).unguessable is hidden

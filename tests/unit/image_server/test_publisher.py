@@ -24,10 +24,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     unsign_path,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import publisher as module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
-    Registry,
-)
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 
 SECRET = b"s" * 32

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import ranges
 
 SECRET = b"s" * 32
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"

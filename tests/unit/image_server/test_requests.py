@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
-    RequestReader,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import RequestReader
 
 LIMIT = 16 * 1024
 LINE = b"GET /a.iso HTTP/1.1\r\nHost: x\r\n"

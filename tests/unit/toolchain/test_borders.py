@@ -36,7 +36,7 @@ def findings(tmp_path, name: str, source: str) -> list[str]:
         ("lab/lab.py", "from %s.module_utils._common.text import whole_number" % OURS),
         ("plugins/module_utils/_liveimage/iso.py", "from .._rescue import protocol"),
         ("plugins/plugin_utils/image_server/daemon/service.py", "from .. import role_plan"),
-        ("plugins/plugin_utils/image_server/pack_program.py", "from . import machine_paths"),
+        ("plugins/plugin_utils/image_server/pack_program.py", "from . import role_inputs"),
         ("plugins/module_utils/_common/text.py", "from .._rescue import protocol"),
     ],
 )

@@ -17,9 +17,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 
-from .folder import Changes, read, scan, state
-from .problems import LOG, Problems
-from .server.image_registry import Registry
+from .image_registry import Registry
+from .watched import LOG, Changes, Problems, read, scan, state
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")
 _HOST = re.compile(r"[^\x00-\x1f\x7f]{0,253}\Z")

@@ -27,10 +27,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.host
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.document import LONGEST
 
 from . import host_file
-from .folder import Changes, State, read_text, scan, state
-from .problems import LOG, Problems
 from .publisher import SUFFIXES, Publisher
-from .reloaded import CommonInputs
+from .watched import LOG, Changes, CommonInputs, Problems, State, read_text, scan, state
 
 DOCUMENT = ".yaml"  # what is cut from a file's name: the rest is the image's, as the peer has it
 _ENDINGS = (DOCUMENT, ".yml", ".json")  # endings that are no part of a host's name
@@ -176,7 +174,7 @@ class HostFolder:
             except ImageError as error:
                 problem = f"{self._place(files)}: {error}"
                 self._publisher.withhold(key, KINDS)
-            except Exception as error:  # noqa: BLE001 - a defect of ours must not take the other hosts with it
+            except Exception as error:
                 LOG.exception("%s: this is a defect of the image server", escaped(key))
                 problem = f"{self._place(files)}: a defect of the image server: {type(error).__name__}"
                 self._publisher.withhold(key, KINDS)

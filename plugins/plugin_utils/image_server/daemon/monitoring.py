@@ -1,19 +1,172 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For those who look after the server: systemd's notifications, and a second socket with metrics and probes."""
+"""For those who look after the server: what was sent, on a second socket with probes, and systemd's notifications."""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
+
+from .image_registry import Image
+
+if TYPE_CHECKING:
+    from .answers import Answer
 import asyncio
 import contextlib
 import json
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .server.requests import RequestReader
+from .requests import RequestReader
+
+LOG = logging.getLogger("kubenode.images")
+_PARTS = 1024  # an image is watched in so many parts
+_MOST_READERS = 2048
+_EVERY = 10.0  # seconds between two lines of one reader
+_MIB = 1024 * 1024
+
+
+class Metrics:
+    """Counters of one server."""
+
+    def __init__(self) -> None:
+        """Everything is zero."""
+        self.requests: dict[int, int] = {}
+        self.bytes_sent = 0
+        self.cut = 0  # answers that did not reach their end
+        self.connections = 0
+        self.connections_refused = 0
+
+    def answered(self, status: int, length: int, whole: bool) -> None:
+        """An answer is over."""
+        self.requests[status] = self.requests.get(status, 0) + 1
+        self.bytes_sent += length
+        self.cut += not whole
+
+    def text(self, images: int, fetched: Mapping[str, int], failed: int = 0) -> str:
+        """Everything, with what the registry and the progress of readers say."""
+        counter, gauge = "counter", "gauge"
+        by_status = (({"code": str(status)}, count) for status, count in sorted(self.requests.items()))
+        by_host = (({"host": host}, count) for host, count in sorted(fetched.items()))
+        families: Iterable[tuple[str, str, str, Iterable[tuple[Mapping[str, str], int]]]] = (
+            ("requests_total", counter, "Requests answered, by status.", by_status),
+            ("sent_bytes_total", counter, "Bytes of bodies sent.", (({}, self.bytes_sent),)),
+            ("answers_cut_total", counter, "Answers that ended before their last byte.", (({}, self.cut),)),
+            ("connections", gauge, "Connections open now.", (({}, self.connections),)),
+            ("connections_refused_total", counter, "Connections over the limits.", (({}, self.connections_refused),)),
+            ("images", gauge, "Images that are served.", (({}, images),)),
+            ("hosts_failed", gauge, "Hosts whose image could not be made.", (({}, failed),)),
+            ("host_sent_bytes_total", counter, "Bytes of images sent, by host.", by_host),
+        )
+        lines = []
+        for name, kind, text, samples in families:
+            full = "kubenode_image_server_" + name
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
+            lines += [f"{full}{metric_labels(labels)} {value:d}" for labels, value in samples]
+        return "\n".join(lines) + "\n"
+
+
+class _Reader:
+    __slots__ = ("done", "etag", "logged", "parts", "step", "touched")
+
+    def __init__(self, etag: str, size: int) -> None:
+        self.etag = etag
+        self.step = -(-size // _PARTS)
+        self.parts = bytearray(_PARTS)
+        self.touched = 0
+        self.logged = float("-inf")
+        self.done = False
+
+
+class Progress:
+    """What was sent to whom."""
+
+    def __init__(self) -> None:
+        """No client has read anything yet."""
+        self._readers: OrderedDict[tuple[str, str], _Reader] = OrderedDict()
+        self.fetched: dict[str, int] = {}
+
+    def sent(self, image: Image, address: str, spans: Sequence[tuple[int, int]], length: int, now: float) -> None:
+        """``length`` bytes of these spans of an image were sent to an address."""
+        if not length:
+            return
+        self.fetched[image.host] = self.fetched.get(image.host, 0) + length
+        reader = self._reader(image, address)
+        if not reader.done:
+            self._touch(reader, image, address, spans, length, now)
+
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
+        """The same for a small range that was sent whole, which nearly always touches nothing new."""
+        self.fetched[image.host] = self.fetched.get(image.host, 0) + stop - start
+        reader = self._reader(image, address)
+        part = start // reader.step
+        known = reader.parts[part] and stop <= (part + 1) * reader.step and now - reader.logged < _EVERY
+        if not known and not reader.done:
+            self._touch(reader, image, address, ((start, stop),), stop - start, now)
+
+    def _reader(self, image: Image, address: str) -> _Reader:
+        key = (image.host, address)
+        reader = self._readers.get(key)
+        if reader is None or reader.etag != image.etag:
+            reader = self._readers[key] = _Reader(image.etag, image.overlay.size)
+            if len(self._readers) > _MOST_READERS:
+                self._readers.popitem(last=False)
+        return reader
+
+    def _touch(
+        self, reader: _Reader, image: Image, address: str, spans: Sequence[tuple[int, int]], length: int, now: float
+    ) -> None:
+        parts, step, size = reader.parts, reader.step, image.overlay.size
+        for start, stop in spans:
+            stop = min(stop, start + length)
+            length -= stop - start
+            for part in range(start // step, -(-stop // step)):
+                if not parts[part]:
+                    parts[part] = 1
+                    reader.touched += 1
+        reader.done = reader.touched * step >= size
+        if reader.done or now - reader.logged >= _EVERY:
+            reader.logged = now
+            total = -(-size // _MIB)
+            have = total if reader.done else reader.touched * step // _MIB
+            LOG.info("%s: %s fetched %d of %d MiB", image.host, address, have, total)
+
+    def forget(self, host: str) -> None:
+        """A host has no image any more."""
+        self.fetched.pop(host, None)
+        for key in [key for key in self._readers if key[0] == host]:
+            del self._readers[key]
+
+
+class AccessLog:
+    """Counts answers that are over in the metrics and in the progress of clients."""
+
+    def __init__(self, metrics: Metrics, progress: Progress) -> None:
+        """Both are shared with those who show them."""
+        self._metrics, self._progress = metrics, progress
+
+    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
+        """``length`` bytes of the body went to this address, ``whole``: that was all of them."""
+        self._metrics.answered(answer.status, length, whole)
+        if answer.image is not None and answer.spans:
+            self._progress.sent(answer.image, address, answer.spans, length, time.monotonic())
+
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
+        """These bytes of an image went to this address whole, as the only ones of an answer."""
+        self._metrics.answered(206, stop - start, True)
+        self._progress.ranged(image, address, start, stop, now)
+
+
+# --- For those who look after the server: systemd's notifications, and a second socket with metrics and probes
+
 
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"

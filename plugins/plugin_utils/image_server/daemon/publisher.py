@@ -26,8 +26,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
-from .problems import Problems
-from .server.image_registry import Registry
+from .image_registry import Registry
+from .watched import Problems
 
 SUFFIXES = {ISO: ".iso", INITRAMFS: ".initramfs"}
 BOOT = ("kernel", "rootfs")

@@ -29,21 +29,19 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     static_path,
 )
 
-from . import monitoring, publisher, reloaded
-from .command_line import Settings
+from . import monitoring, publisher, watched
+from .answers import Answers
 from .descriptor_folder import DescriptorFolder
 from .host_folder import HostFolder
-from .monitoring import notify, watchdog
-from .problems import LOG, Problems
+from .image_registry import Registry
+from .listener import Listener
+from .main import Settings
+from .monitoring import Metrics, Progress, notify, watchdog
 from .publisher import Publisher
-from .reloaded import CommonInputs
-from .server.answers import Answers
-from .server.image_registry import Registry
-from .server.listener import Listener
-from .server.metrics import Metrics, Progress
+from .watched import LOG, CommonInputs, Problems
 
 if TYPE_CHECKING:
-    from .controller.controller import Controller
+    from .controller import Controller
 
 INTERVAL = 1.0  # seconds between two looks at the folders
 SWITCH = 0.001  # seconds that the making of images may hold up the sending of others
@@ -66,7 +64,7 @@ class Program:
         self._descriptors: DescriptorFolder | None = None
         self._controller: Controller | None = None
         self._secret = urls.load_secret(settings.secret_file) if settings.secret_file else b""
-        self._tls = reloaded.Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+        self._tls = watched.Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
         self._publisher: Publisher | None = None
         self._table = publisher.UrlsFile(settings.urls_file) if settings.urls_file else None
         self._named = UrlBuilder(settings.publish, self._secret, settings.signed)
@@ -172,8 +170,8 @@ class Program:
             self._registry, bases, inputs, self._secret, settings.publish, settings.signed, run=run, gone=self._gone
         )
         self._inputs = inputs
-        from .controller.controller import Controller, namespaces
-        from .controller.controller import Settings as ControllerSettings
+        from .controller import Controller, namespaces
+        from .controller import Settings as ControllerSettings
 
         # A signed URL in a status is renewed long before it is over.
         resync = min(ControllerSettings.resync, settings.signed / 2 or ControllerSettings.resync)
@@ -230,7 +228,7 @@ class Program:
             self._wake.clear()
             try:
                 self._refresh()
-            except Exception:  # noqa: BLE001 - what is served stays, and the next refresh may succeed
+            except Exception:
                 LOG.exception("a look at the folders failed; this is a defect of the image server")
             self._refreshed.set()
             self._wake.wait(INTERVAL)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.kubernetes_api import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.kubernetes_api import (
     Conflict,
     NotFound,
 )

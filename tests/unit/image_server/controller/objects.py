@@ -13,10 +13,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.decide import (
-    FINALIZER,
-    Secret,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reconcile import FINALIZER, Secret
 
 #: baremetal-operator's, of commit 02aa5059e3482f9dc3b5115c3a45cec4b000ae16, unmodified
 CRD = Path(__file__).parent / "metal3.io_preprovisioningimages.yaml"

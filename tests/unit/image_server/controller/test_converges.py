@@ -13,14 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.decide import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.kubernetes_api import Conflict
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reconcile import (
     FINALIZER,
     FOREIGN_LABEL,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.kubernetes_api import (
-    Conflict,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.reconcile import (
     Images,
     Reconciler,
 )

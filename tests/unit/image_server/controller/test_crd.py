@@ -9,10 +9,7 @@ import hashlib
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import (
-    kubernetes_api,
-    resources,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api, resources
 from tests.unit.image_server.controller.objects import CRD, THEN, schema, wrong
 
 READY = {"type": "Ready", "status": "True", "reason": "ImageSuccess", "message": "", "lastTransitionTime": THEN}

@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.decide import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reconcile import (
     FINALIZER,
     FOREIGN_LABEL,
     BuildRequest,

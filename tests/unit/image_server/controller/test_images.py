@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.decide import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reconcile import (
     BuildRequest,
     Built,
+    Images,
     NotYet,
     Refused,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.reconcile import Images
 from tests.unit.image_server.controller.cluster import Shelf
 from tests.unit.image_server.controller.objects import image, secret
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.kubernetes_api import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.kubernetes_api import (
     IMAGE_RIGHTS,
     SECRET_RIGHTS,
 )

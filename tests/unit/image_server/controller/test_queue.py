@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
-    WorkQueue,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import WorkQueue
 
 
 def test_keys_come_in_the_order_they_are_due():

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import controller as run
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import kubernetes_api
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import controller as run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 
 EVERYTHING = {**kubernetes_api.IMAGE_RIGHTS, ("", "secrets", ""): ("get", "list", "watch", "update")}
 

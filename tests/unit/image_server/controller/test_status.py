@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import resources
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
-    namespaces,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import resources
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import namespaces
 from tests.unit.image_server.controller.objects import NOW, THEN, merged
 
 VALUES = st.recursive(

@@ -29,9 +29,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import host_file
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers, ranges
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, host_file, ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import (
     Request,
     RequestReader,
 )

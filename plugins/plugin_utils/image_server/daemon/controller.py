@@ -33,7 +33,7 @@ _TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
 if TYPE_CHECKING:
     from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
 
-    from ..publisher import Publisher
+    from .publisher import Publisher
 
     OnEvent = Callable[[str, Mapping[str, Any]], None]
 _FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
@@ -357,7 +357,7 @@ class Controller:
         except ApiFailed as error:
             LOG.warning("%s/%s: %s", *key, error)
             longest = _LONGEST_UNREACHABLE if isinstance(error, Unreachable) else _LONGEST_RETRY
-        except Exception:  # noqa: BLE001 - one object's trouble is that object's
+        except Exception:
             LOG.exception("%s/%s", *key)
             longest = _LONGEST_RETRY
         else:

@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
 
 from . import ranges
 from .image_registry import Image, Registry
-from .metrics import AccessLog, Metrics, Progress
+from .monitoring import AccessLog, Metrics, Progress
 
 _REASONS = {
     200: "OK", 206: "Partial Content", 304: "Not Modified", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",

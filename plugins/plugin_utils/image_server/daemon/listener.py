@@ -14,9 +14,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 
 from .answers import Answers
-from .connection import Connection, TlsConnection
-from .metrics import AccessLog, Metrics, Progress
-from .poller import READ, Poller
+from .connection import READ, Connection, Poller, TlsConnection
+from .monitoring import AccessLog, Metrics, Progress
 
 _MOST_REFUSED = 64
 _SWEEP = 1.0  # seconds between looks for connections that do not move
