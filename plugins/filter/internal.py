@@ -6,11 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: internal
-short_description: What the playbooks of this collection compute
+short_description: What the playbooks and roles of this collection compute
 version_added: 1.0.0
 positional: function
 description:
-  - The playbooks of this collection use it. It may change in every release; do not use it in a playbook of your own.
+  - The playbooks and roles of this collection use it. It may change in every release; do not use it in a playbook of
+    your own.
 options:
   _input:
     description:
@@ -54,6 +55,9 @@ from ansible.errors import AnsibleFilterError
 _UTILS = "ansible_collections.kubenode.provision.plugins.plugin_utils."
 #: The name that a playbook gives → the module and its function. It is imported when it is called, see docs/design.md.
 FUNCTIONS: dict[str, tuple[str, str]] = {
+    "base_plan": ("node_plan.base_plan", "base_plan"),
+    "join_plan": ("node_plan.join_plan", "join_plan"),
+    "image_server_plan": ("image_server.role_plan", "image_server_plan"),
     "variable_findings": ("preflight.conflicts", "variable_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),
     "inventory_folder": ("preflight.controller_paths", "inventory_folder"),

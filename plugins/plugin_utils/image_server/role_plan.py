@@ -10,9 +10,10 @@ import hashlib
 import json
 import re
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..plain import plain
 from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
 
@@ -26,6 +27,35 @@ _BASE = re.compile(re.escape(role_inputs.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
 _GROUPED = {"owner": "root", "group": role_inputs.USER}
 Facts = Mapping[str, Any]
+
+
+def image_server_plan(
+    inputs: Mapping[str, Any], purpose: str, node: Facts | None = None, record: Facts | None = None
+) -> Any:
+    """What the role asks for; a ValueError names all that is wrong.
+
+    ``inputs``: for ``inputs``, the role's variables without ``image_server_``; else what ``inputs`` returned.
+    ``purpose``: ``inputs`` (checked, with defaults), ``refusals`` (why this machine cannot become an image server),
+    ``missing`` (Debian packages to install), ``url`` (where machines find the images), or the options of a module:
+    ``queries`` of node_info, ``artifacts``, ``settings`` and ``secrets``. ``record``: what an earlier run wrote.
+    """
+    #: purpose → whether it needs what was seen on the machine, and what does it
+    purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
+        "inputs": (False, lambda inputs, node, record: role_inputs.checked(inputs)),
+        "queries": (False, lambda inputs, node, record: queries()),
+        "refusals": (True, lambda inputs, node, record: refusals(inputs, node)),
+        "missing": (True, lambda inputs, node, record: missing(inputs, node)),
+        "url": (True, lambda inputs, node, record: url(inputs, node)),
+        "artifacts": (False, lambda inputs, node, record: artifacts(inputs)),
+        "settings": (True, settings),
+        "secrets": (True, lambda inputs, node, record: secrets(inputs, node)),
+    }
+    if purpose not in purposes:
+        raise ValueError(f"image_server_plan: {purpose!r} must be one of {', '.join(purposes)}")
+    needs_node, function = purposes[purpose]
+    if not isinstance(inputs, Mapping) or (needs_node and not isinstance(node, Mapping)):
+        raise ValueError(f"image_server_plan: {purpose} needs a dictionary{' and node' if needs_node else ''}")
+    return function(plain(inputs), plain(node), plain(record) or {})
 
 
 def queries() -> dict[str, list[str]]:

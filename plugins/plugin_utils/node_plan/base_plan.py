@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
@@ -16,7 +16,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info.fact
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from .. import role_specs
+from ..plain import plain
 from . import (
+    base_inputs,
     builders,
     downloads,
     host_settings,
@@ -35,6 +37,60 @@ from .systems import bin_dir
 
 #: tags of the role that are no steps: they choose parts of every run
 OTHERS = ("preflight", "prebake")
+
+
+#: purposes that need the facts of a machine
+_WITH_NODE = ("preflight", "sources", "artifacts", "settings", "secrets")
+
+
+def base_plan(
+    given: Mapping[str, Any],
+    purpose: str,
+    node: Mapping[str, Any] | None = None,
+    steps: Sequence[str] | None = None,
+    versions: Mapping[str, Any] | None = None,
+    fail: bool = True,
+    run_tags: Sequence[str] = ("all",),
+    skip_tags: Sequence[str] = (),
+    joins: bool = False,
+    before: float | None = None,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
+) -> Any:
+    """What the role asks for; every ValueError names the variable, its value and the fix.
+
+    ``given``: the role's variables, with or without ``base_``, for ``inputs``; else what ``inputs`` returned.
+    ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``steps`` (of this run, by its tags), or the
+    options of a module: ``queries`` of node_info, ``artifacts``, ``settings`` and ``secrets``, ``sources`` (settings
+    before packages are fetched), ``images``. ``preflight``: what speaks against the machine, without URLs and contents,
+    so that it can be kept as a fact; ``before``: the controller's clock just before the facts were read, so that a slow
+    connection is no wrong clock.
+    """
+    after = time.time()
+    given_, node_, data = plain(given), plain(node), plain(versions)
+    answers: dict[str, Callable[[], Any]] = {
+        "variables": lambda: list(base_inputs.variables()),
+        "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search),
+        "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
+        "queries": lambda: queries(given_, joins),
+        "preflight": lambda: checked(node_, given_, steps or (), after if before is None else float(before), after),
+        "sources": lambda: sources(node_, given_),
+        "artifacts": lambda: downloads.missing(node_, given_, steps),
+        "settings": lambda: settings(node_, given_, steps),
+        "secrets": lambda: secrets(node_, given_),
+        "images": lambda: downloads.images(given_),
+    }
+    if purpose not in answers:
+        raise ValueError(f"base_plan: {purpose!r} must be one of {', '.join(answers)}")
+    if not isinstance(given, Mapping):
+        raise ValueError(f"base_plan: feed it a dictionary, not a {type(given).__name__}")
+    if purpose in _WITH_NODE and not isinstance(node, Mapping):
+        raise ValueError(f"base_plan: {purpose} needs node")
+    try:
+        return answers[purpose]()
+    except (ValueError, KeyError) as error:
+        text = f"{error} is missing in what it was given" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"base_plan: {text}") from error
 
 
 def checked_inputs(
@@ -58,7 +114,7 @@ def checked_inputs(
         return {"refused": str(error)}
 
 
-def steps(inputs: BaseInputs, run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
+def steps_of_run(inputs: BaseInputs, run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     """The managed steps that the tags of the run leave, in order.
 
     Tags that are none of base, such as one that a playbook gave the whole role, choose every step.

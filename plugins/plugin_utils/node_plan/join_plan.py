@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -19,9 +19,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
+from ..plain import plain
 from . import builders, join_inputs, templates
 from .join_inputs import InvalidInput
-from .kubelet import Kubelet, KubeletOptions, kubeadm_path
+from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries
 from .plan_types import JoinInputs
 
 #: kubeadm speaks v1beta4 since then: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
@@ -33,6 +34,68 @@ _VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
 #: What the unit is restarted for although no file changed: its Node was deleted while it ran.
 REGISTER = "join:register"
 UNIT = "kubelet.service"
+
+
+#: purpose → what it needs besides the variables
+_NEEDS = {
+    "check": ("node",),
+    "lacks": ("seen",),
+    "settings": ("node", "seen"),
+    "secrets": ("node", "seen"),
+    "finished": ("node", "seen"),
+    "undone": ("seen",),
+    "absent": ("seen",),
+}
+
+
+def join_plan(
+    given: Mapping[str, Any],
+    purpose: str,
+    node: Mapping[str, Any] | None = None,
+    seen: Mapping[str, Any] | None = None,
+    token: str = "",
+    kubelet_version: str = "",
+    fail: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
+) -> Any:
+    """What the role asks for; every ValueError names the variable, its value and the fix.
+
+    ``given``: the role's variables without ``join_``, and without the token. ``seen``: the result of node_join_check.
+    ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``queries`` of node_info, ``check`` (options
+    of node_join_check, warnings, and where kubeadm is when it joins), ``lacks`` (what the machine needs and was not
+    given, a sentence or nothing), or settings: ``settings`` and ``secrets`` that make it join, ``finished`` once it
+    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster.
+    """
+    if purpose == "variables":
+        return [name for name in join_inputs.variables() if name != "ca_file"]
+    node_, seen_, secret = plain(node), plain(seen), str(token or "")
+    answers: dict[str, Callable[[Any], Any]] = {
+        "inputs": lambda inputs: inputs,
+        "queries": lambda inputs: queries(),
+        "check": lambda inputs: check(node_, inputs, secret),
+        "lacks": lambda inputs: lacks(inputs, seen_, secret),
+        "settings": lambda inputs: present(node_, inputs, seen_),
+        "secrets": lambda inputs: secrets(node_, inputs, seen_, secret),
+        "finished": lambda inputs: finished(node_, inputs, seen_),
+        "undone": lambda inputs: undone(seen_),
+        "absent": lambda inputs: absent(seen_),
+    }
+    if purpose not in answers:
+        raise ValueError(f"join_plan: {purpose!r} must be one of variables, {', '.join(answers)}")
+    for name, value in (("node", node), ("seen", seen)):
+        if name in _NEEDS.get(purpose, ()) and not isinstance(value, Mapping):
+            raise ValueError(f"join_plan: {purpose} needs {name}")
+    try:
+        # later than the check, the token may be the one that was made
+        users_own = purpose in ("inputs", "check")
+        return answers[purpose](
+            checked_inputs(plain(given), secret, str(kubelet_version), users_own, inventory_dir, search)
+        )
+    except InvalidInput as error:
+        if fail:
+            raise
+        return {"refused": str(error)}
 
 
 def checked_inputs(

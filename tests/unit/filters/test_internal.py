@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The functions that only the playbooks of this collection call, by their names."""
+"""The functions that only the playbooks and roles of this collection call, by their names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.provision.plugins.filter import internal
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds
 
-PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def test_playbooks_call_all_functions_and_no_others():
-    texts = [path.read_text(encoding="utf-8") for path in PLAYBOOKS.rglob("*.yml")]
+def test_playbooks_and_roles_call_all_functions_and_no_others():
+    texts = [
+        path.read_text(encoding="utf-8") for top in ("playbooks", "roles") for path in (CHECKOUT / top).rglob("*.yml")
+    ]
     called = {name for text in texts for name in re.findall(r"kubenode\.provision\.internal\('(\w+)'", text)}
     # surveys are for those who set up AWX
     assert called == set(internal.FUNCTIONS) - {"survey"}

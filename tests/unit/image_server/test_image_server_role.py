@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
@@ -27,6 +25,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server im
     role_plan,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import main
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.role_plan import image_server_plan
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {
@@ -61,7 +60,7 @@ def plan(record=None, **variables):
 
 
 def refused(**variables) -> str:
-    with pytest.raises(AnsibleFilterError) as caught:
+    with pytest.raises(ValueError) as caught:
         take(**variables)
     return str(caught.value)
 

@@ -8,11 +8,9 @@ import json
 import tomllib
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
@@ -24,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     packages,
     runtime,
 )
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
 from tests.unit.node.samples import CA, unhurried
@@ -339,8 +338,8 @@ ALL_STEPS = base_inputs.managed(given())
     ],
 )
 def test_tags_choose_the_steps(run, skip, expected):
-    assert base_plan.steps(given(), run, skip) == expected
-    assert "swap" not in base_plan.steps(given(manage_swap=False), run, skip)
+    assert base_plan.steps_of_run(given(), run, skip) == expected
+    assert "swap" not in base_plan.steps_of_run(given(manage_swap=False), run, skip)
 
 
 def test_a_mirror_keeps_the_path_of_the_project():
@@ -383,18 +382,18 @@ def test_the_filter_takes_what_the_role_gives_and_reports_errors_plainly():
     assert all("hunter2" in text for text in filter_plan(taken, "secrets", node=machine).values())
     assert filter_plan(taken, "images")["pull"] == ["registry.k8s.io/pause:3.10.1"]
     assert "hunter2" not in json.dumps(filter_plan(taken, "preflight", node=machine, steps=["runtime"], before=0.0))
-    with pytest.raises(AnsibleFilterError, match="base_swap is 'on'"):
+    with pytest.raises(ValueError, match="base_swap is 'on'"):
         filter_plan({"base_swap": "on"}, "inputs", versions=data())
     wrong = {"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}
     refused = filter_plan(wrong, "inputs", versions=data(), fail=False)
     assert set(refused) == {"refused"}
     assert "base_swap is 'on'" in refused["refused"]
     assert "hunter2" not in refused["refused"]
-    with pytest.raises(AnsibleFilterError, match="feed it a dictionary"):
+    with pytest.raises(ValueError, match="feed it a dictionary"):
         filter_plan([], "images")
-    with pytest.raises(AnsibleFilterError, match="'swop' must be one of variables, inputs"):
+    with pytest.raises(ValueError, match="'swop' must be one of variables, inputs"):
         filter_plan(taken, "swop")
-    with pytest.raises(AnsibleFilterError, match="settings needs node"):
+    with pytest.raises(ValueError, match="settings needs node"):
         filter_plan(taken, "settings")
-    with pytest.raises(AnsibleFilterError, match="'os' is missing"):
+    with pytest.raises(ValueError, match="'os' is missing"):
         filter_plan(taken, "settings", node={})

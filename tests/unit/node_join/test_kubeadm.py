@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import check, kubeadm
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 
 from ._machines import Authority, machine, seen
 from .test_discovery import OURS, cluster_info
@@ -93,7 +92,7 @@ def test_a_node_of_kubeadm_is_left_alone():
 
 
 def test_kubeadm_is_too_old():
-    with pytest.raises(AnsibleFilterError, match=r"kubeadm needs Kubernetes 1.31 or newer"):
+    with pytest.raises(ValueError, match=r"kubeadm needs Kubernetes 1.31 or newer"):
         join_plan(GIVEN, "settings", node=machine("1.30.1"), seen=seen(), token=TOKEN)
 
 

@@ -9,10 +9,9 @@ import re
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan, kubelet_tables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 from tests.unit.node.facts import given as given_to_base
 from tests.unit.node.facts import node as base_node
 
@@ -209,13 +208,13 @@ def test_drop_ins():
     ],
 )
 def test_refused_before_the_cluster_is_asked(changes, said):
-    with pytest.raises(AnsibleFilterError, match=said) as caught:
+    with pytest.raises(ValueError, match=said) as caught:
         join_plan({**GIVEN, **changes}, "check", node=machine(), token=TOKEN)
     assert TOKEN.partition(".")[2] not in str(caught.value)
 
 
 def test_a_malformed_token_is_not_repeated():
-    with pytest.raises(AnsibleFilterError, match="join_token: a bootstrap token is") as caught:
+    with pytest.raises(ValueError, match="join_token: a bootstrap token is") as caught:
         join_plan(GIVEN, "check", node=machine(), token="abcdef.SECRETSECRET")
     assert "SECRET" not in str(caught.value)
 
@@ -230,7 +229,7 @@ def test_what_the_tables_do_not_know_may_be_allowed():
 def test_a_kubelet_that_lost_cadvisors_flags_is_not_given_them():
     given = {**GIVEN, "kubelet_extra_args": {"containerd": "/run/containerd/containerd.sock"}}
     assert settings(given, node=machine("1.36.4"))
-    with pytest.raises(AnsibleFilterError, match="does not start with --containerd"):
+    with pytest.raises(ValueError, match="does not start with --containerd"):
         settings(given, node=machine("1.37.1"))
     assert "--containerd=/run/containerd/containerd.sock" in args(
         settings({**given, "unknown_fields": "allow"}, node=machine("1.37.1"))
@@ -266,7 +265,7 @@ def test_swap_that_base_left_on_is_accepted():
 
 
 def test_no_kubelet():
-    with pytest.raises(AnsibleFilterError, match="no kubelet on this machine; run the role base first"):
+    with pytest.raises(ValueError, match="no kubelet on this machine; run the role base first"):
         join_plan(GIVEN, "check", node=machine(binaries={"kubelet": None}))
 
 

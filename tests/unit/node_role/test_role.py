@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, base_plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
 from tests.unit.node_role.templating import templated
 
 CHECKOUT = Path(__file__).resolve().parents[3]

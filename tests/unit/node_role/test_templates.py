@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan
-from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import templates
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 from tests.unit.node.facts import READ_AT, data, node
 from tests.unit.node_join._machines import machine, seen
 from tests.unit.node_join.test_plan import GIVEN
@@ -87,13 +86,13 @@ def test_a_template_that_fails_is_refused_before_anything_is_changed(tmp_path, t
     steps = base_plan(inputs, "steps")
     (refusal,) = base_plan(inputs, "preflight", node=node("debian-13"), steps=steps, before=READ_AT)["refusals"][-1:]
     assert refusal.startswith(message)
-    with pytest.raises(AnsibleFilterError, match=r"base_template_path"):
+    with pytest.raises(ValueError, match=r"base_template_path"):
         planned(inputs)
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(AnsibleFilterError, match="file is no folder"):
+    with pytest.raises(ValueError, match="file is no folder"):
         taken(template_path=[str(tmp_path / "file")])
 
 
