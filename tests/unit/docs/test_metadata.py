@@ -67,6 +67,19 @@ def test_what_a_reader_copies_has_this_version():
     assert set(re.findall(r"hetzner_lab-([\d.]+)-py3", molecule)) == {GALAXY["version"]}
 
 
+def test_a_kubernetes_that_a_reader_copies_is_the_default_or_has_sums():
+    pinned = load(CHECKOUT / "roles/base/vars/main/versions.yml")["base_versions"]
+    known = {version for name in ("kubelet", "kubernetes-node") for version in pinned["checksums"][name]}
+    found = {}
+    for path in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        matrix = ",".join(re.findall(r"^ *kubernetes: \[(.*)\]$", text, re.MULTILINE))
+        assert set(re.findall(r"[\d.]+", matrix)) <= known, path.name
+        found[path.name] = set(re.findall(r"\bbase_kubernetes_version[:=] ?([\d.]+)", text))
+    assert found["README.md"] == {pinned["defaults"]["kubernetes"]}
+    assert {version for versions in found.values() for version in versions} == found["README.md"]
+
+
 def test_what_was_added_was_added_in_a_version_that_there_is():
     releases = {GALAXY["version"], *load(CHECKOUT / "changelogs/changelog.yaml").get("releases", {})}
     paths = [
