@@ -10,7 +10,7 @@ import sys
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.collection_loader._collection_finder import _AnsibleCollectionFinder
 
-from dev.toolchain.trees import linked_tree, provides_checkout
+from dev.toolchain.paths import linked_tree, provides_checkout
 
 
 def _collection_paths() -> list[str]:

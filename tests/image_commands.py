@@ -8,7 +8,7 @@ import base64
 import functools
 from pathlib import Path
 
-from dev.toolchain.image_commands import write
+from dev.toolchain.programs import write
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Go sources as far as the tables need them: packages, imports, constants, function bodies, arguments."""
+"""Kubernetes' Go sources: packages, the kubelet's flags, and the fields of its configuration."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 _COMMENT_OR_STRING = re.compile(r'("(?:\\.|[^"\\\n])*"|`[^`]*`|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.S)
 _IMPORT_BLOCK = re.compile(r"^import\s*\(\s*\n(.*?)^\)", re.S | re.M)
@@ -133,3 +134,188 @@ def _after_string(text: str, start: int) -> int:
     while text[index] != quote:
         index += 2 if text[index] == "\\" and quote != "`" else 1
     return index + 1
+
+
+OPTIONS = "k8s.io/kubernetes/cmd/kubelet/app/options"
+#: packages with flags that methods of foreign types add (followed by name only where imports say so)
+BESIDE = ("k8s.io/kubernetes/pkg/kubelet/config",)
+#: registered by the command itself
+OF_THE_COMMAND = ("help",)
+
+CURRENT, DEPRECATED = "current", "deprecated"
+
+_ADDS = re.compile(r"add\w*flags\Z", re.I)
+_REGISTRATION = re.compile(r"\b\w+\.((?:[A-Z]\w*)?Var(?:PF?)?|BoolP)\(")
+_REGISTER = re.compile(r"\b(register|pflagRegister|registerDeprecated|pflagRegisterDeprecated)\(global, local, ")
+_MARKED = re.compile(r"\.MarkDeprecated\(\s*\"([^\"]+)\"")
+_CALL = re.compile(r"\b(\w+)\.(\w*[fF]lags)\(")
+_LOCAL_CALL = re.compile(r"(?<![\w.])(\w*[fF]lags)\(")
+#: a function that deprecates every flag it registered, and its exceptions
+_ALL_DEPRECATED = re.compile(r"f\.Deprecated\s*=\s*deprecated")
+_SPARED = re.compile(r"\"([\w-]+)\":\s*true")
+
+
+def flags(sources: Sources) -> dict[str, str]:
+    """Flag (without dashes) → ``current`` or ``deprecated``."""
+    found = dict.fromkeys(OF_THE_COMMAND, CURRENT)
+    for path in (OPTIONS, *BESIDE):
+        try:
+            package = sources.package(path)
+        except Missing:
+            if path == OPTIONS:
+                raise
+            continue
+        for file in package.files:
+            for name, body in file.functions():
+                if _ADDS.match(name):
+                    _merge(found, _of_body(sources, package, file, body))
+    return found
+
+
+def _of_body(sources: Sources, package: Package, file: GoFile, body: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for match in _REGISTRATION.finditer(body):
+        given = arguments(body, match.end() - 1)
+        place = 0 if match.group(1) == "BoolP" else 1
+        name = _literal(sources, package, file, given[place]) if len(given) > place else None
+        if name:
+            found[name] = CURRENT
+    for match in _REGISTER.finditer(body):
+        given = arguments(body, body.index("(", match.start()))
+        name = _literal(sources, package, file, given[2])
+        if name:
+            found[name.replace("_", "-")] = DEPRECATED if "Deprecated" in match.group(1) else CURRENT
+    for alias, function in _CALL.findall(body):
+        if alias in file.imports and _ADDS.match(function):
+            _merge(found, _of_package(sources, file.imports[alias], function))
+    for name in _MARKED.findall(body):
+        if name in found:
+            found[name] = DEPRECATED
+    if _ALL_DEPRECATED.search(body):
+        spared = set(_SPARED.findall(body))
+        found = {name: state if name in spared else DEPRECATED for name, state in found.items()}
+    return found
+
+
+def _of_package(sources: Sources, path: str, function: str) -> dict[str, str]:
+    """Flags that one exported function of another package adds, with the functions of that package that it calls."""
+    try:
+        package = sources.package(path)
+    except Missing:
+        return {}
+    bodies = {name: (file, body) for file in package.files for name, body in file.functions()}
+    found: dict[str, str] = {}
+    wanted, seen = [function], set()
+    while wanted:
+        name = wanted.pop()
+        if name in seen or name not in bodies:
+            continue
+        seen.add(name)
+        file, body = bodies[name]
+        _merge(found, _of_body(sources, package, file, body))
+        if name == "AddFlags" and path.endswith("/verflag"):
+            found["version"] = CURRENT  # one flag that is registered when the package is loaded
+        wanted.extend(called for called in _LOCAL_CALL.findall(body) if _ADDS.match(called))
+    return found
+
+
+def _literal(sources: Sources, package: Package, file: GoFile, text: str) -> str | None:
+    """The text itself, or that of a constant, which may be another package's."""
+    if text.startswith('"') and text.endswith('"'):
+        return text[1:-1]
+    alias, dot, name = text.partition(".")
+    if dot:
+        if alias not in file.imports:
+            return None
+        package, text = sources.package(file.imports[alias]), name
+    for each in package.files:
+        if text in each.constants:
+            return each.constants[text]
+    return None
+
+
+def _merge(found: dict[str, str], more: dict[str, str]) -> None:
+    for name, state in more.items():
+        # a flag that is registered twice is current when one of them is
+        found[name] = CURRENT if CURRENT in (state, found.get(name)) else DEPRECATED
+
+
+KUBELET_CONFIG = "k8s.io/kubelet/config/v1beta1"
+TYPE = "KubeletConfiguration"
+
+_PLAIN = {"bool": "bool", "string": "string", "float32": "float", "float64": "float"}
+_PLAIN.update({"%sint%s" % (sign, size): "int" for sign in ("", "u") for size in ("", 8, 16, 32, 64)})
+#: types that read JSON by their own code
+_CUSTOM: dict[str, Any] = {
+    "k8s.io/apimachinery/pkg/apis/meta/v1.Duration": "duration",
+    "k8s.io/apimachinery/pkg/apis/meta/v1.Time": "time",
+    "k8s.io/apimachinery/pkg/apis/meta/v1.TypeMeta": {"apiVersion": "string", "kind": "string"},
+    "k8s.io/apimachinery/pkg/api/resource.Quantity": "quantity",
+    "k8s.io/apimachinery/pkg/api/resource.QuantityValue": "quantity",
+    "k8s.io/component-base/logs/api/v1.TimeOrMetaDuration": "duration|int",
+    "time.Duration": "int",
+    "k8s.io/api/core/v1.ResourceList": {"*": "quantity"},
+}
+_FIELD = re.compile(r"^\s*(?:(\w+)[ \t]+)?([\w.*\[\]]+|map\[.*)[ \t]*`([^`]*)`\s*\Z")
+_TAG = re.compile(r'json:"([^"]*)"')
+
+
+def fields(sources: Sources, path: str = KUBELET_CONFIG, name: str = TYPE) -> dict[str, Any]:
+    """The nested fields of a struct type, by their JSON names; raises :class:`Missing`.
+
+    Types are written so: ``bool int float string duration quantity time any``, ``duration|int``, ``[T]`` a list,
+    ``{"*": T}`` a map with any keys, ``{name: T}`` a struct.
+    """
+    found = _named(sources, path, name)
+    if not isinstance(found, dict):
+        raise Missing("%s.%s is no struct" % (path, name))
+    return found
+
+
+def _named(sources: Sources, path: str, name: str) -> Any:
+    custom = _CUSTOM.get("%s.%s" % (path, name))
+    if custom is not None:
+        return custom
+    for file in sources.package(path).files:
+        declared = re.search(r"^type\s+%s\s+(?:=\s*)?(.+)$" % re.escape(name), file.text, re.M)
+        if declared is None:
+            continue
+        if not declared.group(1).startswith("struct"):
+            return _type(sources, path, file, declared.group(1).strip())
+        start = file.text.index("{", declared.start(1))
+        return _struct(sources, path, file, file.text[start + 1 : closing(file.text, start)])
+    raise Missing("no type %s in %s" % (name, path))
+
+
+def _struct(sources: Sources, path: str, file: GoFile, body: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in body.splitlines():
+        match = _FIELD.match(line)
+        if match is None:
+            continue
+        name, kind, tags = match.groups()
+        tag = _TAG.search(tags)
+        json_name = tag.group(1).split(",")[0] if tag else ""
+        if json_name == "-":
+            continue
+        if name is None and not json_name:  # embedded: its fields are ours
+            found.update(_type(sources, path, file, kind))
+        else:
+            found[json_name or name] = _type(sources, path, file, kind)
+    return found
+
+
+def _type(sources: Sources, path: str, file: GoFile, kind: str) -> Any:
+    kind = kind.lstrip("*")
+    if kind.startswith("[]"):
+        return [_type(sources, path, file, kind[2:])]
+    if kind.startswith("map["):
+        return {"*": _type(sources, path, file, kind[closing(kind, 3) + 1 :])}
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in ("interface{}", "any"):
+        return "any"
+    if "." in kind:
+        alias, name = kind.split(".", 1)
+        return _named(sources, file.imports.get(alias, alias), name)
+    return _named(sources, path, kind)

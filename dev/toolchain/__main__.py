@@ -1,23 +1,39 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m dev.toolchain COMMAND …``: what dev/COMMAND runs; the module of that name has its `main`."""
+"""``python -m dev.toolchain COMMAND …``: what dev/COMMAND runs."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 
 from .report import SetupError, say
+
+#: command → its function in a module beside this one; else it is `main` of the module of its name
+COMMANDS = {
+    "image-commands": "programs.image_commands",
+    "image-server": "programs.image_server",
+    "provision": "programs.provision",
+    "run": "setup.run",
+}
 
 
 def main(command: str, *arguments: str) -> int:
     """The exit code of a command; what this machine lacks is said in one line."""
     try:
-        code: int = importlib.import_module("." + command.replace("-", "_"), __package__).main(list(arguments))
+        code: int = function_of(command)(list(arguments))
     except SetupError as error:
         say("failed: %s" % error)
         return 1
     return code
+
+
+def function_of(command: str) -> Callable[[list[str]], int]:
+    """What a command runs."""
+    module, _dot, name = COMMANDS.get(command, command + ".main").partition(".")
+    found: Callable[[list[str]], int] = getattr(importlib.import_module("." + module, __package__), name)
+    return found
 
 
 if __name__ == "__main__":

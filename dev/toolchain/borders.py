@@ -20,9 +20,12 @@ IMAGE_SERVER = "plugins/plugin_utils/image_server"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
-    "dev/toolchain/image_commands": ("dev", "plugins/plugin_utils/rescue_run/programs"),
-    "dev/toolchain/image_server": ("dev", IMAGE_SERVER + "/pack_program"),
-    "dev/toolchain": ("dev", COMMON + "/zip_program"),  # programs are put together in one way
+    "dev/toolchain/programs": (
+        "dev",
+        COMMON + "/zip_program",  # programs are put together in one way
+        "plugins/plugin_utils/rescue_run/programs",
+        IMAGE_SERVER + "/pack_program",
+    ),
     "dev/testbed": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does

@@ -17,10 +17,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from . import environments
-from .linters import copy_variables
-from .paths import CHECKOUT, NAME, NAMESPACE
+from .lint import copy_variables
+from .paths import CHECKOUT, NAME, NAMESPACE, copied_tree
 from .report import SetupError
-from .trees import copied_tree
 
 OUTPUT = CHECKOUT / "build" / "docs"
 ENVIRONMENT = "docs"

@@ -5,20 +5,134 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import pythons, requirements
-from .paths import CHECKOUT, REQUIREMENTS, cache
+from .paths import CHECKOUT, REQUIREMENTS, cache, linked_tree
 from .report import SetupError, say, step
-from .trees import linked_tree
+
+#: locks with all of their hashes, for those who do not read hashes.txt
+COMPLETE = ("image-server", "bundle", "uv")
+HASHES = "hashes"
+
+#: a pin such as ``name==1.2 ; python_version < "3.12"`` → its lines of hashes, each after a backslash
+Lock = dict[str, str]
+
+_PIN = re.compile(r"^([a-z0-9][^\\\n]*==[^\\\n]+?)((?: \\\n    --hash=\S+)*)$", re.M)
+
+
+def parsed(text: str) -> Lock:
+    """The pins of a lock."""
+    return {match[1]: match[2] for match in _PIN.finditer(text)}
+
+
+def written(lock: Lock) -> str:
+    """The text of a lock."""
+    return "# made by dev/lock\n" + "".join(pin + hashes + "\n" for pin, hashes in lock.items())
+
+
+def whole(name: str, folder: Path = REQUIREMENTS) -> Lock:
+    """A lock with the hashes of every pin; installers refuse a pin for which none are found."""
+    known = {_release(pin): hashes for other in (HASHES, *COMPLETE) for pin, hashes in _read(folder, other).items()}
+    return {pin: hashes or known.get(_release(pin), "") for pin, hashes in _read(folder, name).items()}
+
+
+def split(locks: Mapping[str, Lock]) -> dict[str, Lock]:
+    """What to write for whole locks, the hashes among it."""
+    result = {name: lock if name in COMPLETE else dict.fromkeys(lock, "") for name, lock in locks.items()}
+    beside = {_release(pin) for name in COMPLETE for pin in locks.get(name, ())}
+    known = {_release(pin): hashes for lock in locks.values() for pin, hashes in lock.items()}
+    return {**result, HASHES: {pin: known[pin] for pin in sorted(known.keys() - beside)}}
+
+
+def _read(folder: Path, name: str) -> Lock:
+    path = folder / (name + ".txt")
+    return parsed(path.read_text(encoding="ascii")) if path.exists() else {}
+
+
+def _release(pin: str) -> str:
+    """Name and version, without what follows."""
+    return pin.partition(" ")[0]
+
+
+Version = tuple[int, int]
+
+_PROBE = "import sys, ssl, venv; print('%d.%d' % sys.version_info[:2])"
+
+
+@functools.cache
+def version_of(interpreter: Path) -> Version | None:
+    """Version of an interpreter, or None when it does not run or lacks ssl or venv (pyenv's shims exit 127)."""
+    try:
+        answer = subprocess.run(
+            [str(interpreter), "-I", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=120,  # for hangs: a busy machine is slow
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", answer.stdout.decode().strip())
+    return (int(match[1]), int(match[2])) if match and answer.returncode == 0 else None
+
+
+def folders() -> list[Path]:
+    """Where interpreters are looked for: the system's, PATH, pyenv's versions, uv's installations."""
+    entries = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry.startswith("/")]
+    found = [Path("/usr/bin"), *entries]
+    pyenvs = [Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")]
+    # the shims of a pyenv lie beside its versions
+    pyenvs += [entry.parent for entry in entries if entry.name == "shims"]
+    for pyenv in pyenvs:
+        found += sorted((pyenv / "versions").glob("*/bin"))
+    found += sorted(uv_folder().glob("*/bin"))
+    # dict, so that the order stays and nothing is probed twice
+    return [folder for folder in dict.fromkeys(found) if folder.is_dir()]
+
+
+def uv_folder() -> Path:
+    """Where interpreters that uv installs for us are kept."""
+    return cache() / "python"
+
+
+def find(minimum: Version, maximum: Version) -> Path | None:
+    """The oldest running interpreter within the two versions, both included; the system's own comes first."""
+    for minor in range(minimum[1], maximum[1] + 1):
+        for folder in folders():
+            candidate = folder / ("python3.%d" % minor)
+            if candidate.exists() and version_of(candidate) == (3, minor):
+                return candidate
+    return None
+
+
+def search_path(every_python: bool = False) -> list[str]:
+    """Folders of PATH without those whose Pythons do not run; on request every real interpreter's in front."""
+    real = []
+    for minor in range(8, 20) if every_python else ():
+        interpreter = find((3, minor), (3, minor))
+        # /usr/bin keeps its place: in front it would hide the tools of an environment
+        if interpreter and interpreter.parent != Path("/usr/bin"):
+            real.append(str(interpreter.parent))
+    entries = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
+    return [*dict.fromkeys([*real, *(entry for entry in entries if not _is_broken(Path(entry)))])]
+
+
+def _is_broken(folder: Path) -> bool:
+    """Whether a folder of PATH offers a python3.N that does not run."""
+    shims = (path for path in folder.glob("python3.*") if re.fullmatch(r"python3\.[0-9]+", path.name))
+    return any(version_of(shim) is None for shim in shims)
+
 
 COLLECTIONS = REQUIREMENTS / "collections.txt"
 #: what of a user's shell must not reach our runs, by the beginnings of the names
@@ -30,8 +144,8 @@ class Environment:
     """One environment: its lock and the Pythons it supports."""
 
     name: str
-    minimum: pythons.Version
-    maximum: pythons.Version
+    minimum: Version
+    maximum: Version
     purpose: str
 
     @property
@@ -108,7 +222,7 @@ def variables(name: str = "main", trees: list[Path] | None = None, every_python:
     folder = ensure(name)
     trees = [linked_tree(), collections()] if trees is None else trees
     result = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
-    result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
+    result["PATH"] = os.pathsep.join([str(folder / "bin"), *search_path(every_python)])
     result["VIRTUAL_ENV"] = str(folder)
     result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)
     # not as the user's shell sets compiled files: without them each of the many processes compiles all it imports
@@ -143,7 +257,7 @@ def _lock(name: str) -> Path:
 
 def _folder(kind: str, name: str, *more: str) -> Path:
     """The place in the cache of what is made from a lock; its name has the digest of the lock with all hashes."""
-    text = requirements.written(requirements.whole(name)) + "\n".join(more)
+    text = written(whole(name)) + "\n".join(more)
     return cache() / ("%s-%s-%s" % (kind, name, hashlib.sha256(text.encode()).hexdigest()[:12]))
 
 
@@ -163,14 +277,14 @@ def _once(folder: Path, what: str, make: Callable[[Path], None]) -> Path:
 
 def _install(name: str, options: list[str]) -> None:
     """Install the packages of a lock, each only with one of its hashes."""
-    lock = requirements.written(requirements.whole(name))
+    lock = written(whole(name))
     run_uv(["pip", "install", "--quiet", "--require-hashes", *options, "-r", "-"], text=lock)
 
 
 def _interpreter(environment: Environment) -> Path:
     """An interpreter of this machine for the environment, or one that uv installs."""
     low, high = environment.minimum, environment.maximum
-    found = pythons.find(low, high)
+    found = find(low, high)
     if found:
         return found
     say("no Python %d.%d … %d.%d here, uv installs one" % (*low, *high))
@@ -179,7 +293,7 @@ def _interpreter(environment: Environment) -> Path:
         hint="environment %s needs Python %d.%d … %d.%d and none runs here (PATH, pyenv, uv); please install one"
         % (environment.name, *low, *high),
     )
-    found = pythons.find(low, high)
+    found = find(low, high)
     if not found:
         raise SetupError("uv installed Python %d.%d, but it does not run" % low)
     return found
@@ -193,7 +307,7 @@ def _run(command: list[str], text: str = "", hint: str = "") -> None:
     """Run one installation step; its output is shown only when it fails."""
     environment = dict(os.environ)
     # one folder holds everything; hard links from uv's cache into the environments need one file system
-    environment.update(UV_CACHE_DIR=str(cache() / "uv-cache"), UV_PYTHON_INSTALL_DIR=str(pythons.uv_folder()))
+    environment.update(UV_CACHE_DIR=str(cache() / "uv-cache"), UV_PYTHON_INSTALL_DIR=str(uv_folder()))
     environment.setdefault("UV_HTTP_TIMEOUT", "120")
     # a network with a certificate authority of its own has put it into the system's store
     environment.setdefault("UV_SYSTEM_CERTS", "true")

@@ -7,13 +7,260 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import subprocess
+import tarfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import debian, environments
-from .linters import LINTERS, Job, Linter
-from .paths import CHECKOUT
+from . import borders, environments, rules, setup
+from .environments import variables
+from .paths import CHECKOUT, NAME, NAMESPACE, cache, copied_tree, linked_tree, tracked_files
+
+#: what a built collection may have at its top
+SHIPPED = {
+    "CHANGELOG.md",
+    "CHANGELOG.rst",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "COPYING",
+    "FILES.json",
+    "LICENSES",
+    "MAINTAINERS.md",
+    "MANIFEST.json",
+    "README.md",
+    "REUSE.toml",
+    "SECURITY.md",
+    "changelogs",
+    "docs",
+    "extensions",
+    "meta",
+    "playbooks",
+    "plugins",
+    "roles",
+}
+
+#: ansible-test fetches this program from a host of its own; ensurepip's wheel does the same from the machine itself
+GET_PIP = """\
+import ensurepip, glob, os, sys, sysconfig
+# Debian keeps the wheels outside of ensurepip
+folders = [os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")]
+folders += filter(None, [sysconfig.get_config_var("WHEEL_PKG_DIR"), "/usr/share/python-wheels"])
+wheels = [wheel for folder in folders for wheel in sorted(glob.glob(os.path.join(folder, "pip-*.whl")))]
+if not wheels:
+    sys.exit("ensurepip of %s has no pip wheel; on Debian and Ubuntu install python3-venv" % sys.executable)
+sys.path.insert(0, wheels[0])
+from pip._internal.cli.main import main
+arguments = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
+sys.exit(main(["install", "--upgrade", "--force-reinstall"] + arguments))
+"""
+#: the names under which ansible-test 2.18 … 2.21 looks for it
+GET_PIP_NAMES = ("get_pip_24_2.py", "get_pip_25_2.py")
+
+
+@dataclass
+class Job:
+    """One running linter: its log file, and how it starts programs."""
+
+    log: Path
+
+    def write(self, text: str) -> None:
+        """Add to the log."""
+        with self.log.open("a", encoding="utf-8") as handle:
+            handle.write(text)
+
+    def run(self, command: list[str], folder: Path = CHECKOUT, environment: dict[str, str] | None = None) -> bool:
+        """Run a program, its output goes to the log; True when it ended well."""
+        self.write("+ %s\n" % " ".join(command))
+        with self.log.open("ab") as handle:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment or variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        return done.returncode == 0
+
+    def none(self, findings: list[str]) -> bool:
+        """Log the findings of a check of ours; True when there are none."""
+        self.write("".join(finding + "\n" for finding in findings))
+        return not findings
+
+
+@dataclass(frozen=True)
+class Linter:
+    """One line of `make lint`."""
+
+    name: str
+    run: Callable[[Job], bool]
+    environments: list[str] = field(default_factory=lambda: ["main"])
+    #: which lines of a failed linter's log are worth the terminal
+    telling: str = ""
+
+
+def copy_variables(folder: Path, name: str = "main") -> dict[str, str]:
+    """Variables under which tools find a copy of the collection instead of the checkout."""
+    trees = variables()["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[1:]
+    return variables(name, trees=[folder.parents[2], *map(Path, trees)])
+
+
+def ansible_test(core: str, name: str) -> Linter:
+    """Sanity tests of one ansible-core; there are no ignore files."""
+
+    def run(job: Job) -> bool:
+        folder = copied_tree(core)
+        ignores = sorted(str(path.relative_to(folder)) for path in folder.glob("tests/sanity/ignore-*"))
+        environment = variables(name, trees=[folder.parents[2]], every_python=True)
+        environment["HOME"] = str(_home(core))
+        clean = job.none([path + ": sanity ignore files are not allowed here" for path in ignores])
+        return job.run(["ansible-test", "sanity", "--color", "no"], folder, environment) and clean
+
+    return Linter("sanity-" + core, run, ["main", name], telling=r"ERROR|FATAL|Traceback|\w+Error:")
+
+
+def _home(core: str) -> Path:
+    """A home folder for ansible-test, so that nothing is put into the user's own and cores do not meet."""
+    folder = cache() / ("ansible-test-" + core)
+    downloads = folder / ".ansible" / "test" / "cache"
+    downloads.mkdir(parents=True, exist_ok=True)
+    for name in GET_PIP_NAMES:
+        (downloads / name).write_text(GET_PIP, encoding="utf-8")
+    _keep_pip_settings(folder)
+    return folder
+
+
+def _keep_pip_settings(folder: Path) -> None:
+    """ansible-test passes HOME to pip but no PIP_ variables; the user's mirror settings must still reach it."""
+    settings = {
+        name[len("PIP_") :].lower().replace("_", "-"): value
+        for name, value in sorted(os.environ.items())
+        if name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "PIP_PROXY", "PIP_TRUSTED_HOST")
+    }
+    target = folder / ".config" / "pip" / "pip.conf"
+    for own in (Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf"):
+        if own.exists() and not settings:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(own.read_bytes())
+            target.chmod(0o600)
+            return
+    if settings:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch(mode=0o600)
+        target.write_text("[global]\n" + "".join("%s = %s\n" % pair for pair in settings.items()), encoding="utf-8")
+
+
+def ansible_lint(job: Job) -> bool:
+    """ansible-lint with the production profile."""
+    folder = copied_tree("lint")
+    return job.run(["ansible-lint", "--offline", "--strict", "--nocolor"], folder, copy_variables(folder))
+
+
+def importer(job: Job) -> bool:
+    """Build the collection and import it as Galaxy would; a warning counts as a finding."""
+    folder = copied_tree("importer")
+    output = folder.parents[2] / "built"
+    build = ["ansible-galaxy", "collection", "build", "--force", "--output-path", str(output), str(folder)]
+    if not job.run(build):
+        return False
+    tarball = max(output.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    with tarfile.open(tarball) as archive:
+        strangers = sorted({name.split("/")[0] for name in archive.getnames()} - SHIPPED)
+    clean = job.none(["galaxy.yml: build_ignore lacks %s" % name for name in strangers])
+    environment = copy_variables(folder, "importer")
+    configuration = output / "galaxy-importer.cfg"
+    configuration.write_text("[galaxy-importer]\nLOG_LEVEL_MAIN = INFO\nRUN_ANSIBLE_LINT = False\n", encoding="utf-8")
+    environment["GALAXY_IMPORTER_CONFIG"] = str(configuration)
+    imported = job.run(["python", "-m", "galaxy_importer.main", str(tarball)], output, environment)
+    warnings = [line for line in job.log.read_text(encoding="utf-8").splitlines() if line.startswith("WARNING")]
+    return imported and not warnings and clean
+
+
+def ruff(job: Job) -> bool:
+    """Rules and format; programs without a suffix are named one by one."""
+    names = [name for name in tracked_files() if not name.endswith(".py")]
+    extra = [name for name in names if rules.language(CHECKOUT, name) == "python"]
+    checked = job.run(["ruff", "check", "--force-exclude", "--output-format", "concise", ".", *extra])
+    return (
+        job.run(["ruff", "format", "--check", "--output-format", "concise", "--force-exclude", ".", *extra]) and checked
+    )
+
+
+def words(job: Job) -> bool:
+    """Words that no file may have, and plain words for readers."""
+    names = tracked_files()
+    return job.none(rules.forbidden_words(CHECKOUT, names) + rules.plain_words(CHECKOUT, names))
+
+
+def yamllint(job: Job) -> bool:
+    """YAML files git knows of."""
+    names = [name for name in tracked_files() if name.endswith((".yml", ".yaml")) or name == ".ansible-lint"]
+    return job.run(["yamllint", "--strict", "--format", "parsable", *names])
+
+
+def docs(job: Job) -> bool:
+    """Documentation of plugins and docsite."""
+    folder = copied_tree("docs")
+    # antsibull-docs refuses folders others may write to
+    folder.chmod(0o755)
+    command = ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=all"]
+    command += ["--disallow-unknown-collection-refs", "--check-extra-docs-refs", "."]
+    return job.run(command, folder, copy_variables(folder))
+
+
+def changelog(job: Job) -> bool:
+    """Fragments and changelog."""
+    folder = copied_tree("changelog")
+    return job.run(["antsibull-changelog", "lint"], folder, copy_variables(folder))
+
+
+def shellcheck(job: Job) -> bool:
+    """Every sh and bash program."""
+    return job.run(["shellcheck", *(name for name in tracked_files() if rules.language(CHECKOUT, name) == "sh")])
+
+
+def mypy(job: Job) -> bool:
+    """Types of all Python sources but the tests; plugins go by the name they import each other by."""
+    tree = linked_tree()
+    packages = ["lab", "dev", "provision", "ansible_collections.%s.%s.plugins" % (NAMESPACE, NAME)]
+    command = ["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "--show-absolute-path"]
+    for package in packages:
+        command += ["-p", package]
+    path = os.pathsep.join([str(tree), str(CHECKOUT)])
+    clean = job.run(command, environment=dict(variables(), MYPYPATH=path))
+    log = job.log.read_text(encoding="utf-8")
+    for folder in (tree / "ansible_collections" / NAMESPACE / NAME, CHECKOUT):
+        # findings name files relative to the checkout, as those of other linters do
+        log = re.sub("(?m)^%s/" % re.escape(str(folder)), "", log)
+    job.log.write_text(log, encoding="utf-8")
+    return clean
+
+
+#: the longest first, so that two cores end together
+LINTERS = [
+    ansible_test("2.19", "main"),
+    ansible_test("2.18", "core-2.18"),
+    ansible_test("2.20", "core-2.20"),
+    ansible_test("2.21", "core-2.21"),
+    Linter("ansible-lint", ansible_lint),
+    Linter("galaxy-importer", importer, ["main", "importer"]),
+    Linter("mypy", mypy),
+    Linter("docs", docs),
+    Linter("reuse", lambda job: job.run(["reuse", "lint", "--quiet"]) or job.run(["reuse", "lint", "--lines"])),
+    Linter("changelog", changelog),
+    Linter("yamllint", yamllint),
+    Linter("shellcheck", shellcheck),
+    Linter("ruff", ruff),
+    Linter("borders", lambda job: job.none(borders.findings(CHECKOUT, tracked_files()))),
+    Linter("numbers", lambda job: job.none(rules.numbers(CHECKOUT, tracked_files()))),
+    Linter("words", words),
+    Linter("length", lambda job: job.none(rules.too_long(CHECKOUT, tracked_files()))),
+]
+
 
 LOGS = CHECKOUT / "build" / "lint"
 #: lines of a failed linter's log shown in the terminal; the rest is in the file
@@ -40,7 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _prepare(linters: list[Linter]) -> None:
     """Make all environments first, so that the linters' times are their own."""
-    debian.ensure(["base"])
+    setup.ensure_debian(["base"])
     for name in dict.fromkeys(name for linter in linters for name in linter.environments):
         environments.ensure(name)
     environments.variables()

@@ -8,7 +8,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from . import environments, requirements
+from . import environments
 from .paths import REQUIREMENTS
 
 #: lock → the oldest Python of its environment, for which it is made; it holds for all newer ones
@@ -35,19 +35,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("options", nargs=argparse.REMAINDER, help="of `uv pip compile`, such as --upgrade")
     options = parser.parse_args(arguments).options
     locks = {name: _compiled(name, python, options) for name, python in LOCKS.items()}
-    for name, lock in requirements.split(locks).items():
+    for name, lock in environments.split(locks).items():
         path = REQUIREMENTS / (name + ".txt")
-        path.write_text(requirements.written(lock), encoding="ascii")
+        path.write_text(environments.written(lock), encoding="ascii")
         print("requirements/%s: %d packages" % (path.name, len(lock)))
     return 0
 
 
-def _compiled(name: str, python: str, options: list[str]) -> requirements.Lock:
+def _compiled(name: str, python: str, options: list[str]) -> environments.Lock:
     """What uv makes of NAME.in; versions that NAME.txt has stay, unless the options say otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "lock.txt"
-        draft.write_text(requirements.written(requirements.whole(name)), encoding="ascii")
+        draft.write_text(environments.written(environments.whole(name)), encoding="ascii")
         words = ["pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-annotate", "--no-header"]
         words += ["--no-emit-index-url", "--python-version", python, *(["--no-deps"] if name in ALONE else [])]
         environments.run_uv([*words, *options, str(REQUIREMENTS / (name + ".in")), "--output-file", str(draft)])
-        return requirements.parsed(draft.read_text(encoding="ascii"))
+        return environments.parsed(draft.read_text(encoding="ascii"))

@@ -1,11 +1,13 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where things lie: the checkout, and the cache outside of it that everything can be made again from."""
+"""Where things lie: the checkout, the trees in which Ansible finds it, and the cache, which can be made again."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -25,3 +27,71 @@ def cache() -> Path:
 def checkout_id() -> str:
     """Distinguishes several checkouts that share one cache."""
     return hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:12]
+
+
+def linked_tree() -> Path:
+    """A folder for ANSIBLE_COLLECTIONS_PATH in which the collection is this checkout, or a symlink to it."""
+    if CHECKOUT.parts[-3:] == ("ansible_collections", NAMESPACE, NAME):
+        return CHECKOUT.parents[2]
+    tree = cache() / ("tree-" + checkout_id())
+    link = tree / "ansible_collections" / NAMESPACE / NAME
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not (link.is_symlink() and Path(os.readlink(link)) == CHECKOUT):
+        temporary = link.with_name("%s.%d" % (NAME, os.getpid()))
+        temporary.symlink_to(CHECKOUT)
+        # rename, so that parallel test workers never see the link missing
+        temporary.replace(link)
+    return tree
+
+
+def provides_checkout(entry: str) -> bool:
+    """Whether this entry of ANSIBLE_COLLECTIONS_PATH leads to this very checkout."""
+    try:
+        return (Path(entry).expanduser() / "ansible_collections" / NAMESPACE / NAME).samefile(CHECKOUT)
+    except OSError:
+        return False
+
+
+def tracked_files(checkout: Path = CHECKOUT) -> list[str]:
+    """Files git tracks or would track (untracked, not ignored), relative to the checkout."""
+    listing = subprocess.run(
+        ["git", "-C", str(checkout), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout.decode()
+    return sorted({name for name in listing.split("\0") if name and os.path.lexists(checkout / name)})
+
+
+def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
+    """A real copy of the checkout at …/ansible_collections/kubenode/provision; returns the collection's folder.
+
+    For tools that refuse symlinks or that leave files beside the sources (ansible-test, galaxy-importer).
+    """
+    target = cache() / ("copy-%s-%s" % (checkout_id(), label)) / "ansible_collections" / NAMESPACE / NAME
+    target.mkdir(parents=True, exist_ok=True)
+    wanted = tracked_files(checkout)
+    _remove_strangers(target, set(wanted))
+    for name in wanted:
+        source, copy = checkout / name, target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink():
+            copy.unlink(missing_ok=True)  # a file that became a link
+        # copy2 keeps the time stamp, so that tools with caches of their own see unchanged files as unchanged
+        shutil.copy2(source, copy, follow_symlinks=False)
+    return target
+
+
+def _remove_strangers(target: Path, wanted: set[str]) -> None:
+    """Remove from the copy what the checkout no longer has."""
+    for folder, names, files in os.walk(target, topdown=False):
+        here = Path(folder)
+        for name in files:
+            path = here / name
+            if str(path.relative_to(target)) not in wanted or path.is_symlink():
+                path.unlink()
+        for name in names:
+            path = here / name
+            if path.is_symlink():
+                path.unlink()
+            elif not any(path.iterdir()):
+                path.rmdir()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from . import environments
 from .paths import CHECKOUT, NAME, NAMESPACE
-from .provision import collection_version
+from .programs import collection_version
 from .report import SetupError, say, step
 
 OUTPUT = CHECKOUT / "dist"

@@ -1,20 +1,86 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/setup: provide what commands of this checkout need."""
+"""dev/setup: provide what commands of this checkout need; dev/run: run one of them, or print a shell's export lines."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+import shutil
+import subprocess
 
-from . import debian, environments
-from .paths import cache
-from .report import say
-from .trees import linked_tree
+from . import environments
+from .paths import CHECKOUT, cache, linked_tree
+from .report import SetupError, say, step
+
+LIST = CHECKOUT / "dev" / "debian-packages.txt"
+
+
+def wanted_packages(groups: list[str]) -> list[str]:
+    """Package names of these groups; a `[group]` line begins each group of the list."""
+    packages: dict[str, list[str]] = {}
+    current = ""
+    for raw in LIST.read_text(encoding="utf-8").splitlines():
+        line = raw.partition("#")[0].strip()
+        if line.startswith("[") and line.endswith("]"):
+            current = line[1:-1]
+            packages.setdefault(current, [])
+        elif line:
+            packages[current].append(line)
+    unknown = [group for group in groups if group not in packages]
+    if unknown:
+        raise SetupError("group %s is not in %s; it has %s" % (unknown[0], LIST, ", ".join(packages)))
+    return [package for group in groups for package in packages[group]]
+
+
+def missing_packages(packages: list[str]) -> list[str]:
+    """Those of the packages that are not installed."""
+    if not packages:
+        return []
+    answer = subprocess.run(
+        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *packages],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    ).stdout.decode()
+    installed = {line.split()[0] for line in answer.splitlines() if line.endswith(" installed")}
+    return [package for package in packages if package not in installed]
+
+
+def ensure_debian(groups: list[str]) -> None:
+    """Install what is missing of these groups; without root say the exact line and go on."""
+    packages = wanted_packages(groups)
+    if not (shutil.which("dpkg-query") and shutil.which("apt-get")):
+        say("no Debian or Ubuntu here; the following must be there by other means: " + " ".join(packages))
+        return
+    lacking = missing_packages(packages)
+    if not lacking:
+        say("Debian packages (%s): all %d there" % (", ".join(groups), len(packages)))
+        return
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *lacking]
+    if os.geteuid() != 0:
+        say("Debian packages are missing and this is not root; please run: sudo " + " ".join(install))
+        return
+    with step("Debian packages: installing " + " ".join(lacking)):
+        environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+        for command in (["apt-get", "update"], install):
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            # a failed update may still leave usable lists; a failed installation never does
+            if done.returncode and command is install:
+                raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout.decode(errors="replace")[-3000:]))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Provide Debian packages and environments; idempotent."""
-    parser = argparse.ArgumentParser(prog="dev/setup", description=__doc__.partition(": ")[2])
+    parser = argparse.ArgumentParser(prog="dev/setup", description="provide what commands of this checkout need")
     parser.add_argument("environments", nargs="*", metavar="ENVIRONMENT", help="default: main")
     parser.add_argument("--debian", default="base", metavar="GROUPS", help="groups of dev/debian-packages.txt")
     chosen = parser.parse_args(arguments)
@@ -22,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in names if name not in environments.ENVIRONMENTS]
     if unknown:
         parser.error("environment %s is unknown; there are %s" % (unknown[0], ", ".join(environments.ENVIRONMENTS)))
-    debian.ensure([group for group in chosen.debian.split(",") if group])
+    ensure_debian([group for group in chosen.debian.split(",") if group])
     for name in names:
         environments.ensure(name)
     if "main" in names:
@@ -30,3 +96,34 @@ def main(arguments: list[str] | None = None) -> int:
         linked_tree()
     say("%s ready in %s" % (", ".join(names), cache()))
     return 0
+
+
+#: what `--export` prints: enough to work by hand
+EXPORTED = ("PATH", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH", "VIRTUAL_ENV", "LC_ALL")
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """dev/run: replace this process by the command, or print the lines for `eval`."""
+    parser = argparse.ArgumentParser(
+        prog="dev/run",
+        description="a command in one of this checkout's environments, or a shell's export lines",
+        epilog='examples: dev/run ansible-playbook kubenode.provision.hcloud_image_url; eval "$(dev/run --export)"',
+    )
+    parser.add_argument("-e", "--environment", default="main", choices=list(environments.ENVIRONMENTS))
+    parser.add_argument("--export", action="store_true", help="print export lines for a shell")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    chosen = parser.parse_args(arguments)
+    command = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
+    if bool(command) == chosen.export:
+        parser.error("give either a command or --export")
+    environment = environments.variables(chosen.environment)
+    if chosen.export:
+        for name in EXPORTED:
+            if name in environment:
+                print("export %s=%s" % (name, shlex.quote(environment[name])))
+        return 0
+    program = shutil.which(command[0], path=environment["PATH"])
+    if not program:
+        say("command %s is not on PATH of environment %s" % (command[0], chosen.environment))
+        return 127
+    os.execve(program, command, environment)

@@ -22,11 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from . import debian, environments
+from . import environments, setup
 from .environments import variables
-from .paths import CHECKOUT
+from .paths import CHECKOUT, tracked_files
 from .report import SetupError, say
-from .trees import tracked_files
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
@@ -328,7 +327,7 @@ def _seed() -> int:
 
 
 def _environments(part: Part) -> None:
-    debian.ensure(list(part.packages))
+    setup.ensure_debian(list(part.packages))
     environments.ensure("main")
     environments.ensure(environments.CORES[part.core])
 

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dev.toolchain.paths import cache
-from dev.toolchain.trees import linked_tree
+from dev.toolchain.paths import cache, linked_tree
 
 OURS = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main"
 NGINX = """

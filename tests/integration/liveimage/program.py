@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import requests
 
-from dev.toolchain.trees import linked_tree
+from dev.toolchain.paths import linked_tree
 from tests.waiting import until
 
 #: the program's modules go by the names of the collection

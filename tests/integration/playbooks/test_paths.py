@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dev.testbed import CHECKOUT
-from dev.toolchain.trees import tracked_files
+from dev.toolchain.paths import tracked_files
 from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}

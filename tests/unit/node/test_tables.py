@@ -10,11 +10,8 @@ from textwrap import dedent
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_tables import FIELDS, FLAGS
-from dev.kubelet_api.__main__ import RELEASES, tables
-from dev.kubelet_api.goflags import flags
-from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, for_linux
-from dev.kubelet_api.gostructs import fields
-from dev.kubelet_api.render import render
+from dev.kubelet_api.__main__ import RELEASES, render, tables
+from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, fields, flags, for_linux
 
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 

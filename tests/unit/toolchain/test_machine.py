@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain import __main__ as toolchain
-from dev.toolchain import debian, environments, pythons, trees
+from dev.toolchain import environments, paths, setup
 from dev.toolchain.paths import CHECKOUT
 from dev.toolchain.report import SetupError
 
@@ -31,20 +30,20 @@ def test_shims_that_do_not_run_are_no_interpreters(tmp_path, monkeypatch):
     broken = program(tmp_path / "shims" / ("python3.%d" % minor), "#!/bin/sh\nexit 127\n")
     real = program(tmp_path / "real" / ("python3.%d" % minor), '#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
     monkeypatch.setenv("PATH", "%s:%s" % (broken.parent, real.parent))
-    assert pythons.version_of(broken) is None
-    assert pythons.version_of(real) == sys.version_info[:2]
-    assert pythons.search_path() == [str(real.parent)]
+    assert environments.version_of(broken) is None
+    assert environments.version_of(real) == sys.version_info[:2]
+    assert environments.search_path() == [str(real.parent)]
 
 
 def test_interpreter_of_no_such_version_is_none():
-    assert pythons.find((3, 90), (3, 91)) is None
+    assert environments.find((3, 90), (3, 91)) is None
 
 
 def test_debian_groups_are_read_and_unknown_ones_named():
-    assert "git" in debian.wanted(["base"])
-    assert set(debian.wanted(["base"])) < set(debian.wanted(["base", "lab"]))
+    assert "git" in setup.wanted_packages(["base"])
+    assert set(setup.wanted_packages(["base"])) < set(setup.wanted_packages(["base", "lab"]))
     with pytest.raises(SetupError, match="group nothing is not in"):
-        debian.wanted(["nothing"])
+        setup.wanted_packages(["nothing"])
 
 
 def test_copy_follows_the_checkout(tmp_path, monkeypatch):
@@ -57,7 +56,7 @@ def test_copy_follows_the_checkout(tmp_path, monkeypatch):
     os.symlink("tool", checkout / "dev/link")
     subprocess.run(["git", "-C", str(checkout), "init", "--quiet"], check=True)
 
-    copy = trees.copied_tree("test", checkout)
+    copy = paths.copied_tree("test", checkout)
     assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*")) == [
         ".gitignore",
         "dev",
@@ -72,7 +71,7 @@ def test_copy_follows_the_checkout(tmp_path, monkeypatch):
     os.symlink("tool", checkout / "dev/later")
     program(copy / "dev/later", "a file when the copy was made")
     program(copy / "tests/output/junk", "left by a tool")
-    assert trees.copied_tree("test", checkout) == copy
+    assert paths.copied_tree("test", checkout) == copy
     assert (copy / "dev/tool").read_text(encoding="utf-8") == "two"
     assert (copy / "dev/later").is_symlink()
     assert sorted(path.name for path in copy.iterdir()) == [".gitignore", "dev"]
@@ -80,7 +79,7 @@ def test_copy_follows_the_checkout(tmp_path, monkeypatch):
 
 def test_debian_list_is_sorted_and_without_doubles():
     for group in ("base", "lab", "test"):
-        packages = debian.wanted([group])
+        packages = setup.wanted_packages([group])
         assert packages == sorted(set(packages))
 
 
@@ -114,7 +113,7 @@ def test_every_link_of_dev_is_a_command():
     assert len(links) > 5
     for link in links:
         assert os.readlink(link) == "tool"
-        assert callable(importlib.import_module(f"dev.toolchain.{link.name.replace('-', '_')}").main)
+        assert callable(toolchain.function_of(link.name))
 
 
 def test_what_the_makefile_and_programs_of_dev_start_is_there():

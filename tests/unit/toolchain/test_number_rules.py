@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from dev.toolchain import number_rules
+from dev.toolchain import rules
 
 
 def findings(tmp_path, source: str, name: str = "lab/x.py") -> list[str]:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source, encoding="utf-8")
-    return number_rules.findings(tmp_path, [name])
+    return rules.numbers(tmp_path, [name])
 
 
 @pytest.mark.parametrize(

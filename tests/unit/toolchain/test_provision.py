@@ -13,7 +13,7 @@ import ansible
 import pytest
 import yaml
 
-from dev.toolchain.provision import without_routes_elsewhere
+from dev.toolchain.programs import without_routes_elsewhere
 from provision import unpack
 from provision.errors import RunError
 

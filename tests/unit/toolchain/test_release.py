@@ -23,9 +23,8 @@ import pytest
 import yaml
 
 from dev.toolchain import release
-from dev.toolchain.paths import CHECKOUT
+from dev.toolchain.paths import CHECKOUT, tracked_files
 from dev.toolchain.report import SetupError
-from dev.toolchain.trees import tracked_files
 
 GALAXY = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
 VERSION = GALAXY["version"]

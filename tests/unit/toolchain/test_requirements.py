@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import requirements
+from dev.toolchain import environments
 from dev.toolchain.lock import LOCKS
 
 HASH = " \\\n    --hash=sha256:"
@@ -26,19 +26,19 @@ LOCKED = {
 }
 
 
-def put(folder: Path, locks: dict[str, requirements.Lock]) -> None:
+def put(folder: Path, locks: dict[str, environments.Lock]) -> None:
     for name, lock in locks.items():
-        (folder / f"{name}.txt").write_text(requirements.written(lock))
+        (folder / f"{name}.txt").write_text(environments.written(lock))
 
 
 def test_what_was_split_is_whole_again(tmp_path):
-    put(tmp_path, requirements.split(LOCKED))
-    assert {name: requirements.whole(name, tmp_path) for name in LOCKED} == LOCKED
+    put(tmp_path, environments.split(LOCKED))
+    assert {name: environments.whole(name, tmp_path) for name in LOCKED} == LOCKED
 
 
 def test_every_hash_is_there_once(tmp_path):
-    short = requirements.split(LOCKED)
-    text = "".join(requirements.written(lock) for lock in short.values())
+    short = environments.split(LOCKED)
+    text = "".join(environments.written(lock) for lock in short.values())
     assert text.count(NEW) == 3, "of core 2.18.9, docutils 0.23, yaml 6"
     assert text.count(OLD) == 2, "of core 2.19.1, docutils 0.22"
     assert list(short["hashes"]) == ["core==2.18.9", "core==2.19.1", "docutils==0.22", "docutils==0.23"]
@@ -47,13 +47,13 @@ def test_every_hash_is_there_once(tmp_path):
 
 def test_a_pin_without_hashes_stays_without(tmp_path):
     put(tmp_path, {"main": {"core==2.19.1": ""}, "hashes": {"core==2.19.2": OLD}})
-    assert requirements.whole("main", tmp_path) == {"core==2.19.1": ""}, "what uv refuses"
+    assert environments.whole("main", tmp_path) == {"core==2.19.1": ""}, "what uv refuses"
 
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_pin_of_this_checkout_has_hashes(name):
-    lock = requirements.whole(name)
+    lock = environments.whole(name)
     assert lock
-    assert all(requirements.parsed(f"{pin}{hashes}\n") == {pin: hashes} and hashes for pin, hashes in lock.items())
-    lines = (requirements.REQUIREMENTS / f"{name}.txt").read_text().splitlines()
+    assert all(environments.parsed(f"{pin}{hashes}\n") == {pin: hashes} and hashes for pin, hashes in lock.items())
+    lines = (environments.REQUIREMENTS / f"{name}.txt").read_text().splitlines()
     assert sum(line[0] not in " #" for line in lines) == len(lock), "all of them are read"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from dev.toolchain import text_rules
+from dev.toolchain import rules
 from dev.toolchain.paths import CHECKOUT
 
 
@@ -30,12 +30,12 @@ def write(tmp_path, name: str, text: str) -> str:
 )
 def test_forbidden_words_are_found(tmp_path, word):
     name = write(tmp_path, "a.txt", "fine\nsee %s here\n" % word)
-    assert [line.split(":")[1] for line in text_rules.forbidden_words(tmp_path, [name])] == ["2"]
+    assert [line.split(":")[1] for line in rules.forbidden_words(tmp_path, [name])] == ["2"]
 
 
 def test_this_checkout_is_a_path_of_one_machine(tmp_path):
     name = write(tmp_path, "a.txt", f"see {CHECKOUT}/README.md\n")
-    assert len(text_rules.forbidden_words(tmp_path, [name])) == 1
+    assert len(rules.forbidden_words(tmp_path, [name])) == 1
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_this_checkout_is_a_path_of_one_machine(tmp_path):
     ],
 )
 def test_ordinary_words_are_left_alone(tmp_path, text):
-    assert text_rules.forbidden_words(tmp_path, [write(tmp_path, "a.txt", text)]) == []
+    assert rules.forbidden_words(tmp_path, [write(tmp_path, "a.txt", text)]) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_ordinary_words_are_left_alone(tmp_path, text):
     ],
 )
 def test_words_that_have_a_plain_one_are_found(tmp_path, text):
-    (finding,) = text_rules.plain_words(tmp_path, [write(tmp_path, "a.md", f"fine\n{text}\n")])
+    (finding,) = rules.plain_words(tmp_path, [write(tmp_path, "a.md", f"fine\n{text}\n")])
     assert finding.startswith("a.md:2: '")
     assert ", say: " in finding
 
@@ -75,11 +75,11 @@ def test_words_that_have_a_plain_one_are_found(tmp_path, text):
         ("a.md", "a playbook, an oversight, a backdoor, a bookmark and an untoldable thing"),
         ("a.sh", "fact chassis_vendor and chassis_type are the firmware's"),
         ("a.b64", "AAAA+to" + "ld/AAA="),
-        ("dev/toolchain/text_rules.py", "to" + "ld"),
+        ("dev/toolchain/rules.py", "to" + "ld"),
     ],
 )
 def test_parts_of_words_data_and_the_table_itself_are_left_alone(tmp_path, name, text):
-    assert text_rules.plain_words(tmp_path, [write(tmp_path, name, text)]) == []
+    assert rules.plain_words(tmp_path, [write(tmp_path, name, text)]) == []
 
 
 def test_long_files_are_found_by_their_folder(tmp_path):
@@ -90,7 +90,7 @@ def test_long_files_are_found_by_their_folder(tmp_path):
         write(tmp_path, "lab/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
         write(tmp_path, "lab/table.json", "{}\n" * 500),
     ]
-    assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == [names[0], names[3]]
+    assert [line.split(":")[0] for line in rules.too_long(tmp_path, names)] == [names[0], names[3]]
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_long_files_are_found_by_their_folder(tmp_path):
     ],
 )
 def test_language(tmp_path, name, text, language):
-    assert text_rules.language(tmp_path, write(tmp_path, name, text)) == language
+    assert rules.language(tmp_path, write(tmp_path, name, text)) == language

@@ -16,7 +16,7 @@ import yaml
 
 from dev.toolchain import environments
 from dev.toolchain import test as parts
-from dev.toolchain.linters import LINTERS
+from dev.toolchain.lint import LINTERS
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 GITHUB = CHECKOUT / ".github"

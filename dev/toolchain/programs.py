@@ -1,10 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/provision: the program `provision`, one file with ansible-core and this collection inside.
-
-Shell lines that find a Python, then a zip archive: start.py as `__main__`, the folder provision/ as a package, and the
-payload (packages and collection) as one tar archive in it. The same sources make the same bytes.
-"""
+"""The programs of a release, each in one file: the image commands, the image server, and provision."""
 
 from __future__ import annotations
 
@@ -14,19 +10,63 @@ import io
 import lzma
 import os
 import re
+import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from plugins.module_utils._common.zip_program import zip_program
+from plugins.plugin_utils.image_server import pack_program
 
 from . import environments
-from .paths import CHECKOUT, NAME, NAMESPACE
+from .paths import CHECKOUT, NAME, NAMESPACE, linked_tree, tracked_files
 from .report import SetupError
-from .trees import tracked_files
+
+IMAGE_COMMANDS = CHECKOUT / "build" / "image-commands"
+IMAGE_SERVER = CHECKOUT / "build" / "image-server"
+PROVISION = CHECKOUT / "build" / "provision"
+
+
+def contents() -> dict[str, bytes]:
+    """The commands by name."""
+    if str(linked_tree()) not in sys.path:
+        sys.path.append(str(linked_tree()))
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
+
+    return {name: programs.image_command(name) for name in programs.IMAGE_COMMANDS}
+
+
+def write(folder: Path = IMAGE_COMMANDS) -> list[Path]:
+    """Write the commands; return their paths. A command that is run meanwhile is a whole one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, content in contents().items():
+        draft, path = folder / (".%s.%d" % (name, os.getpid())), folder / name
+        draft.write_bytes(content)
+        draft.chmod(0o755)
+        draft.replace(path)
+        paths.append(path)
+    return paths
+
+
+def image_commands(arguments: list[str] | None = None) -> int:
+    """dev/image-commands: the image commands as files, for CAPH and others that run them in a rescue; their digests."""
+    parser = argparse.ArgumentParser(prog="dev/image-commands", description="write the image commands, one file each")
+    parser.add_argument(
+        "--output", type=Path, default=IMAGE_COMMANDS, metavar="FOLDER", help="default: build/image-commands"
+    )
+    for path in write(parser.parse_args(arguments).output):
+        data = path.read_bytes()
+        print("%s (%d KiB)  sha256:%s" % (path, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+    return 0
+
+
+def image_server(arguments: list[str] | None = None) -> int:
+    """dev/image-server: the program `image-server`, packed as the role image_server packs it; its digest."""
+    return pack_program.main(["--output", str(IMAGE_SERVER), *(sys.argv[1:] if arguments is None else arguments)])
+
 
 SOURCES = CHECKOUT / "provision"
-OUTPUT = CHECKOUT / "build" / "provision"
 #: the packages of one platform, on any machine: their Python part fits all platforms
 PLATFORM = ["--python-platform", "x86_64-manylinux2014", "--python-version", "3.11"]
 #: compiled parts, which PyYAML and MarkupSafe do without; programs; tests; lists of files that are then wrong
@@ -87,8 +127,12 @@ def without_routes_elsewhere(routes: bytes) -> bytes:
     return _NO_ROUTES.sub(rb"\1 {}\n", kept)
 
 
-def program(collection: Iterable[tuple[str, bytes]], version: str, preset: int = 6) -> bytes:
-    """The whole file; a lower `preset` of xz makes it faster and larger."""
+def provision_program(collection: Iterable[tuple[str, bytes]], version: str, preset: int = 6) -> bytes:
+    """The whole file; a lower `preset` of xz makes it faster and larger.
+
+    Shell lines that find a Python, then a zip archive: start.py as `__main__`, the folder provision/ as a package, and
+    the payload (packages and collection) as one tar archive in it. The same sources make the same bytes.
+    """
     packed = payload(collection, preset)
     digest = hashlib.sha256(packed).hexdigest()
     members = {"%s/%s" % (_PACKAGE, path.name): path.read_bytes() for path in SOURCES.glob("*.py")}
@@ -108,14 +152,13 @@ def collection_version(checkout: Path) -> str:
     return found[1]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write the program and say its digest, the way a machine's user data names it."""
-    parser = argparse.ArgumentParser(
-        prog="dev/provision", description=(__doc__ or "").partition(": ")[2].splitlines()[0]
-    )
-    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="default: build/provision")
+def provision(arguments: list[str] | None = None) -> int:
+    """dev/provision: the program `provision`; its digest, the way a machine's user data names it."""
+    description = "write the program, one file with ansible-core and this collection inside"
+    parser = argparse.ArgumentParser(prog="dev/provision", description=description)
+    parser.add_argument("--output", type=Path, default=PROVISION, metavar="FILE", help="default: build/provision")
     chosen = parser.parse_args(arguments)
-    data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
+    data = provision_program(collection_files(CHECKOUT), collection_version(CHECKOUT))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
     draft.write_bytes(data)
