@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program `provision`: what it has of ansible-core's own routes, and that it unpacks nothing but its payload."""
+"""The program `provision`: ansible-core's routes in it, that it unpacks its payload only, and what it imports."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import tarfile
@@ -13,7 +14,8 @@ import ansible
 import pytest
 import yaml
 
-from dev.toolchain.programs import without_routes_elsewhere
+from dev.toolchain.paths import CHECKOUT
+from dev.toolchain.programs import collection_files, package_files, without_routes_elsewhere
 from provision import unpack
 from provision.errors import RunError
 
@@ -57,3 +59,33 @@ def test_a_payload_with_another_digest_is_not_unpacked(content, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
     held[unpack.PAYLOAD] = payload(b"whole")
     assert (unpack.unpacked(tmp_path) / "run").read_bytes() == b"whole"
+
+
+#: modules of the standard library that Python 3.12 and 3.13 took away; 3.14 took none
+GONE = {
+    "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp",
+    "lib2to3", "mailcap", "msilib", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd", "sunau",
+    "telnetlib", "uu", "xdrlib",
+}  # fmt: skip
+
+
+def imported(statements: list[ast.stmt]) -> set[str]:
+    """The packages that these statements import."""
+    names: list[str] = []
+    for one in statements:
+        if isinstance(one, ast.Import):
+            names += [alias.name for alias in one.names]
+        elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
+            names.append(one.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_no_file_needs_what_newer_pythons_lack():
+    """Those of others may try to: an import that is not at their top level is theirs to judge."""
+    ours = [(name, data) for name, data in collection_files(CHECKOUT) if name.endswith(".py")]
+    others = [(name, data) for name, data in package_files() if name.endswith(".py")]
+    found = {name: imported([one for one in ast.walk(ast.parse(data)) if isinstance(one, ast.stmt)]) & GONE
+             for name, data in ours}  # fmt: skip
+    found.update({name: imported(ast.parse(data).body) & GONE for name, data in others})
+    assert len(ours) > 100 < len(others)
+    assert {name: names for name, names in found.items() if names} == {}
