@@ -23,7 +23,6 @@ from . import (
     downloads,
     host_settings,
     kubelet,
-    kubelet_service,
     node_check,
     packages,
     runtime,
@@ -223,10 +222,10 @@ _MAKERS = {
     "journald": host_settings.journald,
     "shutdown": host_settings.shutdown,
     "updates": _updates,
-    "cni": kubelet_service.cni,
+    "cni": kubelet.cni,
     "runtime": runtime.runtime,
-    "kubelet": kubelet_service.kubelet,
-    "health": kubelet_service.health,
+    "kubelet": kubelet.kubelet,
+    "health": kubelet.health,
     "facts": facts,
 }
 

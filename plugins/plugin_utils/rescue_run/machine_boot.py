@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.names i
 
 from ..progress import display
 from ..records import claims
-from ..ssh import gate, unlock
+from ..ssh import gate
 from ..ssh.known_hosts import KnownHosts
 from ..ssh.remote import Remote, Unreachable
 from ..ssh.system_probe import System
@@ -121,9 +121,9 @@ class _Boot:
             return
         if self._keys:
             self._target.require(self._keys)
-        keeper = unlock.Way(initramfs, "root", given["unlock_port"], given["unlock_private_key"])
-        system = unlock.Way(self._target, given["os_user"], given["os_port"], given["os_private_key"])
-        unlock.unlock(self._remote, keeper, system, given["unlock_password"], self._previous, given["timeout"])
+        keeper = gate.Way(initramfs, "root", given["unlock_port"], given["unlock_private_key"])
+        system = gate.Way(self._target, given["os_user"], given["os_port"], given["os_private_key"])
+        gate.unlock(self._remote, keeper, system, given["unlock_password"], self._previous, given["timeout"])
 
     def _needs_no_login(self) -> bool:
         """Whether the chosen proof needs no login: an open port is enough, or nothing is checked."""

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.action import machine_lock as locks_module
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe, ssh_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
@@ -23,7 +24,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.machine i
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records import locks as locks_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts
 from provision import variables
 from tests.unit.common import odd

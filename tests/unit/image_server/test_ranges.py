@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import requests
 
 SECRET = b"s" * 32
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
@@ -43,7 +43,7 @@ MOMENT = 1795262400
         ("bytes=１-２", None),
         ("lines=1-2", None),
         ("bytes", None),
-        ("bytes=" + ",".join("0-1" for _n in range(ranges.MOST + 1)), None),
+        ("bytes=" + ",".join("0-1" for _n in range(requests.MOST + 1)), None),
         ("bytes=0-999,0-999", None),
         ("bytes=99999999999999999999-", []),
         ("bytes=0-99999999999999999999", [(0, 1000)]),
@@ -57,13 +57,13 @@ MOMENT = 1795262400
     ],
 )
 def test_ranges(header, wanted):
-    assert ranges.parse(header, 1000) == wanted
+    assert requests.ranges_of(header, 1000) == wanted
 
 
 @given(st.text(max_size=60), st.integers(0, 2**50))
 def test_no_text_breaks_the_parser(text, size):
     for header in (text, "bytes=" + text):
-        for start, stop in ranges.parse(header, size) or ():
+        for start, stop in requests.ranges_of(header, size) or ():
             assert 0 <= start < stop <= size
 
 
@@ -71,7 +71,7 @@ def test_no_text_breaks_the_parser(text, size):
 def test_good_ranges_mean_what_they_say(pairs):
     pairs = [(min(pair), max(pair)) for pair in pairs]
     header = "bytes=" + ",".join(f"{first}-{last}" for first, last in pairs)
-    found = ranges.parse(header, 1000)
+    found = requests.ranges_of(header, 1000)
     if len(pairs) > 1 and sum(last + 1 - first for first, last in pairs) > 1000:
         assert found is None
     else:
@@ -91,7 +91,7 @@ def test_good_ranges_mean_what_they_say(pairs):
     ],
 )
 def test_only_a_strong_tag_lets_ranges_through(header, same):
-    assert ranges.if_range(header, "tag") is same
+    assert requests.if_range(header, "tag") is same
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_only_a_strong_tag_lets_ranges_through(header, same):
     ],
 )
 def test_not_modified(headers, same):
-    assert ranges.not_modified(headers, "tag", MOMENT) is same
+    assert requests.not_modified(headers, "tag", MOMENT) is same
 
 
 BEFORE = "Sat, 21 Nov 2026 11:59:59 GMT"
@@ -140,15 +140,15 @@ def test_preconditions(headers, failed, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     time.tzset()
     try:
-        assert ranges.precondition_failed(headers, "tag", MOMENT) is failed
+        assert requests.precondition_failed(headers, "tag", MOMENT) is failed
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_dates_go_both_ways():
-    assert ranges.http_date(MOMENT) == DATE
-    assert ranges.from_http_date(DATE) == MOMENT
+    assert requests.http_date(MOMENT) == DATE
+    assert requests.from_http_date(DATE) == MOMENT
 
 
 def test_names_are_stable_short_and_all_different():
@@ -181,6 +181,6 @@ def test_a_changed_signature_opens_nothing(data):
 
 @given(st.integers(0, 1 << 33))
 def test_dates_are_those_of_the_library(seconds):
-    date = ranges.http_date(seconds)
+    date = requests.http_date(seconds)
     assert date == email.utils.formatdate(seconds, usegmt=True)
-    assert ranges.from_http_date(date) == seconds
+    assert requests.from_http_date(date) == seconds

@@ -13,7 +13,8 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import controller_image, run_server
+from ansible_collections.kubenode.provision.plugins.action import node_image_source
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -97,11 +98,11 @@ def test_a_process_is_known_by_its_start():
 
 
 def test_a_file_is_proven_by_its_digest(image, tmp_path):
-    assert controller_image.proven(image, DIGEST.upper()) == DIGEST
-    with pytest.raises(controller_image.FileNotUsable, match="is damaged or not the one you meant"):
-        controller_image.proven(image, "0" * 64)
-    with pytest.raises(controller_image.FileNotUsable, match="there is no such file"):
-        controller_image.proven(tmp_path / "none", DIGEST)
+    assert node_image_source.proven(image, DIGEST.upper()) == DIGEST
+    with pytest.raises(node_image_source.FileNotUsable, match="is damaged or not the one you meant"):
+        node_image_source.proven(image, "0" * 64)
+    with pytest.raises(node_image_source.FileNotUsable, match="there is no such file"):
+        node_image_source.proven(tmp_path / "none", DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +111,11 @@ def test_a_file_is_proven_by_its_digest(image, tmp_path):
 def test_what_is_no_image_is_named(tmp_path, head, what):
     path = tmp_path / "file"
     path.write_bytes(head + bytes(64))
-    with pytest.raises(controller_image.FileNotUsable, match=f"it is {what}; give a raw image"):
-        controller_image.is_qcow2(path)
+    with pytest.raises(node_image_source.FileNotUsable, match=f"it is {what}; give a raw image"):
+        node_image_source.is_qcow2(path)
 
 
 def test_qcow2_is_recognised_by_its_content(image, tmp_path):
-    assert not controller_image.is_qcow2(image)
+    assert not node_image_source.is_qcow2(image)
     (tmp_path / "a.raw").write_bytes(b"QFI\xfb" + bytes(64))
-    assert controller_image.is_qcow2(tmp_path / "a.raw")
+    assert node_image_source.is_qcow2(tmp_path / "a.raw")

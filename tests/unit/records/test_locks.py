@@ -17,18 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records.locks import (
-    Holder,
-    LockError,
-    Locks,
-    here,
-    this_run,
-)
+from ansible_collections.kubenode.provision.plugins.action.machine_lock import Holder, LockError, Locks, here, this_run
 
 #: Takes a lock and says whether it has it; ends with its standard input.
 TAKE = """
 import os, sys
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records.locks import Locks, this_run
+from ansible_collections.kubenode.provision.plugins.action.machine_lock import Locks, this_run
 print(bool(Locks(sys.argv[1]).take(["node-1", "node-2"], this_run(os.getpid()))), flush=True)
 sys.stdin.read()
 """

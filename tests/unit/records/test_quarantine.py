@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import (
-    Entry,
-    Quarantine,
-    QuarantineError,
-)
+from ansible_collections.kubenode.provision.plugins.action.machine_quarantine import Entry, Quarantine, QuarantineError
 
 SINCE = "2026-11-21T10:00:00.000Z"
 

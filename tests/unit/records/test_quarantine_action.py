@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.action.machine_quarantine import ActionModule
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import Quarantine
+from ansible_collections.kubenode.provision.plugins.action.machine_quarantine import ActionModule, Quarantine
 
 SICK = {"name": "node-1", "failed": True, "permanent": True, "msg": "node-1: SMART says that nvme0n1 fails"}
 WELL = {"name": "node-2", "failed": False}

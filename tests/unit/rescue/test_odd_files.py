@@ -10,10 +10,10 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from hypothesis import given
 
+from ansible_collections.kubenode.provision.plugins.action import machine_quarantine
 from ansible_collections.kubenode.provision.plugins.filter import node_user_data
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds, run_server, tarballs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.records import quarantine
 from tests.unit.common import odd
 
 
@@ -44,7 +44,7 @@ def test_any_line_is_a_size_or_refused(text):
 
 def test_a_damaged_entry_of_any_depth_keeps_its_machine_in_quarantine(tmp_path):
     (tmp_path / "node-1.json").write_text(odd.DEEP)
-    entry = quarantine.Quarantine(str(tmp_path)).entry("node-1")
+    entry = machine_quarantine.Quarantine(str(tmp_path)).entry("node-1")
     assert entry is not None
     assert "is damaged" in entry.reason
 

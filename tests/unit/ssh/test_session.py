@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import session as session_module
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.session import Lost, Session
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as session_module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import Lost, Session
 
 #: In the place of ssh: the other side is this machine.
 HERE = ("sh", "-c")

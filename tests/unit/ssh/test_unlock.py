@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe, unlock
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
     OTHER_KEY,
@@ -64,8 +64,8 @@ class World:
         self.now += seconds
 
     def unlock(self) -> bool:
-        ways = unlock.Way(self.initramfs, "root", 22), unlock.Way(self.system, *self.login)
-        return unlock.unlock(self, *ways, PASSWORD, "old", 300.0, clock=lambda: self.now, sleep=self.sleep)
+        ways = gate.Way(self.initramfs, "root", 22), gate.Way(self.system, *self.login)
+        return gate.unlock(self, *ways, PASSWORD, "old", 300.0, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_system_that_runs_is_found_by_its_own_user_and_port(tmp_path, monkeypa
 def test_without_a_known_key_of_the_system_another_key_has_a_minute(tmp_path):
     world = World(tmp_path, OTHER, OTHER, GONE, OTHER, known=False)
     assert world.unlock() is False
-    assert world.now >= 3 * unlock.PAUSE + unlock.STEADY
+    assert world.now >= 3 * gate.PAUSE + gate.OTHER_SYSTEM
 
 
 def test_a_system_that_an_earlier_run_proved_is_asked_at_once(tmp_path, monkeypatch):

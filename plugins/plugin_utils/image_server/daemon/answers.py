@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Bytes, Segment
 
-from . import ranges
+from . import requests
 from .image_registry import Image, Registry
 from .monitoring import AccessLog, Metrics, Progress
 
@@ -120,13 +120,13 @@ class Answers:
     def _image(self, image: Image, headers: Mapping[str, str], head_only: bool) -> Answer:
         size = image.overlay.size
         if headers:
-            if ranges.precondition_failed(headers, image.etag, image.modified):
+            if requests.precondition_failed(headers, image.etag, image.modified):
                 return self.refusal(412, "the image is another one by now", image.head, head_only=head_only)
-            if ranges.not_modified(headers, image.etag, image.modified):
+            if requests.not_modified(headers, image.etag, image.modified):
                 return Answer(304, self._head(304, image.head, None), (), image, ())
             wanted = headers.get("range")
-            if wanted is not None and ("if-range" not in headers or ranges.if_range(headers["if-range"], image.etag)):
-                spans = ranges.parse(wanted, size)
+            if wanted is not None and ("if-range" not in headers or requests.if_range(headers["if-range"], image.etag)):
+                spans = requests.ranges_of(wanted, size)
                 if spans is not None:
                     return self._ranges(image, spans, head_only)
         segments = () if head_only else image.overlay.segments
@@ -177,7 +177,7 @@ class Answers:
             self._second, self._starts = now, {}
         start = self._starts.get(status)
         if start is None:
-            values = status, _REASONS[status].encode("ascii"), ranges.http_date(now).encode("ascii")
+            values = status, _REASONS[status].encode("ascii"), requests.http_date(now).encode("ascii")
             start = self._starts[status] = b"HTTP/1.1 %d %s\r\nDate: %s\r\n" % values
         return start
 

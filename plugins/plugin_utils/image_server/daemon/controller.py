@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from . import kubernetes_api, resources
-from .kubernetes_api import Api, ApiFailed, Conflict, Forbidden, Unreachable
+from . import kubernetes_api
+from .kubernetes_api import LABEL, LABEL_VALUE, Api, ApiFailed, Conflict, Forbidden, Unreachable
 from .reconcile import LOG, Images, Key, Reconciler
-from .resources import LABEL, LABEL_VALUE
 
 _NO_FINALIZER = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
 _TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
@@ -381,7 +380,9 @@ class Controller:
         with self._lock:
             keys = {key for key, wanted in self._wants.items() if key[0] == namespace and wanted == name}
             keys |= {
-                key for key in ((namespace, owner) for owner in resources.secret_owners(secret)) if key in self._wants
+                key
+                for key in ((namespace, owner) for owner in kubernetes_api.secret_owners(secret))
+                if key in self._wants
             }
         for key in keys:
             self._queue.put(key)

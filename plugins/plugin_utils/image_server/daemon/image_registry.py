@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 
-from . import ranges
+from . import requests
 
 CONTENT_TYPES = {".iso": "application/x-iso9660-image", ".ipxe": "text/plain; charset=utf-8"}
 OTHER = "application/octet-stream"
@@ -128,7 +128,7 @@ def _head(path: str, etag: str, modified: int) -> bytes:
     lines = (
         ("Accept-Ranges", "bytes"),
         ("ETag", f'"{etag}"'),
-        ("Last-Modified", ranges.http_date(modified)),
+        ("Last-Modified", requests.http_date(modified)),
         ("Cache-Control", "private, no-transform"),
         ("X-Content-Type-Options", "nosniff"),
     )

@@ -17,15 +17,17 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 
-from . import resources
-from .kubernetes_api import Api, Conflict, NotFound
-from .resources import (
+from . import kubernetes_api
+from .kubernetes_api import (
     BUILD_INVALID,
     CONFIGURATION_ERROR,
     ERROR,
     MISSING_NETWORK_DATA,
     READY,
     SUCCESS,
+    Api,
+    Conflict,
+    NotFound,
     claimed_secret,
     unix_time,
 )
@@ -64,7 +66,7 @@ class Images:
         place = (metadata["namespace"], metadata["name"])
         state = self._bases(request.architecture)  # before the base is read: what is newer is noticed later
         try:
-            network = resources.network_data(request.secret.data) if request.secret is not None else ""
+            network = kubernetes_api.network_data(request.secret.data) if request.secret is not None else ""
             key = _image_key(metadata, request, network)
             host = HostInputs(name="/".join(place), hostname=metadata["name"], network=network)
             kind = _OF[request.format]
@@ -169,7 +171,7 @@ class Reconciler:
             return self._observed(self._api.set_finalizers(image, plan.finalizers))
         if plan.status is None:
             raise RuntimeError("a plan that asks for nothing was carried out")
-        difference = resources.difference(image.get("status") or {}, plan.status)
+        difference = kubernetes_api.difference(image.get("status") or {}, plan.status)
         self.written += 1
         new = self._api.set_status(image, difference)
         _log_status(new)
@@ -196,14 +198,17 @@ class Reconciler:
         else:
             raise Conflict(f"Secret {namespace}/{plan.read} is being changed all the time")
         metadata = found["metadata"]
-        created = resources.unix_time(metadata.get("creationTimestamp"))
+        created = kubernetes_api.unix_time(metadata.get("creationTimestamp"))
         return Secret(plan.read, metadata["resourceVersion"], found.get("data") or {}, created)
 
 
 def _log_status(image: Mapping[str, Any]) -> None:
     """One log line for a new status, without URLs: who reads one can read the image."""
     status = image.get("status") or {}
-    ready, error = resources.condition(status, resources.READY), resources.condition(status, resources.ERROR)
+    ready, error = (
+        kubernetes_api.condition(status, READY),
+        kubernetes_api.condition(status, ERROR),
+    )
     failed = error.get("status") == "True"
     LOG.log(
         logging.WARNING if failed else logging.INFO,
@@ -335,7 +340,7 @@ def _serve_on(seen: Observed) -> Plan:
     """A finalizer of others is left, so the image is still needed: serve what the status says, write nothing."""
     status = _status(seen)
     name = (status.get("networkData") or {}).get("name", "")
-    ready = resources.condition(status, READY).get("status") == "True" and status.get("format") in seen.formats
+    ready = kubernetes_api.condition(status, READY).get("status") == "True" and status.get("format") in seen.formats
     if not ready or seen.outcome is not None:
         return Plan()
     if name and seen.secret is None:
@@ -365,7 +370,7 @@ def _image(seen: Observed) -> Plan:
         "networkData": {"name": name, "version": seen.secret.version} if seen.secret is not None else {},
     }
     status = _status(seen)
-    if not all(resources.same_values(status.get(key), value) for key, value in wanted.items()):
+    if not all(kubernetes_api.same_values(status.get(key), value) for key, value in wanted.items()):
         return _changed(seen, status, wanted)
     if seen.outcome is None:
         return Plan(build=BuildRequest(wanted["format"], wanted["architecture"], seen.secret))
@@ -378,7 +383,7 @@ def _image(seen: Observed) -> Plan:
 
 def _changed(seen: Observed, status: Mapping[str, Any], wanted: Mapping[str, Any]) -> Plan:
     """Take Ready back before the old image goes, and write what will be built before it is built."""
-    if resources.condition(status, READY).get("status") == "True":
+    if kubernetes_api.condition(status, READY).get("status") == "True":
         return _write(seen, _condition(seen, status, READY, False, SUCCESS, CHANGED))
     return _write(seen, _made(seen, wanted, Built(""), CHANGED), forget=True)
 
@@ -396,7 +401,7 @@ def _failed(seen: Observed, reason: str, message: str, later: bool = False) -> P
     new = _with_urls(_status(seen), Built(""))
     new = _condition(seen, new, READY, False, reason, "")
     new = _condition(seen, new, ERROR, True, reason, message)
-    delay = min(resources.condition_age(new, ERROR, seen.now) + RETRY, LONGEST_RETRY)
+    delay = min(kubernetes_api.condition_age(new, ERROR, seen.now) + RETRY, LONGEST_RETRY)
     return _write(seen, new, retry=delay if later else None)
 
 
@@ -416,11 +421,11 @@ def _condition(
 ) -> dict[str, Any]:
     generation = (seen.image.get("metadata") or {}).get("generation")
     number = generation if isinstance(generation, int) else 0
-    return resources.with_condition(status, kind, value, reason, message, number, seen.now)
+    return kubernetes_api.with_condition(status, kind, value, reason, message, number, seen.now)
 
 
 def _write(seen: Observed, new: Mapping[str, Any], retry: float | None = None, forget: bool = False) -> Plan:
-    if resources.same_values(_status(seen), new):
+    if kubernetes_api.same_values(_status(seen), new):
         return Plan(retry=retry, forget=forget)
     return Plan(status=new, retry=retry, forget=forget)
 

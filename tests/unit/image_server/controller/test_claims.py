@@ -9,7 +9,7 @@ import base64
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.resources import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.kubernetes_api import (
     LABEL,
     claimed_secret,
     network_data,

@@ -9,7 +9,7 @@ import hashlib
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api, resources
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 from tests.unit.image_server.controller.objects import CRD, THEN, schema, wrong
 
 READY = {"type": "Ready", "status": "True", "reason": "ImageSuccess", "message": "", "lastTransitionTime": THEN}
@@ -25,8 +25,8 @@ def test_its_names_are_those_that_are_asked_for():
     found = yaml.safe_load(CRD.read_text())["spec"]
     assert (found["group"], found["names"]["plural"]) == (kubernetes_api.GROUP, kubernetes_api.PLURAL)
     assert (f"{kubernetes_api.GROUP}/{found['versions'][0]['name']}", found["names"]["kind"]) == (
-        resources.API_VERSION,
-        resources.KIND,
+        kubernetes_api.API_VERSION,
+        kubernetes_api.KIND,
     )
     assert found["versions"][0]["subresources"] == {"status": {}}
 

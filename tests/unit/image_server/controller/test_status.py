@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import resources
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import namespaces
 from tests.unit.image_server.controller.objects import NOW, THEN, merged
 
@@ -23,7 +23,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 @given(OBJECTS, OBJECTS)
 def test_the_difference_makes_one_of_the_other(old, new):
-    patch = resources.difference(old, new)
+    patch = kubernetes_api.difference(old, new)
     assert merged(old, patch) == new
     assert bool(patch) == (old != new)
 
@@ -41,21 +41,21 @@ def test_the_difference_makes_one_of_the_other(old, new):
     ],
 )
 def test_what_is_empty_counts_as_absent(one, other, equal):
-    assert resources.same_values(one, other) is equal
-    assert resources.same_values(one=other, other=one) is equal
+    assert kubernetes_api.same_values(one, other) is equal
+    assert kubernetes_api.same_values(one=other, other=one) is equal
 
 
 def test_times_are_those_of_kubernetes():
     assert times.to_whole_seconds(NOW) == THEN
-    assert resources.unix_time(THEN) == resources.unix_time("2027-01-15T08:00:00.123456Z") == NOW
-    assert resources.unix_time("yesterday", 5.0) == resources.unix_time(None, 5.0) == 5.0
+    assert kubernetes_api.unix_time(THEN) == kubernetes_api.unix_time("2027-01-15T08:00:00.123456Z") == NOW
+    assert kubernetes_api.unix_time("yesterday", 5.0) == kubernetes_api.unix_time(None, 5.0) == 5.0
 
 
 def test_the_age_of_a_condition():
     status = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
-    assert resources.condition_age(status, "Error", NOW + 7) == 7
-    assert resources.condition_age(status, "Error", NOW - 7) == 0  # the writer's clock is ahead
-    assert resources.condition_age(status, "Ready", NOW) == 0
+    assert kubernetes_api.condition_age(status, "Error", NOW + 7) == 7
+    assert kubernetes_api.condition_age(status, "Error", NOW - 7) == 0  # the writer's clock is ahead
+    assert kubernetes_api.condition_age(status, "Ready", NOW) == 0
 
 
 def test_namespaces_of_a_list():

@@ -29,7 +29,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, host_file, ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, host_file
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import requests as ranges
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import (
     Request,
     RequestReader,
@@ -150,7 +151,7 @@ def range_header(case: bytes) -> None:
     """A Range header against images of several sizes, compared with a second reading of the standard."""
     header = case.decode("latin-1")
     for size in (1, 1000, 2**40):
-        found = ranges.parse(header, size)
+        found = ranges.ranges_of(header, size)
         for start, stop in found or ():
             need(0 <= start < stop <= size, "a range outside the image")
         match = re.fullmatch(r"bytes=(\d{1,600})-(\d{1,600})", header, re.ASCII)
@@ -173,7 +174,7 @@ def request(case: bytes) -> None:
         need(len(found) == 1 and whole.idle and found[0].keep_alive and not found[0].old, "no plain request")
         need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the fast path")
         need(list(found[0].headers) == ["range"], "more than a range")
-        need(ranges.parse(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the fast path")
+        need(ranges.ranges_of(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the fast path")
     for one in found:
         need(one.problem or (len(one.path) <= 2048 and one.method), "a request without a path or a method")
 
