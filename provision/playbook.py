@@ -16,10 +16,88 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
-from provision import literal
+from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
 from provision.errors import RunError
-from provision.locked import private_folder
+from provision.state_folder import private_folder
 from provision.variables import TOKEN_VARIABLE
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def document(values: Mapping[str, Any]) -> str:
+    """The variables as YAML in which Ansible finds no template: strings are tagged `!unsafe`, in printable ASCII."""
+    # a key with a question mark may be of any length, one without has at most 1024 characters
+    return "".join(f"? {_quoted(name)}\n: {_value(value)}\n" for name, value in sorted(values.items())) or "{}\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{%s}" % ", ".join(f"? {_key(key)} : {_value(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ", ".join(_value(item) for item in value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        # always with a point: YAML 1.1 reads 1e+16 as a string
+        return _float(value)
+    # dates and all other types of YAML come as their text
+    return "!unsafe " + _quoted(str(value))
+
+
+def _key(key: Any) -> str:
+    """Keys are no templates in Ansible; numbers as keys stay numbers."""
+    return _quoted(key) if isinstance(key, str) else _value(key)
+
+
+def _float(value: float) -> str:
+    text = repr(value)
+    if text in ("inf", "-inf", "nan"):
+        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}[text]
+    mantissa, exponent, power = text.partition("e")
+    return (mantissa if "." in mantissa else mantissa + ".0") + exponent + power
+
+
+def _quoted(text: str) -> str:
+    return '"%s"' % "".join(_character(character) for character in text)
+
+
+def _character(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    number = ord(character)
+    if 0x20 <= number < 0x7F:
+        return character
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+KEPT = Path("/etc/kubernetes/cloud-config")
+
+
+def keep_cloud_config(source: Path, *, check: bool, target: Path = KEPT) -> bool:
+    """Make `target` what `source` is, readable by root only; True when it differed. With `check` nothing is written.
+
+    The kubelet no longer reads this file of the original design, but cloud components on the node do.
+    """
+    try:
+        content = source.read_bytes()
+        same = target.is_file() and target.read_bytes() == content and target.stat().st_mode & 0o777 == 0o600
+        if same or check:
+            return not same
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with replacing(str(target)) as (file, _draft):
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RunError(f"--cloud-config {source}: {target}: {error.strerror}") from None
+    return True
+
 
 #: in memory, so that a power cut leaves no secret on a disk
 RUN = Path("/run/kubenode-provision")
@@ -33,8 +111,8 @@ PATIENCE = 20.0
 
 def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any], flags: list[str], plain: bool) -> int:
     """Run it to its end and return the exit code of ansible-playbook, below 0 when it was interrupted."""
-    _write(folder / "vars.yml", literal.document({**variables, "kubenode_hosts": "localhost"}))
-    _write(folder / "inventory.yml", literal.document({"all": {"hosts": {"localhost": _connection()}}}))
+    _write(folder / "vars.yml", document({**variables, "kubenode_hosts": "localhost"}))
+    _write(folder / "inventory.yml", document({"all": {"hosts": {"localhost": _connection()}}}))
     _write(folder / "ansible.cfg", _SETTINGS)
     command = [sys.executable, "-I", str(payload / "launch.py"), "-i", str(folder / "inventory.yml")]
     command += ["-e", f"@{folder / 'vars.yml'}", *flags, playbook]

@@ -1,3 +1,28 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tool chain behind dev/setup, dev/run and dev/lint (Python 3.9, standard library only)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class SetupError(Exception):
+    """Something is missing that this machine or its user must provide; the message says what and how."""
+
+
+def say(line: str) -> None:
+    """One line of progress; on stderr, so that the output of commands stays clean."""
+    print("setup: " + line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Say what begins, and afterwards how long it took."""
+    say(what + " …")
+    start = time.monotonic()
+    yield
+    say("%s: done in %.0f s" % (what, time.monotonic() - start))

@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Callable
 
-from .report import SetupError, say
+from . import SetupError, say
 
 #: command → its function in a module beside this one; else it is `main` of the module of its name
 COMMANDS = {

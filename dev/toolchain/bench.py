@@ -7,9 +7,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 
-from . import environments
+from . import environments, say
 from .paths import CHECKOUT
-from .report import say
 
 FOLDER = CHECKOUT / "tests" / "bench"
 RESULTS = CHECKOUT / "build" / "bench"

@@ -16,10 +16,9 @@ from os.path import join, normpath
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from . import environments
+from . import SetupError, environments
 from .lint import copy_variables
 from .paths import CHECKOUT, NAME, NAMESPACE, copied_tree
-from .report import SetupError
 
 OUTPUT = CHECKOUT / "build" / "docs"
 ENVIRONMENT = "docs"

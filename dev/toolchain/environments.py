@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import SetupError, say, step
 from .paths import CHECKOUT, REQUIREMENTS, cache, linked_tree
-from .report import SetupError, say, step
 
 #: locks with all of their hashes, for those who do not read hashes.txt
 COMPLETE = ("image-server", "bundle", "uv")

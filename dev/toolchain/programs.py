@@ -18,9 +18,8 @@ from pathlib import Path
 from plugins.module_utils._common.zip_program import zip_program
 from plugins.plugin_utils.image_server import pack_program
 
-from . import environments
+from . import SetupError, environments
 from .paths import CHECKOUT, NAME, NAMESPACE, linked_tree, tracked_files
-from .report import SetupError
 
 IMAGE_COMMANDS = CHECKOUT / "build" / "image-commands"
 IMAGE_SERVER = CHECKOUT / "build" / "image-server"

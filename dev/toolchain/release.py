@@ -20,10 +20,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from . import environments
+from . import SetupError, environments, say, step
 from .paths import CHECKOUT, NAME, NAMESPACE
 from .programs import collection_version
-from .report import SetupError, say, step
 
 OUTPUT = CHECKOUT / "dist"
 SUMS = "SHA256SUMS"

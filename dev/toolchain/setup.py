@@ -10,9 +10,8 @@ import shlex
 import shutil
 import subprocess
 
-from . import environments
+from . import SetupError, environments, say, step
 from .paths import CHECKOUT, cache, linked_tree
-from .report import SetupError, say, step
 
 LIST = CHECKOUT / "dev" / "debian-packages.txt"
 

@@ -22,10 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from . import environments, setup
+from . import SetupError, environments, say, setup
 from .environments import variables
 from .paths import CHECKOUT, tracked_files
-from .report import SetupError, say
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test

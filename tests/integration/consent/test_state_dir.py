@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provision import locked, unpack
+from provision import state_folder
 from tests.integration.provisioner.conftest import machine, program, sources
 
 from .conftest import intact
@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.root]
 OLD = hashlib.sha256(b"an older program").hexdigest()
 
 
-def older(state: Path, name: str = unpack.PREFIX + OLD[:16]) -> Path:
+def older(state: Path, name: str = state_folder.PREFIX + OLD[:16]) -> Path:
     """What another version of the program unpacked."""
     state.mkdir(mode=0o700, exist_ok=True)
     folder = state / name
     folder.mkdir(mode=0o700)
-    (folder / unpack.MARK).write_text(f"kubenode.provision payload {OLD} inode {folder.stat().st_ino}\n")
+    (folder / state_folder.MARK).write_text(f"kubenode.provision payload {OLD} inode {folder.stat().st_ino}\n")
     (folder / "site").mkdir()
     (folder / "site/module.py").write_text("x")
     return folder
@@ -63,24 +63,24 @@ def test_what_looks_like_ours_and_is_not_proven_stays(machine, precious):
     shutil.copytree(copied, state / "copy")
     copied.rename(state / "renamed")
     (state / "copy").rename(copied)  # our name, our mark, another inode
-    unmarked = older(state, unpack.DRAFT + "unmarked")
-    (unmarked / unpack.MARK).unlink()
-    os.symlink(precious / "file", unmarked / unpack.MARK)
-    shared = older(state, unpack.DRAFT + "shared")
+    unmarked = older(state, state_folder.DRAFT + "unmarked")
+    (unmarked / state_folder.MARK).unlink()
+    os.symlink(precious / "file", unmarked / state_folder.MARK)
+    shared = older(state, state_folder.DRAFT + "shared")
     shared.chmod(0o777)
-    foreign = older(state, unpack.DRAFT + "foreign")
+    foreign = older(state, state_folder.DRAFT + "foreign")
     os.chown(foreign, 4321, 4321)
-    (state / (unpack.PREFIX + "f" * 16)).symlink_to(precious)
-    older(precious, unpack.PREFIX + OLD[:16])
+    (state / (state_folder.PREFIX + "f" * 16)).symlink_to(precious)
+    older(precious, state_folder.PREFIX + OLD[:16])
     done = machine.run("--phase", "base")
     assert done.returncode == 0, done.stdout + done.stderr
-    for folder in (copied, state / "renamed", unmarked, shared, foreign, precious / (unpack.PREFIX + OLD[:16])):
+    for folder in (copied, state / "renamed", unmarked, shared, foreign, precious / (state_folder.PREFIX + OLD[:16])):
         assert (folder / "site/module.py").exists(), folder
     assert intact(precious)
 
 
 def test_our_own_goes_once_the_options_are_accepted(machine):
-    old, draft = older(machine.state), older(machine.state, unpack.DRAFT + "abc")
+    old, draft = older(machine.state), older(machine.state, state_folder.DRAFT + "abc")
     for arguments in (["--phase", "all"], ["--phase", "base", "--check"]):
         machine.run(*arguments)
         assert old.exists()
@@ -109,7 +109,7 @@ def test_what_is_mounted_in_an_older_one_stays(machine, precious):
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_a_file_in_the_place_of_the_lock_is_not_written(machine, precious, kind):
     machine.state.mkdir(mode=0o700)
-    path = machine.state / locked.LOCK
+    path = machine.state / state_folder.LOCK
     path.write_text("precious") if kind == "file" else path.symlink_to(precious / "file")
     done = machine.run("--phase", "base")
     assert done.returncode == 1
@@ -119,8 +119,8 @@ def test_a_file_in_the_place_of_the_lock_is_not_written(machine, precious, kind)
 
 def test_a_folder_in_the_place_of_the_payload_is_not_run(machine):
     assert machine.run("--phase", "base").returncode == 0
-    (payload,) = machine.state.glob(unpack.PREFIX + "*")
-    (payload / unpack.MARK).unlink()
+    (payload,) = machine.state.glob(state_folder.PREFIX + "*")
+    (payload / state_folder.MARK).unlink()
     done = machine.run("--phase", "base")
     assert done.returncode == 1
     assert f"{payload} is not what this program unpacked" in done.stderr

@@ -19,7 +19,7 @@ import pytest
 
 from dev.toolchain import programs
 from dev.toolchain.paths import CHECKOUT
-from provision import unpack
+from provision import state_folder
 from tests.waiting import until
 
 pytestmark = pytest.mark.root
@@ -69,7 +69,7 @@ def test_two_builds_are_the_same_bytes(program, sources):
 def test_no_tests_and_no_lab_inside(machine):
     assert machine.run("--phase", "base").returncode == 0
     (payload,) = (path for path in machine.state.iterdir() if path.is_dir())
-    assert sorted(path.name for path in payload.iterdir()) == [unpack.MARK, "collections", "launch.py", "site"]
+    assert sorted(path.name for path in payload.iterdir()) == [state_folder.MARK, "collections", "launch.py", "site"]
     collection = payload / "collections/ansible_collections/kubenode/provision"
     inside = {path.name for path in collection.iterdir()}
     assert {"COPYING", "LICENSES", "galaxy.yml", "meta", "playbooks", "plugins", "roles"} == inside

@@ -9,7 +9,7 @@ from ansible.parsing.dataloader import DataLoader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision import cloud_config, literal
+from provision import playbook
 from provision.program import without_token
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -30,7 +30,7 @@ _Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(
 @settings(deadline=None)
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
 def test_literals_are_read_as_they_were(values):
-    text = literal.document(values)
+    text = playbook.document(values)
     assert yaml.load(text, _Loader) == values
     assert text.isascii()
     assert all(character.isprintable() or character == "\n" for character in text)
@@ -38,7 +38,7 @@ def test_literals_are_read_as_they_were(values):
 
 def test_ansible_reads_them_too():
     values = {"a": "{{ x }} 😀 \u2028 \x85 '\"\\", "b": [1, 2.5, None, True], "c": {"d": "e\nf"}}
-    assert DataLoader().load(literal.document(values)) == values
+    assert DataLoader().load(playbook.document(values)) == values
 
 
 def test_without_token():
@@ -50,14 +50,14 @@ def test_without_token():
 def test_cloud_config_is_kept_privately(tmp_path):
     source, target = tmp_path / "source", tmp_path / "etc/kubernetes/cloud-config"
     source.write_text("[global]\n")
-    assert cloud_config.keep(source, check=True, target=target)
+    assert playbook.keep_cloud_config(source, check=True, target=target)
     assert not target.parent.exists()
-    assert cloud_config.keep(source, check=False, target=target)
+    assert playbook.keep_cloud_config(source, check=False, target=target)
     assert target.read_text() == "[global]\n"
     assert target.stat().st_mode & 0o777 == 0o600
-    assert not cloud_config.keep(source, check=False, target=target)
+    assert not playbook.keep_cloud_config(source, check=False, target=target)
     target.chmod(0o644)
-    assert cloud_config.keep(source, check=False, target=target)
+    assert playbook.keep_cloud_config(source, check=False, target=target)
     assert target.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in target.parent.iterdir()] == ["cloud-config"]
 
@@ -66,4 +66,4 @@ def test_cloud_config_may_be_its_own_source(tmp_path):
     target = tmp_path / "cloud-config"
     target.write_text("x")
     target.chmod(0o600)
-    assert not cloud_config.keep(target, check=False, target=target)
+    assert not playbook.keep_cloud_config(target, check=False, target=target)

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.toolchain import SetupError, environments, paths, setup
 from dev.toolchain import __main__ as toolchain
-from dev.toolchain import environments, paths, setup
 from dev.toolchain.paths import CHECKOUT
-from dev.toolchain.report import SetupError
 
 
 def program(path: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ import yaml
 
 from dev.toolchain.paths import CHECKOUT
 from dev.toolchain.programs import collection_files, package_files, without_routes_elsewhere
-from provision import unpack
+from provision import state_folder
 from provision.errors import RunError
 
 ROUTES = Path(ansible.__path__[0]) / "config/ansible_builtin_runtime.yml"
@@ -52,13 +52,13 @@ def payload(text: bytes) -> bytes:
 @pytest.mark.parametrize("content", [payload(b"another"), payload(b"whole")[:-1], b""], ids=["other", "short", "none"])
 def test_a_payload_with_another_digest_is_not_unpacked(content, tmp_path, monkeypatch):
     digest = hashlib.sha256(payload(b"whole")).hexdigest()
-    held = {unpack.PAYLOAD: content, unpack.DIGEST: digest.encode() + b"\n"}
-    monkeypatch.setattr(unpack, "resource", held.__getitem__)
+    held = {state_folder.PAYLOAD: content, state_folder.DIGEST: digest.encode() + b"\n"}
+    monkeypatch.setattr(state_folder, "resource", held.__getitem__)
     with pytest.raises(RunError, match="this program is damaged"):
-        unpack.unpacked(tmp_path)
+        state_folder.unpacked(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    held[unpack.PAYLOAD] = payload(b"whole")
-    assert (unpack.unpacked(tmp_path) / "run").read_bytes() == b"whole"
+    held[state_folder.PAYLOAD] = payload(b"whole")
+    assert (state_folder.unpacked(tmp_path) / "run").read_bytes() == b"whole"
 
 
 #: modules of the standard library that Python 3.12 and 3.13 took away; 3.14 took none

@@ -22,9 +22,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.toolchain import release
+from dev.toolchain import SetupError, release
 from dev.toolchain.paths import CHECKOUT, tracked_files
-from dev.toolchain.report import SetupError
 
 GALAXY = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
 VERSION = GALAXY["version"]
