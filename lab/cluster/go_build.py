@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -25,6 +26,9 @@ _PACKAGES = {"go": "golang-go"}
 FOR_TOOLS = tuple(_PACKAGES)
 #: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree
 _OWN = "v0.0.0"
+#: how go words a connection that broke; it asks a proxy only once, and a build asks for hundreds of modules
+_BROKEN = re.compile("connection reset by peer|i/o timeout|TLS handshake timeout|unexpected EOF|stream error")
+_TRIES = 5
 
 
 def require_programs(names: Sequence[str]) -> None:
@@ -65,7 +69,10 @@ def run_go(gopath: Path, tree: Path, *command: str, log: Path) -> None:
 def with_modules(
     module: Path, *arguments: str, settings: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of go in the folder of a module, politely. Where modules come from is the user's own setting."""
+    """Run a command of go in the folder of a module, politely. Where modules come from is the user's own setting.
+
+    What a broken connection ended is run again: go keeps what it has fetched and built.
+    """
     environment = {
         **os.environ,
         "GOPATH": str(module.parent / "go"),
@@ -78,10 +85,14 @@ def with_modules(
         "LC_ALL": "C.UTF-8",
         **(settings or {}),
     }
-    return subprocess.run(
-        ["nice", "-n", "10", "go", *arguments], cwd=module, env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    for _try in range(_TRIES):
+        done = subprocess.run(
+            ["nice", "-n", "10", "go", *arguments], cwd=module, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if not (done.returncode and _BROKEN.search(done.stdout + done.stderr)):
+            break
+    return done
 
 
 def discard(work: Path) -> None:

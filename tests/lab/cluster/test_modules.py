@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
+import socket
+import struct
 import subprocess
+import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +65,57 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOPROXY", f"file://{tmp_path}/proxy")
     monkeypatch.setenv("GOSUMDB", "off")
     monkeypatch.setenv("GOTOOLCHAIN", "local")
+
+
+class Unsteady(http.server.SimpleHTTPRequestHandler):
+    """A proxy that breaks the first connections off."""
+
+    broken = 0
+
+    def do_GET(self) -> None:
+        if Unsteady.broken:
+            Unsteady.broken -= 1
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()  # with nothing that lingers, this is a reset
+            self.close_connection = True
+        else:
+            super().do_GET()
+
+    def finish(self) -> None:
+        if self.connection.fileno() != -1:
+            super().finish()
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def unsteady(proxy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same modules over HTTP."""
+    handler = functools.partial(Unsteady, directory=str(tmp_path / "proxy"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("GOPROXY", f"http://127.0.0.1:{server.server_port}")
+        yield
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("unsteady")
+def test_a_connection_that_breaks_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unsteady, "broken", 2)
+    (tmp_path / "folder").mkdir()
+    assert sum_of(tmp_path / "folder", recipe())
+    assert Unsteady.broken == 0
+
+
+@pytest.mark.usefixtures("unsteady")
+def test_a_proxy_that_always_breaks_off_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unsteady, "broken", 1000)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Unavailable, match="connection reset by peer"):
+        build_recipe(recipe(), tmp_path / "folder", print)
 
 
 def sum_of(folder: Path, given: Recipe) -> str:
