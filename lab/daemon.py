@@ -62,12 +62,12 @@ def dedicated(file: Path | None) -> list[Any]:
     """The descriptions of dedicated servers in a YAML file, checked; StateError names the file and what is wrong."""
     if file is None:
         return []
-    from lab.robot import specs
+    from lab.robot import model
 
     try:
         entries = yaml.safe_load(file.read_text()) or []
-        specs.numbered(specs.parse(entries), ())
-    except (OSError, ValueError, RecursionError, yaml.YAMLError, specs.SpecError) as error:
+        model.numbered(model.parse(entries), ())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, model.SpecError) as error:
         raise StateError(f"--dedicated {file}: {error}") from error
     return entries if isinstance(entries, list) else [entries]
 
@@ -75,12 +75,12 @@ def dedicated(file: Path | None) -> list[Any]:
 def serve(state: State, options: Options) -> None:
     """Run the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
     # imported here, since no other command of the lab needs the half second that this takes
-    from lab.robot import specs
+    from lab.robot import model
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         asyncio.run(_serve(state, options))
-    except specs.SpecError as error:
+    except model.SpecError as error:
         sys.exit(f"lab: {error}")
 
 

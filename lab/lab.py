@@ -32,12 +32,10 @@ from lab.api.routes import disk_routes, metadata_only_action_routes, power_route
 from lab.api.server_disks import ServerDisks, image_routes
 from lab.api.server_power import Power
 from lab.api.servers import Servers
-from lab.control.cluster_routes import ClusterRoutes
-from lab.control.dedicated import DedicatedControl
-from lab.control.routes import ControlRoutes
+from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
 from lab.machines.backend import Backend, best_kind, open_backend
 from lab.machines.cleanup import clean_up_dead_processes, process_state
-from lab.robot import keys, routes_dedicated, routes_firewall, routes_network, routes_vswitch, tls
+from lab.robot import routes_dedicated, routes_network, tls
 from lab.robot.account import Account, RobotSettings
 from lab.robot.forms import ACCOUNT
 from lab.robot.robot_auth import RequestCounts, RobotAuth
@@ -92,10 +90,7 @@ def _robot_application(account: Account, auth: RobotAuth) -> web.Application:
     for routes in (
         routes_dedicated.routes,
         boot_routes(),
-        keys.routes,
         routes_network.routes,
-        routes_firewall.routes,
-        routes_vswitch.routes,
     ):
         app.add_routes(routes)
     return app

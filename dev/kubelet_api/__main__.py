@@ -108,13 +108,13 @@ RELEASES = {
 def released(version: str, digest: str, folder: Path) -> Sources:
     """The packages of a release that the tables need, and all that these import; ``folder`` is new."""
     # what the lab needs is not in every environment in which the tables are tested
-    from lab.cluster import kubernetes
+    from lab.cluster import programs
     from lab.cluster.go_build import prepare_module, with_modules
     from lab.errors import ClusterError
 
     module = folder / "module"
     try:
-        prepare_module(kubernetes.recipe(version, digest), module)
+        prepare_module(programs.kubernetes_recipe(version, digest), module)
     except ClusterError as error:
         raise Missing(str(error)) from error
     names = (OPTIONS, *BESIDE, KUBELET_CONFIG)

@@ -16,8 +16,8 @@ from typing import Any
 from lab import ports
 from lab.errors import ClusterError
 
-from . import objects
-from .kube_client import KubeClient, KubeError, KubeUnreachable
+from . import kube_api
+from .kube_api import KubeClient, KubeError, KubeUnreachable
 from .pki import Pki
 from .programs import Programs
 
@@ -158,7 +158,7 @@ class ControlPlane:
         for namespace in ("kube-public", "kube-system"):
             await self._until(f"the namespace {namespace}", f"/api/v1/namespaces/{namespace}")
         configuration = self._folder / "kubeadm.yaml"
-        configuration.write_text(objects.kubeadm_configuration(self.endpoint))
+        configuration.write_text(kube_api.kubeadm_configuration(self.endpoint))
         for phase in (("upload-config", "all"), ("bootstrap-token", "--skip-token-print")):
             done = await asyncio.create_subprocess_exec(
                 str(self._programs.kubeadm), "init", "phase", *phase, "--config=kubeadm.yaml",
@@ -214,7 +214,7 @@ class ControlPlane:
             f"--advertise-address={self._host}", f"--secure-port={self.endpoint.rpartition(':')[2]}",
             "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
             "--kubelet-client-certificate=apiserver-kubelet-client.crt",
-            "--kubelet-client-key=apiserver-kubelet-client.key", f"--service-cluster-ip-range={objects.SERVICES}",
+            "--kubelet-client-key=apiserver-kubelet-client.key", f"--service-cluster-ip-range={kube_api.SERVICES}",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
             "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",

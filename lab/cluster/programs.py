@@ -1,10 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs of the control plane, of a node and of test pods: where they are, built when missing."""
+"""The programs of the control plane, of a node and of test pods: which releases, how they are built, where they are.
+
+The digest of a recipe names the folder of its result: a change of one costs every user a quarter of an hour.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,18 +18,65 @@ from lab.errors import ClusterError, Unavailable
 
 from . import go_build, tools
 from .go_build import FOR_TOOLS, Recipe, build_recipe
-from .kubernetes import (
-    CONTAINERD,
-    CONTAINERD_PROGRAMS,
-    CONTAINERD_RECIPE,
-    ETCD,
-    KUBERNETES,
-    NODE_PROGRAMS,
-    OLDEST,
-    OLDEST_RECIPE,
-    RECIPE,
-)  # fmt: skip
 from .tools import oci_archive
+
+KUBERNETES = "1.37.2"
+#: the oldest release whose nodes may join it, and of which only the programs of a node are built
+OLDEST = "1.34.4"
+#: release → the sum of its module, in https://sum.golang.org
+_SUMS = {
+    KUBERNETES: "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE=",
+    OLDEST: "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",
+}
+_KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm", "kubectl")
+NODE_PROGRAMS = ("kubelet", "kubeadm")
+_STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+ETCD = Recipe(
+    name="etcd",
+    module="go.etcd.io/etcd/server/v3",
+    version="v3.6.16",
+    sum="h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA=",
+    programs={"etcd": "go.etcd.io/etcd/server/v3"},
+)
+
+#: the newest containerd, whose configuration has schema 4; Debian has older ones
+CONTAINERD = "2.4.2"
+CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+_CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
+CONTAINERD_RECIPE = Recipe(
+    name="containerd",
+    module=_CONTAINERD_MODULE,
+    version=f"v{CONTAINERD}",
+    sum="h1:p6Qg+xbEz8lvwdhHDx0U469xENvp4LgGBx+E7djXkGw=",
+    programs={name: f"{_CONTAINERD_MODULE}/cmd/{name}" for name in CONTAINERD_PROGRAMS},
+    stamps={f"{_CONTAINERD_MODULE}/version.Version": f"v{CONTAINERD}"},
+    tags=("urfave_cli_no_docs", "osusergo", "netgo", "static_build", "no_btrfs"),  # as in its own static build
+)
+
+
+def kubernetes_recipe(
+    version: str, digest: str, name: str = "kubernetes", programs: Sequence[str] = _KUBERNETES_PROGRAMS
+) -> Recipe:
+    """Programs of a release whose module has this sum."""
+    major, minor, patch = version.split(".")
+    # without them the programs call themselves v0.0.0
+    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return Recipe(
+        name=name,
+        module="k8s.io/kubernetes",
+        version=f"v{version}",
+        sum=digest,
+        programs={program: f"k8s.io/kubernetes/cmd/{program}" for program in programs},
+        stamps={f"{place}.{key}": text for place in _STAMPS for key, text in values.items()},
+        own=f"v0.{minor}.{patch}",
+        tags=("selinux", "notest", "grpcnotrace"),  # as in its own build
+    )
+
+
+KUBERNETES_RECIPE = kubernetes_recipe(KUBERNETES, _SUMS[KUBERNETES])
+#: with a name of its own: results of one name take each other's place in the cache
+OLDEST_RECIPE = kubernetes_recipe(OLDEST, _SUMS[OLDEST], "kubernetes-oldest", NODE_PROGRAMS)
+
 
 __all__ = [
     "CONTAINERD", "CONTAINERD_PROGRAMS", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools",
@@ -86,12 +137,12 @@ class Programs(Tools):
 def ensure(progress: Progress = quiet) -> Programs:
     """The programs, built when they are missing: a quarter of an hour on two cores, once, one builder at a time."""
     etcd = _built(ETCD, progress) / "etcd"
-    return Programs(ensure_tools(progress).tools, _built(RECIPE, progress), etcd)
+    return Programs(ensure_tools(progress).tools, _built(KUBERNETES_RECIPE, progress), etcd)
 
 
 def ensure_node(version: str, progress: Progress = quiet) -> Path:
     """The folder of a release's NODE_PROGRAMS, built when missing; there are KUBERNETES and OLDEST (five minutes)."""
-    recipes = {KUBERNETES: RECIPE, OLDEST: OLDEST_RECIPE}
+    recipes = {KUBERNETES: KUBERNETES_RECIPE, OLDEST: OLDEST_RECIPE}
     if version not in recipes:
         raise ValueError(f"the lab builds no kubelet {version}, only {', '.join(recipes)}")
     return _built(recipes[version], progress)

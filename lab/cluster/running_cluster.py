@@ -19,8 +19,8 @@ from typing import Any
 from lab.cache import Progress, quiet
 from lab.errors import ClusterError
 
-from . import objects
-from .kube_client import UNAUTHORIZED, KubeClient, KubeError
+from . import kube_api
+from .kube_api import UNAUTHORIZED, KubeClient, KubeError
 from .pki import public_key_hash
 from .programs import Programs, ensure
 
@@ -82,18 +82,20 @@ class RunningCluster:
         found = self.api.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
         return sorted(found, key=lambda request: request["metadata"]["creationTimestamp"])
 
-    def token(self, ttl: float = 3600, groups: tuple[str, ...] = (objects.NODE_GROUP,), *, signing: bool = True) -> str:
+    def token(
+        self, ttl: float = 3600, groups: tuple[str, ...] = (kube_api.NODE_GROUP,), *, signing: bool = True
+    ) -> str:
         """A new bootstrap token ID.SECRET, accepted and, with ``signing``, signed for when this returns.
 
         Without ``ttl`` seconds left (0 or less) it is one that has expired, and was never accepted.
         """
         token = f"{_letters(6)}.{_letters(16)}"
-        self.api.call("POST", objects.SECRETS, objects.token_secret(token, _in(ttl), groups, signing))
+        self.api.call("POST", kube_api.SECRETS, kube_api.token_secret(token, _in(ttl), groups, signing))
         if ttl <= 0:
             return token
         if signing:
             signature = f"jws-kubeconfig-{token[:6]}"
-            info = f"{objects.CLUSTER_INFO}/cluster-info"
+            info = f"{kube_api.CLUSTER_INFO}/cluster-info"
             _until(f"the signature for token {token[:6]}", lambda: signature in self.api.get(info)["data"])
         _until(f"token {token[:6]} to be accepted", lambda: self._accepts(token))
         return token
@@ -104,7 +106,7 @@ class RunningCluster:
         That takes 10 s for a token that was used: API servers remember for so long whom they let in.
         """
         past = base64.b64encode(_in(-60).encode()).decode()
-        path = f"{objects.SECRETS}/bootstrap-token-{token[:6]}"
+        path = f"{kube_api.SECRETS}/bootstrap-token-{token[:6]}"
         kind = "application/merge-patch+json"
         # The token cleaner may have taken it away already.
         with contextlib.suppress(KubeError):
@@ -113,12 +115,12 @@ class RunningCluster:
 
     def approve(self, on: bool) -> None:
         """Whether client certificates of nodes, first ones and renewals, are approved automatically."""
-        for name, kind in ((objects.APPROVE, "nodeclient"), (objects.APPROVE_RENEWAL, "selfnodeclient")):
+        for name, kind in ((kube_api.APPROVE, "nodeclient"), (kube_api.APPROVE_RENEWAL, "selfnodeclient")):
             self._bind(name, on, ("create", kind))
 
     def bootstrap(self, on: bool) -> None:
         """Whether holders of a bootstrap token may ask for certificates."""
-        self._bind(objects.BOOTSTRAP, on, ("create", ""))
+        self._bind(kube_api.BOOTSTRAP, on, ("create", ""))
 
     def sign_for(self, seconds: int) -> None:
         """Let certificates that are signed from now on be valid for so long (a day otherwise)."""
@@ -148,11 +150,11 @@ class RunningCluster:
 
     def _bind(self, name: str, on: bool, right: tuple[str, str]) -> None:
         if on:
-            self.api.create(objects.BINDINGS_PATH, objects.binding(name))
+            self.api.create(kube_api.BINDINGS_PATH, kube_api.binding(name))
         else:
             with contextlib.suppress(KubeError):
-                self.api.call("DELETE", f"{objects.BINDINGS_PATH}/{name}")
-        review = objects.access_review(objects.BINDINGS[name][0], "certificatesigningrequests", *right)
+                self.api.call("DELETE", f"{kube_api.BINDINGS_PATH}/{name}")
+        review = kube_api.access_review(kube_api.BINDINGS[name][0], "certificatesigningrequests", *right)
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         _until(
             f"{name} to be {'granted' if on else 'refused'}",

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from lab.cache import Progress, quiet
 from lab.errors import ImageError
-from lab.machines.qemu import kvm_works
-from lab.machines.qemu_command import ACCELERATION, CRASH, OVMF_CODE, OVMF_VARIABLES
+from lab.machines.qemu import ACCELERATION, CRASH, OVMF_CODE, OVMF_VARIABLES, kvm_works
 
 _FACT = re.compile(r"lab-coreos ([0-9]+\.[0-9]+) ([a-z]+) ?(.*)\Z")
 _DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)\Z")

@@ -25,7 +25,7 @@ from lab.state import State, StateError, base, process_start
 from . import loop, store
 from .cgroup import CGroup, hierarchy
 from .guest_view import discard_views
-from .host_settings import HostSettings, host_folder
+from .host import HostSettings, host_folder
 from .network import remove_dead_links
 
 _GROUP = "kubenode-lab-"

@@ -10,16 +10,157 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from . import sysfs, udev
-from .device_filter import Number
-from .host_commands import run, unmount
+from . import udev
+from .cgroup import Number
+from .host import run, unmount
 from .identity import Identity, partition_name
 from .loop import Loop
-from .sysfs import TreeWriter, fill_tree
+
+_HBA = "Virtio SCSI HBA"
+_AHCI_HOSTS = 16
+_RESTLESS = ("stat", "inflight")  # counters
+Tree = dict[str, "str | Link | None"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link."""
+
+    target: str
+
+
+_BLOCK = Link("../../../../class/block")
+
+
+def disk_tree(disk: Identity, name: str, host: dict[str, str]) -> Tree:
+    """The folder of a disk; ``host`` is what the host's kernel says of the loop device."""
+    major, minor = host["dev"].split(":")
+    tree: Tree = {key: value for key, value in host.items() if key not in ("uevent", "hidden")}
+    tree |= {
+        "uevent": f"MAJOR={major}\nMINOR={minor}\nDEVNAME={name}\nDEVTYPE=disk\nDISKSEQ={host.get('diskseq', '1')}",
+        "queue/rotational": str(int(disk.rotational)),
+        "removable": "0",
+        "hidden": "0",
+        "subsystem": _BLOCK,
+        "holders": None,
+        "slaves": None,
+    }
+    if disk.kind == "nvme":
+        controller = f"nvme{name.removeprefix('nvme').split('n')[0]}"
+        tree |= {"wwid": disk.wwn, "nsid": "1", "device": Link(controller)}
+        facts = {"model": disk.model.ljust(40), "serial": disk.serial.ljust(20), "firmware_rev": "1.0     "}
+        facts |= {"transport": "pcie", "address": f"0000:{disk.place + 1:02x}:00.0", "state": "live"}
+        return tree | {f"{controller}/{key}": value for key, value in facts.items()}
+    # lsblk wants a slash in the link to the device, as there always is where the device is elsewhere
+    address = f"{disk.place + 1}:0:0:0" if disk.kind == "sata" else f"0:0:{disk.place}:0"
+    vendor = "ATA     " if disk.kind == "sata" else "QEMU    "
+    facts = {"vendor": vendor, "model": disk.model[:16].ljust(16), "rev": "1.0 ", "type": "0", "state": "running"}
+    if disk.wwn:
+        facts["wwid"] = f"naa.{disk.wwn[2:]}"
+    return tree | {"device": Link(f"./{address}")} | {f"{address}/{key}": value for key, value in facts.items()}
+
+
+def partition_tree(name: str, number: int, host: dict[str, str]) -> Tree:
+    """The folder of a partition of the disk ``name``."""
+    major, minor = host["dev"].split(":")
+    tree: Tree = {key: value for key, value in host.items() if key != "uevent"}
+    known = f"MAJOR={major}\nMINOR={minor}\nDEVNAME={partition_name(name, number)}\nDEVTYPE=partition\nPARTN={number}"
+    return tree | {"uevent": known, "subsystem": Link("../../../../../class/block"), "holders": None}
+
+
+def classes(parent: str, host: Path = Path("/sys/class")) -> Tree:
+    """/sys/class of a guest: the host's, but for disks, their controllers, firmware facts and the network.
+
+    ``parent``: the folder below /sys/devices that has the guest's network interfaces.
+    """
+    tree: Tree = {"block": None, "dmi/id": None, "net": Link(f"../devices/{parent}/net")}
+    for folder in host.iterdir():
+        if folder.name in ("block", "dmi", "net", "nvme", "nvme-subsystem", "scsi_host", "scsi_disk", "scsi_device"):
+            continue
+        tree[folder.name] = None
+        for entry in folder.iterdir():
+            with contextlib.suppress(OSError):  # a plain attribute, or gone
+                tree[f"{folder.name}/{entry.name}"] = Link(str(entry.readlink()))
+    tree["scsi_host/host0/proc_name"] = _HBA
+    return tree | {f"scsi_host/host{number}/proc_name": "ahci" for number in range(1, _AHCI_HOSTS)}
+
+
+def read_folder(folder: Path) -> dict[str, str]:
+    """The attributes of a block device that the host's kernel shows, its queue's included."""
+    found = {}
+    for place in (folder, folder / "queue"):
+        with contextlib.suppress(OSError):
+            for entry in sorted(place.iterdir()):
+                if entry.name in _RESTLESS or entry.is_symlink() or not entry.is_file():
+                    continue
+                with contextlib.suppress(OSError, UnicodeDecodeError):  # some can only be written
+                    found[str(entry.relative_to(folder))] = entry.read_text().rstrip("\n")
+    return found
+
+
+class TreeWriter:
+    """Puts files, links and whole folders in place by rename; ``spare`` is on the same file system, unseen."""
+
+    def __init__(self, spare: Path) -> None:
+        """``spare`` is made when it is not there."""
+        self._spare = spare
+        spare.mkdir(parents=True, exist_ok=True)
+        self._count = 0
+
+    def file(self, path: Path, content: str | Link) -> None:
+        """A file (its content ends with a line feed) or a link."""
+        new = self._new()
+        if isinstance(content, Link):
+            new.symlink_to(content.target)
+        else:
+            new.write_text(content if content.endswith("\n") else content + "\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.replace(path)
+
+    def folder(self, path: Path, tree: Tree) -> None:
+        """A whole folder, where there is none yet."""
+        new = self._new()
+        fill_tree(new, tree)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.rename(path)
+
+    def remove(self, path: Path) -> None:
+        """Take a file, link or folder away; nothing happens when it is not there."""
+        gone = self._new()
+        try:
+            path.rename(gone)
+        except FileNotFoundError:
+            return
+        if gone.is_dir() and not gone.is_symlink():
+            shutil.rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink()
+
+    def _new(self) -> Path:
+        self._count += 1
+        return self._spare / str(self._count)
+
+
+def fill_tree(folder: Path, tree: Tree) -> None:
+    """Make ``folder`` and what the tree says inside."""
+    folder.mkdir(parents=True)
+    made = {""}
+    for name, content in tree.items():
+        parent = name if content is None else os.path.dirname(name)
+        if parent not in made:
+            (folder / parent).mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        if isinstance(content, Link):
+            (folder / name).symlink_to(content.target)
+        elif content is not None:
+            (folder / name).write_text(content if content.endswith("\n") else content + "\n")
+
 
 _EFI = {"efi/fw_platform_size": "64", "efi/efivars": None, "efi/runtime": "0x0"}
 Content = dict[str, str]  # what blkid found on a device
@@ -36,7 +177,7 @@ class DiskView:
         self._block = folder / "sys/block"
         self._folder = folder
         self._writer = writer
-        self._shown: dict[str, sysfs.Tree] = {}
+        self._shown: dict[str, Tree] = {}
         self._links: dict[str, str] = {}
         self._records: dict[str, str] = {}
 
@@ -56,11 +197,11 @@ class DiskView:
         went until it sees them no more.
         """
         host = Path(f"/sys/block/loop{self.loop.number}")
-        wanted = {"": sysfs.disk_tree(self.identity, self.name, sysfs.read_folder(host))}
+        wanted = {"": disk_tree(self.identity, self.name, read_folder(host))}
         for number in self.loop.partitions():
-            facts = sysfs.read_folder(host / f"loop{self.loop.number}p{number}")
+            facts = read_folder(host / f"loop{self.loop.number}p{number}")
             if {"dev", "start", "size", "partition"} <= facts.keys():  # else it has gone while we looked
-                wanted[partition_name(self.name, number)] = sysfs.partition_tree(self.name, number, facts)
+                wanted[partition_name(self.name, number)] = partition_tree(self.name, number, facts)
         now = {_number(tree) for tree in wanted.values()}
         before = set(self.nodes().values())
         admit(now | before)
@@ -74,7 +215,7 @@ class DiskView:
         self._shown = wanted
         admit(now)
 
-    def _show(self, name: str, tree: sysfs.Tree) -> None:
+    def _show(self, name: str, tree: Tree) -> None:
         folder = self._folder / "sys/devices" / self.name / name
         before = self._shown.get(name)
         if before is None:
@@ -82,16 +223,16 @@ class DiskView:
             target = f"devices/virtual/block/{self.name}" + (f"/{name}" if name else "")
             for place, up in (("class-block", "../../"), ("dev-block", "../../")):
                 entry = (name or self.name) if place == "class-block" else str(tree["dev"])
-                self._writer.file(self._folder / "sys" / place / entry, sysfs.Link(up + target))
+                self._writer.file(self._folder / "sys" / place / entry, Link(up + target))
             if not name:
-                self._writer.file(self._block / self.name, sysfs.Link(f"../{target}"))
+                self._writer.file(self._block / self.name, Link(f"../{target}"))
             return
         for key, value in tree.items():
             if value is not None and before.get(key) != value:
                 self._writer.file(folder / key, value)
         if before["dev"] != tree["dev"]:
             link = self._folder / "sys/class-block" / (name or self.name)
-            self._writer.file(self._folder / "sys/dev-block" / str(tree["dev"]), sysfs.Link(link.readlink().as_posix()))
+            self._writer.file(self._folder / "sys/dev-block" / str(tree["dev"]), Link(link.readlink().as_posix()))
 
     def _hide(self, name: str) -> None:
         self._writer.remove(self._folder / "sys/dev-block" / str(self._shown[name]["dev"]))
@@ -128,7 +269,7 @@ class DiskView:
             self._writer.remove(folder / name)
         for name, value in now.items():
             if before.get(name) != value:
-                self._writer.file(folder / name, sysfs.Link(value) if link else value)
+                self._writer.file(folder / name, Link(value) if link else value)
 
 
 class View:
@@ -157,7 +298,7 @@ class View:
                         await asyncio.sleep(0.05)
 
 
-def _number(tree: sysfs.Tree) -> Number:
+def _number(tree: Tree) -> Number:
     major, minor = str(tree["dev"]).split(":")
     return int(major), int(minor)
 
@@ -187,8 +328,8 @@ class Views:
         views = cls(_views_folder(state_dir))
         views.folder.mkdir()
         await run("mount", "-t", "tmpfs", "-o", "mode=0755", f"views-{label}", str(views.folder))
-        await asyncio.to_thread(fill_tree, views.classes, sysfs.classes("virtual"))
-        await asyncio.to_thread(fill_tree, views.rescue_classes, sysfs.classes("lab"))
+        await asyncio.to_thread(fill_tree, views.classes, classes("virtual"))
+        await asyncio.to_thread(fill_tree, views.rescue_classes, classes("lab"))
         return views
 
 

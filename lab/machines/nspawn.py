@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .base import WHOLE, BootSource, Hardware, Range, Rescue
-from .cgroup import CGroup, hierarchy
-from .device_filter import DeviceFilter, Number
+from .cgroup import CGroup, DeviceFilter, Number, hierarchy
 from .disk_watcher import DiskWatcher, mirror_nodes
 from .guest_view import DiskView, View, Views
 from .identity import kernel_names

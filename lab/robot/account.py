@@ -16,12 +16,11 @@ from typing import Any
 from lab.api.cloud import Cloud
 from lab.machines.base import Hardware
 
-from . import specs
+from . import model
 from .dedicated_power import DedicatedPower
 from .host_keys import Stock, make, make_public
-from .model import Dedicated, Key, Template, VSwitch
+from .model import Dedicated, DedicatedSpec, Key, SpecError, Template, VSwitch
 from .robot_errors import server_not_found
-from .specs import DedicatedSpec, SpecError
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +83,11 @@ class Account:
 
     async def add(self, entries: Any) -> list[Dedicated]:
         """Build the servers of a description and switch them on; all of them, or none and SpecError."""
-        described = specs.parse(entries)
+        described = model.parse(entries)
         if described and self.share is not None and self.cloud.backend.share is None:
             self.cloud.backend.share = await asyncio.to_thread(self.share)
         # No await between the choice of numbers and their use: others may be adding servers too.
-        wanted = specs.numbered(described, self.servers)
+        wanted = model.numbered(described, self.servers)
         images = [self._image(number, spec) for number, spec in wanted]
         added = [self._place(number, spec) for number, spec in wanted]
         self.host_keys.fill(len(self.servers))

@@ -1,13 +1,177 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects of a Robot account, as plain records."""
+"""Dedicated servers: how they are described, what is made up when it is not said, and the records of an account."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from lab.machines.base import DiskSpec
 
 from .host_keys import HostKey
-from .specs import DedicatedSpec
+
+ResetType = Literal["sw", "hw", "power", "power_long", "man"]
+RESET_TYPES: tuple[ResetType, ...] = ("sw", "hw", "power", "power_long", "man")
+
+#: Cloud servers are numbered from 60,000,001 on; machines of both must not meet.
+MAX_NUMBER = 59_999_999
+_FIRST_NUMBER = 2_000_001
+_MAX_DISKS = 15
+_SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SECTOR = 512
+_MIN_DISK = 1 << 20
+_WWNS = {"sata": re.compile(r"0x[0-9a-f]{16}"), "nvme": re.compile(r"eui\.[0-9a-f]{16}")}
+_WWN_FORMS = {"sata": "0x and 16 lower case hexadecimal digits", "nvme": "eui. and 16 lower case hexadecimal digits"}
+_MODELS = {"sata": "LAB SATA SSD", "nvme": "LAB NVMe SSD"}
+_HDD_MODEL = "LAB SATA HDD"
+
+
+class SpecError(ValueError):
+    """A description that cannot be followed; names the machine, the field, its value and what is accepted."""
+
+
+def size(value: Any) -> int:
+    """Bytes of a size as people write it; ValueError when it is none."""
+    match = _SIZE.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if match is None:
+        raise ValueError(f"'{value}' is no size; write bytes, or a number with K, M, G or T (of 1024), such as 8G")
+    found = int(match[1]) * _UNITS[match[2]]
+    if found < _MIN_DISK or found % _SECTOR:
+        raise ValueError(f"'{value}' is {found} bytes; a disk has at least 1M and whole sectors of {_SECTOR} bytes")
+    return found
+
+
+def _unique(values: list[ResetType]) -> list[ResetType]:
+    if len(set(values)) != len(values):
+        raise ValueError("names a type twice")
+    return values
+
+
+def _address(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class DiskEntry(_Entry):
+    """One disk of a description."""
+
+    size: Annotated[int, BeforeValidator(size)]
+    kind: Literal["sata", "nvme"]
+    serial: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,20}$")
+    wwn: str = ""
+    model: str = Field(default="", pattern=r"^[A-Za-z0-9_. -]{0,40}$")
+    rotational: bool = False
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> DiskEntry:
+        if self.wwn and not _WWNS[self.kind].fullmatch(self.wwn):
+            raise ValueError(f"wwn '{self.wwn}' is not {_WWN_FORMS[self.kind]}")
+        if self.rotational and self.kind == "nvme":
+            raise ValueError("rotational is true, but an nvme disk does not rotate")
+        return self
+
+
+def _two_nvme() -> list[DiskEntry]:
+    return [DiskEntry(size=8 << 30, kind="nvme"), DiskEntry(size=8 << 30, kind="nvme")]
+
+
+class DedicatedSpec(_Entry):
+    """One dedicated server of a description."""
+
+    number: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
+    name: str = Field(default="", max_length=255, pattern=r"^[^\x00-\x1f\x7f/]*$")
+    product: str = Field(default="AX41-NVMe", min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_. -]+$")
+    dc: str = Field(default="FSN1-DC8", min_length=1)
+    cores: int = Field(default=2, ge=1, le=64)
+    memory_mib: int = Field(default=4096, ge=256)
+    uefi: bool = False
+    swaps_letters: bool = False
+    disks: list[DiskEntry] = Field(default_factory=_two_nvme, min_length=1, max_length=_MAX_DISKS)
+    reset: Annotated[list[ResetType], AfterValidator(_unique)] = Field(default_factory=lambda: list(RESET_TYPES))
+    wol: bool = True
+    rescue: bool = True
+    operating_status: bool = True
+    failover: list[Annotated[str, AfterValidator(_address)]] = Field(default_factory=list)
+    powered: bool = True
+    image: str | None = Field(default=None, min_length=1)
+
+    def disk_specs(self, number: int) -> tuple[DiskSpec, ...]:
+        """The disks of server ``number``, with serials, WWNs and models made up where there are none."""
+        return tuple(_disk(entry, number, index) for index, entry in enumerate(self.disks))
+
+
+def parse(entries: Any) -> list[DedicatedSpec]:
+    """The descriptions in a list (or one mapping) as JSON and YAML give them; SpecError names what is wrong."""
+    if isinstance(entries, dict):
+        entries = [entries]
+    if not isinstance(entries, list):
+        raise SpecError("dedicated machines must be a list of mappings")
+    specs = []
+    for position, entry in enumerate(entries, 1):
+        try:
+            specs.append(DedicatedSpec.model_validate(entry))
+        except ValidationError as error:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            what = f"dedicated machine {position}" + (f" ('{name}')" if name else "")
+            raise SpecError(f"{what}: {'; '.join(_problem(detail) for detail in error.errors())}") from error
+    return specs
+
+
+def numbered(specs: list[DedicatedSpec], taken: Collection[int]) -> list[tuple[int, DedicatedSpec]]:
+    """Every description with its server number; SpecError when one is taken, or serials or WWNs meet."""
+    wanted = [spec.number for spec in specs if spec.number is not None]
+    for number in wanted:
+        if number in taken or wanted.count(number) > 1:
+            raise SpecError(f"server number {number} is taken; choose another one, or leave number out")
+    used, result = {*taken, *wanted}, []
+    for spec in specs:
+        number = spec.number or next(free for free in range(_FIRST_NUMBER, MAX_NUMBER) if free not in used)
+        used.add(number)
+        _check_identities(number, spec)
+        result.append((number, spec))
+    return result
+
+
+def _check_identities(number: int, spec: DedicatedSpec) -> None:
+    disks = spec.disk_specs(number)
+    for what in ("serial", "wwn"):
+        values = [getattr(disk, what) for disk in disks]
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise SpecError(f"dedicated machine {number}: two disks have the {what} '{twice[0]}'")
+
+
+def _disk(entry: DiskEntry, number: int, index: int) -> DiskSpec:
+    made_up = f"{(number << 4) + index:08x}"
+    wwn = "eui.0025385b" + made_up if entry.kind == "nvme" else "0x5002538d" + made_up
+    return DiskSpec(
+        size_bytes=entry.size,
+        kind=entry.kind,
+        serial=entry.serial or f"S{number:08d}N{index}",
+        wwn=entry.wwn or wwn,
+        model=entry.model or (_HDD_MODEL if entry.rotational else _MODELS[entry.kind]),
+        rotational=entry.rotational,
+    )
+
+
+def _problem(detail: ErrorDetails) -> str:
+    field = ".".join(str(part) for part in detail["loc"]) or "entry"
+    if detail["type"] == "extra_forbidden":
+        known = DiskEntry.model_fields if "disks" in detail["loc"] else DedicatedSpec.model_fields
+        return f"unknown key '{field}'; there are {', '.join(known)}"
+    return f"{field} {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
+
 
 #: The six kinds of boot configuration, in the order of the answer.
 KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")

@@ -11,7 +11,7 @@ import pytest
 
 from lab import cli
 from lab.cache import root
-from lab.host_changes import build_changes, host_changes
+from lab.cli import build_changes, host_changes
 from lab.images.recipe import RECIPES
 from lab.state import State
 
@@ -49,7 +49,7 @@ def test_images_that_are_missing_are_named(state: State) -> None:
 
 
 def test_packages_that_are_missing_are_named(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lab.host_changes", "lab.images"):
+    for module in ("lab.cli", "lab.images"):
         monkeypatch.setattr(f"{module}.find", lambda program: None if program in ("dnsmasq", "mmdebstrap") else program)
     (line,) = (line for line in host_changes("nspawn", state) if "apt-get install" in line)
     assert line.startswith("installs no Debian package on this host; it lacks some, run first: apt-get install ")

@@ -17,7 +17,7 @@ from lab.api.http import _positive
 from lab.errors import LabError
 from lab.installimage.emulator import config
 from lab.machines import identity
-from lab.robot import specs
+from lab.robot import model
 from tests.unit.common import odd
 
 
@@ -57,7 +57,7 @@ def test_sizes_that_are_none_are_refused(text):
     assert isinstance(config.size(text), str)
     for size in (text, text + "G"):
         with pytest.raises(ValueError):
-            specs.size(size)
+            model.size(size)
         with pytest.raises(LabError):
             nodes._bytes(size)
 

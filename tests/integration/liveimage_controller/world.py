@@ -17,7 +17,7 @@ import requests
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
-from lab.cluster.kube_client import KubeError
+from lab.cluster.kube_api import KubeError
 from lab.cluster.running_cluster import RunningCluster
 from tests.integration.liveimage.program import PATIENCE, Program
 from tests.waiting import until

@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from lab.cluster import KUBERNETES
-from lab.cluster.kube_client import KubeClient, KubeError, KubeUnreachable
-from lab.cluster.objects import NODE_GROUP
+from lab.cluster.kube_api import NODE_GROUP, KubeClient, KubeError, KubeUnreachable
 from lab.cluster.running_cluster import RunningCluster
 from tests.waiting import until
 

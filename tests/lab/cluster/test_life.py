@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.cluster.kube_client import KubeClient
+from lab.cluster.kube_api import KubeClient
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster

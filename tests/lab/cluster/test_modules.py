@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from lab import testing
-from lab.cluster import kubernetes, programs
+from lab.cluster import programs
 from lab.cluster.go_build import Recipe, build_recipe
 from lab.errors import ClusterError, Unavailable
 
@@ -173,7 +173,7 @@ def test_that_it_cannot_be_built_is_found_out_once(tmp_path: Path, monkeypatch: 
     for _time in range(3):
         with pytest.raises(Unavailable, match="there is no proxy"):
             programs.ensure()
-    assert asked == [kubernetes.ETCD.folder]
+    assert asked == [programs.ETCD.folder]
 
 
 class Item:
@@ -208,13 +208,13 @@ def test_tests_are_skipped_only_where_it_cannot_be_had(
 
 
 def test_a_recipe_names_its_folder() -> None:
-    assert kubernetes.RECIPE.folder != recipe().folder
+    assert programs.KUBERNETES_RECIPE.folder != recipe().folder
     assert recipe(sum="a").folder != recipe(sum="b").folder
     assert recipe().folder == recipe().folder
     assert len(recipe().folder) == len("hello-") + 16
 
 
 def test_kubernetes_is_one_release_with_its_own_modules() -> None:
-    assert kubernetes.RECIPE.version == f"v{kubernetes.KUBERNETES}"
-    assert kubernetes.RECIPE.own == "v0." + kubernetes.KUBERNETES.split(".", 1)[1]
-    assert kubernetes.RECIPE.stamps["k8s.io/component-base/version.gitVersion"] == f"v{kubernetes.KUBERNETES}"
+    assert programs.KUBERNETES_RECIPE.version == f"v{programs.KUBERNETES}"
+    assert programs.KUBERNETES_RECIPE.own == "v0." + programs.KUBERNETES.split(".", 1)[1]
+    assert programs.KUBERNETES_RECIPE.stamps["k8s.io/component-base/version.gitVersion"] == f"v{programs.KUBERNETES}"

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError
-from lab.machines import qemu_command, sysfs, udev
+from lab.machines import guest_view, qemu, udev
 from lab.machines.base import DiskSpec, Hardware, Rescue
+from lab.machines.guest_view import TreeWriter, fill_tree
 from lab.machines.identity import identities, kernel_names, partition_name
 from lab.machines.powered import key_type, rescue_credentials, write_credentials
-from lab.machines.sysfs import TreeWriter, fill_tree
 
 _SIZE = 8 << 30
 _HARDWARE = Hardware(4711, "db-1", 2, 2048, (DiskSpec(_SIZE),), "96:00:00:10:00:01", "198.18.16.2")
@@ -112,20 +112,20 @@ def test_links_are_those_of_udev() -> None:
 def test_sysfs_of_a_disk_and_its_partition(tmp_path: Path) -> None:
     (disk,) = identities(_with(DiskSpec(_SIZE, "sata", rotational=True)))
     host = {"dev": "7:3", "size": "16777216", "uevent": "DEVNAME=loop3", "queue/rotational": "0", "diskseq": "9"}
-    fill_tree(tmp_path / "sda", sysfs.disk_tree(disk, "sda", host))
+    fill_tree(tmp_path / "sda", guest_view.disk_tree(disk, "sda", host))
     assert (tmp_path / "sda/uevent").read_text() == "MAJOR=7\nMINOR=3\nDEVNAME=sda\nDEVTYPE=disk\nDISKSEQ=9\n"
     assert (tmp_path / "sda/queue/rotational").read_text() == "1\n"
     assert (tmp_path / "sda/device/vendor").read_text() == "ATA     \n"
-    tree = sysfs.partition_tree("nvme0n1", 2, {"dev": "259:5", "start": "2048", "size": "8", "partition": "2"})
+    tree = guest_view.partition_tree("nvme0n1", 2, {"dev": "259:5", "start": "2048", "size": "8", "partition": "2"})
     assert tree["uevent"] == "MAJOR=259\nMINOR=5\nDEVNAME=nvme0n1p2\nDEVTYPE=partition\nPARTN=2"
 
 
 def test_writer_replaces_and_removes(tmp_path: Path) -> None:
     writer = TreeWriter(tmp_path / "spare")
-    writer.folder(tmp_path / "seen/a", {"x/y": "1", "link": sysfs.Link("x"), "empty": None})
+    writer.folder(tmp_path / "seen/a", {"x/y": "1", "link": guest_view.Link("x"), "empty": None})
     assert (tmp_path / "seen/a/link/y").read_text() == "1\n"
     writer.file(tmp_path / "seen/a/x/y", "2")
-    writer.file(tmp_path / "seen/a/link", sysfs.Link("empty"))
+    writer.file(tmp_path / "seen/a/link", guest_view.Link("empty"))
     assert (tmp_path / "seen/a/x/y").read_text() == "2\n"
     assert list((tmp_path / "seen/a/link").iterdir()) == []
     for name in ("a/link", "a", "never"):
@@ -134,11 +134,11 @@ def test_writer_replaces_and_removes(tmp_path: Path) -> None:
     assert list((tmp_path / "spare").iterdir()) == []
 
 
-def _command(hardware: Hardware, swapped: bool = False, rescue: qemu_command.RescueFiles | None = None) -> str:
+def _command(hardware: Hardware, swapped: bool = False, rescue: qemu.RescueFiles | None = None) -> str:
     disks = tuple((disk, Path(f"/d/{index}.raw")) for index, disk in enumerate(identities(hardware)))
     variables = Path("/m/vars.fd") if hardware.uefi else None
-    parts = qemu_command.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, variables)
-    return " ".join(qemu_command.command(hardware, parts, swapped, rescue))
+    parts = qemu.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, variables)
+    return " ".join(qemu.command(hardware, parts, swapped, rescue))
 
 
 def test_qemu_disks_swap_places_but_keep_files_serials_and_boot_order() -> None:
@@ -156,14 +156,14 @@ def test_qemu_tries_disks_in_the_boot_order() -> None:
     hardware = _with(*(DiskSpec(_SIZE, kind) for kind in ("sata", "nvme", "sata")))  # type: ignore[arg-type]
     disks = tuple((disk, Path(f"/d/{index}.raw")) for index, disk in enumerate(identities(hardware)))
     for order, places in (((), (1, 2, 3)), ((2,), (2, 3, 1)), ((1, 2, 0), (3, 1, 2))):
-        parts = qemu_command.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, None, order)
-        line = " ".join(qemu_command.command(hardware, parts, False, None))
+        parts = qemu.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, None, order)
+        line = " ".join(qemu.command(hardware, parts, False, None))
         assert [f"drive=disk{disk},bootindex={place}" in line for disk, place in enumerate(places)] == [True] * 3
 
 
 def test_qemu_command_escapes_names_and_keeps_secrets_out() -> None:
     hardware = _with(DiskSpec(_SIZE), name="a,b", product="x,y", manufacturer="ASUSTeK", uefi=True)
-    files = qemu_command.RescueFiles(Path("/k"), Path("/i"), {"lab.root_password": Path("/c/p")}, Path("/share"))
+    files = qemu.RescueFiles(Path("/k"), Path("/i"), {"lab.root_password": Path("/c/p")}, Path("/share"))
     line = _command(hardware, rescue=files)
     assert "-name a,,b " in line
     assert line.count("manufacturer=ASUSTeK,product=x,,y,serial=4711") == 2  # system and board

@@ -21,7 +21,7 @@ import pytest
 from lab import cache
 from lab.machines.backend import Backend
 from lab.machines.cgroup import CGroup, hierarchy
-from lab.machines.host_settings import HostSettings
+from lab.machines.host import HostSettings
 from tests.lab.machines.guest import Key, bench
 from tests.lab.machines.test_cleanup import vanished
 

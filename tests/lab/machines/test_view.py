@@ -12,12 +12,11 @@ from typing import cast
 
 import pytest
 
-from lab.machines import sysfs
-from lab.machines.device_filter import Number
-from lab.machines.guest_view import DiskView
+from lab.machines import guest_view
+from lab.machines.cgroup import Number
+from lab.machines.guest_view import DiskView, Link, Tree, TreeWriter
 from lab.machines.identity import Identity
 from lab.machines.loop import Loop, sync_partitions
-from lab.machines.sysfs import Link, Tree, TreeWriter
 
 SIZE = 64 << 20
 
@@ -102,7 +101,7 @@ def test_a_device_is_found_by_its_number(
 ) -> None:
     """Two partitions that had changed their numbers were one to lsblk: the link of the other had been taken away."""
     kernel = Renumbered()
-    monkeypatch.setattr(sysfs, "read_folder", kernel.read_folder)
+    monkeypatch.setattr(guest_view, "read_folder", kernel.read_folder)
     watched = Watched(tmp_path)
     identity = Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE)
     disk = DiskView(tmp_path, watched, identity, "nvme0n1", cast(Loop, kernel))

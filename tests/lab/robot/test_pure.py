@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.robot import host_keys, keys, specs
+from lab.robot import host_keys, model, routes_dedicated
 from lab.robot.forms import Form
+from lab.robot.model import SpecError
 from lab.robot.robot_auth import LIMITS, Limits, Lockout
 from lab.robot.robot_errors import RobotError
-from lab.robot.specs import SpecError
 from tests.lab.clients.keys import public_key
 
 ROUTE = "POST /wol/{server}"
@@ -117,23 +117,23 @@ class TestKeys:
         made = make()
         assert [key.type for key in made] == ["ECDSA", "ED25519", "RSA"]
         for key in made:
-            parsed = keys.parse_key("k", f"{key.public} comment", 0.0)
+            parsed = routes_dedicated.parse_key("k", f"{key.public} comment", 0.0)
             assert (parsed.type, parsed.size, parsed.data) == (key.type, key.size, key.public)
 
     @unhurried
     @given(st.text())
     def test_nonsense_is_refused(self, text):
         with pytest.raises(RobotError):
-            keys.parse_key("k", f"ssh-rsa {text}", 0.0)
+            routes_dedicated.parse_key("k", f"ssh-rsa {text}", 0.0)
 
     def test_fingerprints_may_be_written_without_colons(self):
-        fingerprint = keys.parse_key("k", public_key(), 0.0).fingerprint
-        assert keys.normal_fingerprint(fingerprint.replace(":", "").upper()) == fingerprint
+        fingerprint = routes_dedicated.parse_key("k", public_key(), 0.0).fingerprint
+        assert routes_dedicated.normal_fingerprint(fingerprint.replace(":", "").upper()) == fingerprint
 
 
 class TestSpecs:
     def test_defaults(self):
-        ((number, spec),) = specs.numbered(specs.parse([{}]), ())
+        ((number, spec),) = model.numbered(model.parse([{}]), ())
         assert (number, spec.product, spec.powered, spec.uefi, spec.image) == (2000001, "AX41-NVMe", True, False, None)
         first, second = spec.disk_specs(number)
         assert (first.kind, first.size_bytes, second.size_bytes) == ("nvme", 8 << 30, 8 << 30)
@@ -141,14 +141,14 @@ class TestSpecs:
         assert (first.serial, first.wwn) != (second.serial, second.wwn)
 
     def test_numbers_are_given_around_those_asked_for(self):
-        found = specs.numbered(specs.parse([{}, {"number": 2000002}, {}]), {2000001})
+        found = model.numbered(model.parse([{}, {"number": 2000002}, {}]), {2000001})
         assert [number for number, _spec in found] == [2000003, 2000002, 2000004]
 
     @unhurried
-    @given(st.lists(st.integers(1, specs.MAX_NUMBER), min_size=2, max_size=20, unique=True))
+    @given(st.lists(st.integers(1, model.MAX_NUMBER), min_size=2, max_size=20, unique=True))
     def test_made_up_identities_never_meet(self, numbers):
         entries = [{"number": number, "disks": [{"size": "1G", "kind": "sata"}] * 15} for number in numbers]
-        disks = [disk for number, spec in specs.numbered(specs.parse(entries), ()) for disk in spec.disk_specs(number)]
+        disks = [disk for number, spec in model.numbered(model.parse(entries), ()) for disk in spec.disk_specs(number)]
         assert len({disk.wwn for disk in disks}) == len({disk.serial for disk in disks}) == len(disks)
         assert {len(disk.wwn) for disk in disks} == {18}
         assert max(len(disk.serial) for disk in disks) <= 20
@@ -162,7 +162,7 @@ class TestSpecs:
             "model": "ST 1",
             "rotational": True,
         }
-        (spec,) = specs.parse({"number": 1, "uefi": True, "swaps_letters": True, "disks": [disk], "reset": ["hw"]})
+        (spec,) = model.parse({"number": 1, "uefi": True, "swaps_letters": True, "disks": [disk], "reset": ["hw"]})
         (made,) = spec.disk_specs(1)
         assert (made.size_bytes, made.serial, made.wwn, made.model, made.rotational) == (
             1 << 40,
@@ -194,7 +194,7 @@ class TestSpecs:
     )
     def test_one_clear_error(self, entry, said):
         with pytest.raises(SpecError) as error:
-            specs.parse([entry])
+            model.parse([entry])
         assert said in str(error.value)
 
     @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ class TestSpecs:
     )
     def test_what_meets_is_refused(self, entries, said):
         with pytest.raises(SpecError, match=said):
-            specs.numbered(specs.parse(entries), {9})
+            model.numbered(model.parse(entries), {9})
 
     def test_no_list(self):
         with pytest.raises(SpecError, match="must be a list"):
-            specs.parse("a")
+            model.parse("a")

@@ -1,31 +1,242 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own routes below /_lab: faults, delays, requests, what people do at machines."""
+"""The lab's own routes below /_lab: faults, delays, requests, machines, control plane; no part of the emulated APIs."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from lab.api import schemas
 from lab.api.api_errors import ApiError, not_found
 from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud
 from lab.api.http import answer, identifier, read_json
-from lab.errors import LabError
+from lab.cache import Progress
+from lab.cluster.control_plane import Adopt, ControlPlane
+from lab.cluster.programs import ensure
+from lab.errors import ClusterError, ImageError, LabError
 from lab.machines.base import WHOLE, DiskSpec, Machine, Range
 from lab.middleware import Handler
 from lab.power_control import PowerControl
-from lab.robot.specs import size
+from lab.robot.account import Account
+from lab.robot.dedicated_power import DedicatedPower
+from lab.robot.model import Dedicated, SpecError, size
+from lab.robot.robot_auth import LIMITS, RequestCounts
 
-from .cluster_routes import ClusterRoutes
-from .dedicated import DedicatedControl, LimitBody, shown_disks
+
+class ClusterRoutes:
+    """At most one control plane, below ``folder``."""
+
+    def __init__(self, folder: Path, host: str, adopt: Adopt, progress: Progress) -> None:
+        """As ControlPlane; nothing is started yet."""
+        self._folder = folder
+        self._host = host
+        self._adopt = adopt
+        self._progress = progress
+        self._plane: ControlPlane | None = None
+        self._lock = asyncio.Lock()
+
+    def add_to(self, routes: web.RouteTableDef) -> None:
+        """Beside the other routes of the lab."""
+        routes.get("/cluster")(self.show)
+        routes.post("/cluster")(self.up)
+        routes.delete("/cluster")(self.down)
+        routes.post("/cluster/server")(self.serve)
+        routes.post("/cluster/signing")(self.sign)
+
+    async def close(self) -> None:
+        """Take it down."""
+        async with self._lock:
+            if self._plane is not None:
+                await self._plane.close()
+            self._plane = None
+
+    async def show(self, _request: web.Request) -> web.Response:
+        """Where it is and what of it runs, or null."""
+        return answer({"cluster": self._plane.about() if self._plane else None})
+
+    async def up(self, _request: web.Request) -> web.Response:
+        """Start it, unless it is up."""
+        async with self._lock:
+            if self._plane is None:
+                try:
+                    programs = await asyncio.to_thread(ensure, self._progress)
+                    plane = ControlPlane(programs, self._folder, self._host, self._adopt)
+                    await plane.start()
+                except ClusterError as error:
+                    raise ApiError(500, "cluster", str(error)) from error
+                self._plane = plane
+            return answer(self._plane.about(), status=201)
+
+    async def down(self, _request: web.Request) -> web.Response:
+        """End it and remove its files."""
+        await self.close()
+        return web.Response(status=204)
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """{"on": bool}: switch the API server on or off."""
+        wanted = (await _body(request)).get("on")
+        if not isinstance(wanted, bool):
+            raise ApiError(422, "invalid_input", "on must be true or false")
+        return await self._change(lambda plane: plane.serve(wanted))
+
+    async def sign(self, request: web.Request) -> web.Response:
+        """{"seconds": int}: how long certificates are valid that are signed from now on."""
+        seconds = (await _body(request)).get("seconds")
+        if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 1:
+            raise ApiError(422, "invalid_input", "seconds must be an integer of at least 1")
+        return await self._change(lambda plane: plane.sign_for(seconds))
+
+    async def _change(self, change: Callable[[ControlPlane], Awaitable[None]]) -> web.Response:
+        async with self._lock:
+            if self._plane is None:
+                raise ApiError(404, "not_found", "this lab has no control plane")
+            try:
+                await change(self._plane)
+            except ClusterError as error:
+                raise ApiError(500, "cluster", str(error)) from error
+            return answer(self._plane.about())
+
+
+async def _body(request: web.Request) -> dict[str, object]:
+    body = await read_json(request)
+    return body if isinstance(body, dict) else {}
+
+
+class LimitBody(BaseModel):
+    """How many requests of a route to leave; ``interval`` also makes its window shorter (seconds)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    route: str
+    remaining: int = Field(ge=0)
+    interval: float | None = Field(default=None, gt=0)
+
+    @field_validator("route")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in LIMITS:
+            raise ValueError(f"'{value}' is not one of {', '.join(LIMITS)}")
+        return value
+
+
+class DedicatedControl:
+    """Dedicated servers as the lab itself sees them."""
+
+    def __init__(self, account: Account, counts: RequestCounts) -> None:
+        self.account = account
+        self.counts = counts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every dedicated server, by number."""
+        return [self.row(server) for server in self.account.ordered()]
+
+    def row(self, server: Dedicated) -> dict[str, Any]:
+        """One server: hardware, power, boots and resets."""
+        power_control = self.account.power_control[server.number]
+        return {
+            "number": server.number,
+            "name": server.name,
+            "kind": "dedicated",
+            "product": server.spec.product,
+            "status": "running" if power_control.powered else "off",
+            "rescue_enabled": power_control.rescue_armed(),
+            "address": server.ipv4,
+            "mac": server.mac,
+            "uefi": server.spec.uefi,
+            "powered": power_control.powered,
+            "running": power_control.running,
+            "boot_order": list(power_control.boot_order),
+            "boots": [
+                {"at": boot.at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
+                for boot in server.boots
+            ],
+            "resets": [{"at": reset.at, "type": reset.type} for reset in server.resets],
+            "disks": self._disks(server),
+        }
+
+    async def add(self, entries: Any) -> list[dict[str, Any]]:
+        """Build servers; all of them, or none."""
+        try:
+            added = await self.account.add(entries)
+        except (SpecError, LabError, ImageError) as error:
+            raise ApiError(422, "invalid_input", str(error)) from error
+        return [self.row(server) for server in added]
+
+    async def remove(self, number: int) -> None:
+        """Take a server away."""
+        await self.account.remove(self._server(number))
+
+    async def digests(self, number: int) -> list[dict[str, Any]]:
+        """The disks of a server with the digest of their content now."""
+        server = self._server(number)
+        machine = self.account.power_control[number].machine
+        disks = self._disks(server)
+        digests = await asyncio.gather(*(machine.disk_digest(index) for index in range(len(disks))))
+        return [{**disk, "sha256": digest} for disk, digest in zip(disks, digests, strict=True)]
+
+    def power_control(self, name: str) -> DedicatedPower | None:
+        """The power control of the server of this number or name; None when there is none."""
+        for server in self.account.ordered():
+            power_control = self.account.power_control[server.number]
+            if name in power_control.names:
+                return power_control
+        return None
+
+    def leave(self, body: LimitBody) -> dict[str, Any]:
+        """Leave so many requests in the window of a route."""
+        self.counts.limits.leave(body.route, body.remaining, body.interval)
+        return {"route": body.route, "limit": LIMITS[body.route], "remaining": self.remaining(body.route)}
+
+    def remaining(self, route: str) -> int:
+        """How many requests of a route are left."""
+        return self.counts.limits.remaining(route)
+
+    def clear(self) -> None:
+        """Forget all requests and failed logins."""
+        self.counts.clear()
+
+    async def faults_added(self) -> None:
+        """A script that names systems which are up strikes them now."""
+        await self.account.hang()
+
+    def faults_cleared(self) -> None:
+        """A password that a fault rotated is the old one again."""
+        self.account.restore_password()
+
+    def _server(self, number: int) -> Dedicated:
+        server = self.account.servers.get(number)
+        if server is None:
+            raise not_found("dedicated server", number)
+        return server
+
+    def _disks(self, server: Dedicated) -> list[dict[str, Any]]:
+        """The disks as the guests see them, which not every kind of machine can show as they were described."""
+        return shown_disks(self.account.power_control[server.number].machine)
+
+
+def shown_disks(machine: Machine) -> list[dict[str, Any]]:
+    """The disks of a machine as its guests see them."""
+    return [
+        {
+            "kind": disk.kind,
+            "size": disk.size_bytes,
+            "serial": disk.serial,
+            "wwn": disk.wwn,
+            "model": disk.model,
+            "rotational": disk.rotational,
+        }
+        for disk in machine.disks
+    ]
+
 
 BodyType = TypeVar("BodyType", bound=BaseModel)
 
