@@ -12,7 +12,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info.fact
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, join_inputs, kubelet_config, kubelet_tables, runtime, templates, trust, versions
+from . import base_inputs, builders, join_inputs, kubelet_config, runtime, templates, trust, versions
 from .join_inputs import InvalidInput, node_addresses
 from .plan_types import BaseInputs, JoinInputs, Taint
 from .systems import bin_dir, known
@@ -77,7 +77,7 @@ class KubeletOptions:
     def __init__(self, inputs: JoinInputs, version: str) -> None:
         self._inputs, self.version = inputs, version
         self.minor = "%d.%d" % kubelet_config.minor_number(self.version)
-        self.fields, self.flag_table = kubelet_tables.FIELDS.get(self.minor), kubelet_tables.FLAGS.get(self.minor)
+        self.fields, self.flag_table = kubelet_config.FIELDS.get(self.minor), kubelet_config.FLAGS.get(self.minor)
 
     @property
     def reads_drop_ins(self) -> bool:
@@ -170,7 +170,7 @@ class Kubelet(KubeletOptions):
             said.append(
                 "there is no table of fields and flags for kubelet {} (there are {}): join_kubelet_config and "
                 "join_kubelet_extra_args go to it unchecked".format(
-                    self.version, ", ".join(sorted(kubelet_tables.FIELDS))
+                    self.version, ", ".join(sorted(kubelet_config.FIELDS))
                 )
             )
         if self._unlimited_events() and kubelet_config.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:

@@ -9,19 +9,37 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
 from ..plain import yaml_value
 from . import templates
 from .plan_types import JoinInputs
 
-#: field → its type, or the fields below it (see kubelet_tables)
+#: field → its type, or the fields below it
 Fields = Mapping[str, Any]
 #: flag without dashes → current or deprecated
 Flags = Mapping[str, str]
 
+
+def read_tables(path: Path) -> tuple[dict[str, Flags], dict[str, Fields]]:
+    """By minor, what each kubelet knows; ``python -m dev.kubelet_api`` wrote it, from Kubernetes' Go modules.
+
+    Types: ``bool int float string duration quantity time``, ``duration|int``, ``[T]`` a list, ``{"*": T}`` a map with
+    any keys, ``{name: T}`` a struct. What is not named, the minor does not know.
+    """
+    data: Any = json_value(path.read_text(encoding="utf-8"))
+
+    def by_minor(name: str) -> dict[str, Any]:
+        return {minor: {**data[name]["all"], **own} for minor, own in data[name]["of"].items()}
+
+    return by_minor("flags"), by_minor("fields")
+
+
+FLAGS, FIELDS = read_tables(Path(__file__).with_name("kubelet_tables.json"))
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 _TEMPLATE = "kubelet-config.yaml.j2"
@@ -157,7 +175,7 @@ def _is_quantity(value: Any) -> bool:
 
 _DURATION = re.compile(r"-?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+\Z|0\Z")
 _QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z")
-#: what kubelet_tables.py calls the kinds of values: (test, what to write)
+#: what the tables call the kinds of values: (test, what to write)
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false"),
     "int": (_is_int, "a whole number"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_tables import FIELDS, FLAGS
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_config import FIELDS, FLAGS
 from lab import cluster
 
 pytestmark = [

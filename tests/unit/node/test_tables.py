@@ -9,7 +9,11 @@ from textwrap import dedent
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_tables import FIELDS, FLAGS
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_config import (
+    FIELDS,
+    FLAGS,
+    read_tables,
+)
 from dev.kubelet_api.__main__ import RELEASES, render, tables
 from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, fields, flags, for_linux
 
@@ -273,13 +277,13 @@ def test_registrations_become_flags(source: Sources) -> None:
     }
 
 
-def test_what_is_written_says_what_was_found(source: Sources) -> None:
+def test_what_is_written_says_what_was_found(source: Sources, tmp_path: Path) -> None:
     found = tables({"1.90": source})
     found["1.91"] = {"new": "current"}, {"more": "int", "nested": found["1.90"][1]["nested"]}
-    space: dict[str, dict[str, object]] = {}
-    exec(render(found, {"1.90": "a test", "1.91": "another"}), space)
-    assert space["FLAGS"] == {minor: table[0] for minor, table in found.items()}
-    assert space["FIELDS"] == {minor: table[1] for minor, table in found.items()}
+    (tmp_path / "tables.json").write_text(render(found, {"1.90": "a test", "1.91": "another"}))
+    known_flags, known_fields = read_tables(tmp_path / "tables.json")
+    assert known_flags == {minor: table[0] for minor, table in found.items()}
+    assert known_fields == {minor: table[1] for minor, table in found.items()}
 
 
 def test_every_table_is_of_a_release() -> None:

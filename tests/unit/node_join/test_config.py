@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     kubelet,
     kubelet_config,
-    kubelet_tables,
     templates,
 )
 
-FIELDS = kubelet_tables.FIELDS["1.36"]
+FIELDS = kubelet_config.FIELDS["1.36"]
 TREES = st.recursive(
     st.integers() | st.booleans() | st.text(max_size=3),
     lambda below: st.dictionaries(st.sampled_from("abcd"), below, max_size=3) | st.lists(below, max_size=2),
@@ -100,12 +99,12 @@ def defaults(swap="off", read_only_usr=False, **inputs):
     return kubelet_config.defaults(variables, facts)
 
 
-@pytest.mark.parametrize("minor", sorted(kubelet_tables.FIELDS))
+@pytest.mark.parametrize("minor", sorted(kubelet_config.FIELDS))
 @pytest.mark.parametrize("swap", ["off", "limited", "keep"])
 def test_defaults_are_fields_of_every_minor(minor, swap):
     made = defaults(swap=swap, cluster_dns=["10.96.0.10"], max_pods=5, provider_id="x://1", read_only_usr=True)
-    kubelet_config.check_fields(made, kubelet_tables.FIELDS[minor])
-    assert kubelet_config.taken_fields(made, minor, kubelet_tables.FIELDS[minor]) == made
+    kubelet_config.check_fields(made, kubelet_config.FIELDS[minor])
+    assert kubelet_config.taken_fields(made, minor, kubelet_config.FIELDS[minor]) == made
     assert made["failSwapOn"] is (swap == "off")
     assert ("memorySwap" in made) is (swap == "limited")
     # the traps: none of these is the kubelet's own default

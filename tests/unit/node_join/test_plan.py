@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan, kubelet_tables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan, kubelet_config
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 from tests.unit.node.facts import given as given_to_base
 from tests.unit.node.facts import node as base_node
@@ -51,7 +51,7 @@ def test_only_flags_of_the_minor_that_are_no_fields(version):
     made = settings(node=machine(version))
     minor = version.rpartition(".")[0]
     names = [arg.partition("=")[0][2:] for arg in args(made)]
-    assert all(kubelet_tables.FLAGS[minor][name] == "current" for name in names)
+    assert all(kubelet_config.FLAGS[minor][name] == "current" for name in names)
     # the whole line: a flag that the table does not know is left out without a word
     assert args(made) == [
         "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
