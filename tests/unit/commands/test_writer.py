@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import random
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand import invocation
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import blocks
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.root_device import EDGE, Writer
@@ -112,3 +115,44 @@ def test_an_image_larger_than_the_device_is_refused(tmp_path):
             writer.write(block)
         with pytest.raises(Refused, match=str(DEVICE)):
             writer.write(last)
+
+
+class Broken:
+    """A disk that was written in part, and fails from some moment on."""
+
+    path, touched = "/dev/sda", True
+
+    def __init__(self, takes_zeros: bool) -> None:
+        self.takes_zeros = takes_zeros
+
+    @contextlib.contextmanager
+    def locked(self):
+        yield
+
+    def spoil(self):
+        if not self.takes_zeros:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("takes_zeros", "outcome"),
+    [(True, "/dev/sda was made unbootable again"), (False, "/dev/sda could not be made unbootable again")],
+)
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_disk_with_bad_sectors_is_one_reason_with_a_way_out(
+    capsys, tmp_path, monkeypatch, takes_zeros, outcome, number
+):
+    monkeypatch.setattr(invocation, "workplace", contextlib.nullcontext)
+    monkeypatch.setattr(invocation.signal, "signal", lambda *_given: None)
+
+    def install(_url, _bootstrap, _machine, _devices, progress, _token):
+        with invocation.writing(Broken(takes_zeros), progress):
+            raise OSError(number, os.strerror(number))
+
+    arguments = ["https://i.example/x", str(tmp_path / "bootstrap.data"), "node-1", "sda"]
+    assert invocation.run_program("image-url-command-x", install, arguments) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(f"; {outcome}\n")
+    assert ("root device /dev/sda: reading or writing it failed" in said) is (number == errno.EIO)
+    assert ("have the disk replaced" in said) is (number == errno.EIO)
+    assert os.strerror(number) in said

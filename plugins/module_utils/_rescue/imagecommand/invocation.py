@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -97,10 +98,17 @@ def writing(disk: Disk, progress: Progress) -> Iterator[Path]:
     try:
         with disk.locked(), workplace() as work:
             yield work
-    except BaseException:
+    except BaseException as error:
         if disk.touched:
-            disk.spoil()
-            progress.outcome = f"{disk.path} was made unbootable again"
+            progress.outcome = f"{disk.path} could not be made unbootable again"
+            with contextlib.suppress(OSError):  # of a disk that takes nothing; why it did not is said below
+                disk.spoil()
+                progress.outcome = f"{disk.path} was made unbootable again"
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            raise Refused(
+                f"root device {disk.path}: reading or writing it failed ({os.strerror(errno.EIO)}): bad sectors, or a "
+                "broken disk or cable. Look at dmesg and smartctl in the rescue, and have the disk replaced"
+            ) from error
         raise
 
 
