@@ -17,14 +17,15 @@ description:
   - The roles C(kubenode.provision.base) and C(kubenode.provision.join) are rows of the same table.
   - Writes the same as JSON, with every transition of every machine.
   - An error of the whole run, such as a refused token, is said once, with the hosts that nothing was done with.
-  - A run that provisioned nothing and did not fail prints and writes nothing. One without any host is a warning.
+  - A run that touched no machine and did not fail prints and writes nothing. One without any host is a warning.
 requirements:
   - To be enabled, for example with C(ANSIBLE_CALLBACKS_ENABLED=kubenode.provision.provision_report).
 options:
   report_file:
     description:
       - The file the report is written to. An empty value writes none.
-      - It is written as the run goes on, each time whole; C(finished) is null until the run has ended.
+      - It is written when the first task begins that makes or boots machines, and as the run goes on, each time whole;
+        C(finished) is null until the run has ended.
     type: str
     default: provision-report.json
     env:
@@ -134,6 +135,10 @@ _HCLOUD = "6.10"
 #: Hosts in whose name a playbook works on images and the like.
 _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
+#: What makes or boots machines, and may take minutes before it says anything.
+_OF_MACHINES = frozenset(
+    f"kubenode.provision.{name}" for name in ("hcloud_machine", "hcloud_rescue", "robot_rescue", "machine_install")
+)
 
 
 def _is_ours(task: Any) -> bool:
@@ -200,6 +205,9 @@ class CallbackModule(CallbackBase):
             inventory = self._play.get_variable_manager()._inventory
             self._report.hosts.update({host.name for host in inventory.get_hosts(self._play.hosts)} - _NO_MACHINES)
         self._play = None
+        looks_ahead = task.check_mode and not context.CLIARGS.get("check", False)
+        if task.resolved_action in _OF_MACHINES and not looks_ahead:
+            self._files.begin()
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         self._begun[host.get_name(), task._uuid] = time.time()
@@ -246,6 +254,8 @@ class CallbackModule(CallbackBase):
         if self._pattern and not stats.processed:
             self._display.warning(_nothing_done(self._pattern))
         if not self._report:
+            if self._files.is_begun:
+                self._files.end(self._files.data(time.time(), final=True))
             return
         data = self._files.data(time.time(), final=True)
         title = "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
@@ -267,7 +277,7 @@ class CallbackModule(CallbackBase):
 
     def _interrupted(self) -> None:
         """Write and send what is known of a run that was interrupted."""
-        if self._report and not self._ended and os.getpid() == self._process:
+        if (self._report or self._files.is_begun) and not self._ended and os.getpid() == self._process:
             self._ended = True
             data = self._files.data(time.time(), final=True, interrupted=True)
             self._files.end(data)

@@ -104,5 +104,18 @@ class Budget:
             f"{wait - math.floor(seconds)} s, name fewer machines, or raise the time limit.",
         )
 
+    def outlook(self, requests: int, what: str, at_once: int, seconds_each: float) -> str:
+        """What ``requests`` more requests will take, for people; ``seconds_each``: how long one took until now."""
+        text = f"{what}: about {requests} API requests, {at_once} at a time"
+        if self.limit is None:
+            return text
+        left = max(0, math.floor(self.remaining()))
+        waits = max(0, requests - left) / self.per_second
+        if waits:
+            text += ", slowed down for the limit"
+        seconds = max(waits, requests * seconds_each / at_once)
+        duration = f"{math.ceil(seconds)} s" if seconds <= 90 else f"{math.ceil(seconds / 60)} min"
+        return f"{text}, about {duration}; {max(0, left - requests)} of {self.limit} an hour will be left"
+
     def _set(self, remaining: float) -> None:
         self._remaining, self._at = float(remaining), self._clock()

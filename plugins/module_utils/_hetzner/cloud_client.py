@@ -106,6 +106,8 @@ class Api:
         self._first = FirstAnswer("api_endpoint", endpoint, clock)
         self.budget = Budget(clock)
         self.calls = 0
+        #: Seconds for which requests were under way, of all together.
+        self._took = 0.0
         self.calls_of: dict[str, int] = {}
         #: Takes the changes of machines, if anything does; see run_fleet.
         self.news: Any = None
@@ -122,7 +124,7 @@ class Api:
         with self._slots:
             mark = self._pace()
             self._count(machine)
-            arguments["hooks"] = {"response": functools.partial(self._answered, mark)}
+            arguments["hooks"] = {"response": functools.partial(self._answered, mark, self._clock())}
             try:
                 return self._client.request(method, path, **arguments)
             except (hcloud.APIException, RecursionError) as error:
@@ -214,6 +216,12 @@ class Api:
         with self._lock:
             return None if self._server_clock is None else self._server_clock + self._clock()
 
+    def announce(self, requests: int, what: str) -> None:
+        """Show what is ahead, where progress is shown."""
+        if self.news is not None:
+            with self._lock:
+                self.news.plan(self.budget.outlook(requests, what, CONCURRENCY, self._took / max(1, self.calls)))
+
     def stop(self, error: FleetError) -> None:
         """Let every further request of any thread raise ``error``, a FleetError."""
         with self._lock:
@@ -235,11 +243,12 @@ class Api:
             if machine is not None:
                 self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
 
-    def _answered(self, mark: int, response: requests.Response, **_kwargs: Any) -> None:
+    def _answered(self, mark: int, sent: float, response: requests.Response, **_kwargs: Any) -> None:
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
         self._first.came()
         with self._lock:
             self.budget.answered(response.headers, mark)
+            self._took += self._clock() - sent
             self._read_clock(response.headers.get("Date"))
         if response.ok:
             return

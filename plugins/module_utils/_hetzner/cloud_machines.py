@@ -172,6 +172,8 @@ class MachineFleet:
         plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
+        if not self._check:
+            self._api.announce(need, work)
 
     def _step(self, machine: Machine) -> str:
         server = self._found.get(machine["name"])

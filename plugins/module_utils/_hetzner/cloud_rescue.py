@@ -154,6 +154,8 @@ class CloudRescue(BootFleet):
         plan = self.api.budget.plan(need, timeout, f"arming and starting {count} machines")
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
+        if not plan.fits and self.may_write:
+            self.api.announce(need, f"arming and starting {count} machines")
 
     def _learn(self, made: list[str]) -> None:
         """Whether this platform is a quick one: servers that are ready long before one usually is say so."""

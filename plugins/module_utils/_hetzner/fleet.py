@@ -113,6 +113,10 @@ class News:
         run.timeline.heard = lambda state: self.write(run, state=state)
         self.write(run)
 
+    def plan(self, text: str) -> None:
+        """One line about all machines: what is ahead."""
+        self._append({"plan": text})
+
     def write(self, run: MachineRun, state: str | None = None, ended: bool = False) -> None:
         """One line about a machine."""
         budget = getattr(self._api, "budget", None)
@@ -129,6 +133,9 @@ class News:
                 "remaining": max(0, math.floor(remaining)) if math.isfinite(remaining) else None,
             },
         }
+        self._append(line)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
         data = json.dumps(line).encode("ascii") + b"\n"
         with self._lock:
             try:

@@ -205,6 +205,8 @@ class RobotRescue(BootFleet):
                 f"nothing was changed, because of: {plan.message}. Name fewer machines (for example with --limit), "
                 "run again for the others later, or set on_reset_limit to pace"
             )
+        if not plan.fits and self.may_write and self.api.news is not None:
+            self.api.news.plan(plan.message)
 
 
 class RobotFlow(BootFlow):

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from ansible.utils.display import Display
 
+from ..report import report_files
 from . import fleet_view
 
 _display = Display()
@@ -156,7 +157,7 @@ def each(
             try:
                 message = said.get(timeout=_LOOK_EVERY if show is None else fleet_view.TABLE_EVERY)
             except queue.Empty:
-                message = _nothing
+                message = report_files.catch_up
             if message is None:
                 left -= 1
                 continue
@@ -179,10 +180,6 @@ def _tell(news: Callable[[fleet_view.FleetView], None], otherwise: Callable[[], 
         _said.put(lambda: news(show))
     elif otherwise is not None:
         _say(otherwise)
-
-
-def _nothing() -> None:
-    """Time has passed."""
 
 
 def _say(message: Callable[[], Any]) -> None:

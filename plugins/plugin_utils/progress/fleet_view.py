@@ -117,6 +117,11 @@ class FleetView:
         if self.mode == LINES:
             self.aside(lambda: self._say(f"{name}: {text}"))
 
+    def plan(self, text: str) -> None:
+        """What is ahead of all machines."""
+        if self.mode == FLEET:
+            self.aside(lambda: self._say(text))
+
     def end(self, name: str, outcome: str, text: str, known: bool = False) -> None:
         """A machine is through with the task; ``known``: people have read why."""
         text = one_line(text.removeprefix(f"{name}: "), 2000)

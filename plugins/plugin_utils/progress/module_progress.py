@@ -25,6 +25,7 @@ from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
+from ..report import report_files
 from . import display, fleet_state, fleet_view
 from .fleet_state import DONE, FAILED
 from .fleet_view import CHOICES, FleetView
@@ -108,6 +109,9 @@ class Reader:
     def _take(self, line: bytes) -> None:
         try:
             news = json_object(line.decode("utf-8")) or {}
+            if isinstance(news.get("plan"), str):
+                self._show.plan(one_line(in_variables(news["plan"], self._variables)))
+                return
             name, state, requests = str(news["machine"]), str(news["state"]), news["requests"]
             made, limit, remaining = (requests[key] for key in ("made", "limit", "remaining"))
         except (ValueError, KeyError, TypeError):
@@ -115,9 +119,13 @@ class Reader:
         if isinstance(made, int) and all(one is None or isinstance(one, int) for one in (limit, remaining)):
             self._show.fleet.requests(made, limit, remaining)
         self._show.state(name, state)
-        if news.get("ended") is True:
-            text = one_line(in_variables(str(news.get("text", "")), self._variables), 2000)
-            self._show.end(name, FAILED if news.get("failed") is True else DONE, text)
+        ended, failed = news.get("ended") is True, news.get("failed") is True
+        text = one_line(in_variables(str(news.get("text", "")), self._variables), 2000)
+        if ended:
+            self._show.end(name, FAILED if failed else DONE, text)
+        if name in self._show.fleet.machines:  # so that a run that is killed leaves it
+            known = {"boot_state": state, "machine_name": name, "msg": text}
+            report_files.note(name, known, failed=ended and failed)
 
 
 def _names(given: Mapping[str, Any]) -> list[str]:

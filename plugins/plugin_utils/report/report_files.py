@@ -41,7 +41,10 @@ class ReportFiles:
         self.json_path = self.page_path = ""
         self._about, self._warn, self._started = about, warn, started
         self._lock = threading.Lock()
-        self._not_before = 0.0
+        #: Whether a task was begun that makes or boots machines.
+        self.is_begun = False
+        #: When it may be written again, and whether there is something new to write.
+        self._not_before, self._is_new = 0.0, False
         self._broken: set[str] = set()
 
     def place(self, json_path: str, page_path: str | None) -> None:
@@ -55,12 +58,26 @@ class ReportFiles:
             os.path.abspath(os.path.expanduser(one)) if one else "" for one in (json_path, page_path)
         )
 
+    def begin(self) -> None:
+        """Take the place of an older report before the first machine is touched; the second time, nothing."""
+        with self._lock:
+            if not self.is_begun:
+                self.is_begun = True
+                self._put(self.data(time.time(), final=False))
+
     def note(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
         """Take the result of a task, and write when it changed something."""
         with self._lock:
+            self._is_new = self.report.add(host, result, failed=failed) or self._is_new
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Write what is new, unless that was done a moment ago."""
+        with self._lock:
             began = time.time()
-            if self.report.add(host, result, failed=failed) and began >= self._not_before:
+            if self._is_new and began >= self._not_before:
                 self._put(self.data(began, final=False))
+                self._is_new = False
                 self._not_before = time.time() + (time.time() - began) / _SHARE
 
     def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
@@ -103,10 +120,21 @@ def begin(files: ReportFiles) -> None:
     _current = files
 
 
+def is_enabled() -> bool:
+    """Whether the callback of this run reports it."""
+    return _current is not None
+
+
 def note(host: str, result: Mapping[str, Any], failed: bool = False) -> None:
     """Put the result of a machine into the report of this run before its task ends; nothing without the callback."""
     if _current is not None:
         _current.note(host, result, failed)
+
+
+def catch_up() -> None:
+    """Write what :func:`note` has left for later."""
+    if _current is not None:
+        _current.catch_up()
 
 
 def write(path: str, text: str) -> None:

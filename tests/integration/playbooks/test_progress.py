@@ -43,6 +43,27 @@ def test_programs_read_json_and_people_read_sums(fleet):
     assert [line.split(": ")[1] for line in of_one] == ["late", "late"], done.stderr
 
 
+def test_a_run_that_is_killed_while_servers_are_made_leaves_its_own_report(fleet):
+    names = [f"killed-{number}" for number in range(1, 7)]
+    fleet.testbed.write_inventory(names)
+    report, page = fleet.testbed.report, fleet.testbed.report.with_suffix(".html")
+    report.write_text(json.dumps({"finished": "earlier", "machines": []}))
+    page.write_text("earlier")
+    fleet.control("POST", "/faults", {"point": "request", "method": "POST", "path": "/servers", "status": 503,
+                                      "code": "unavailable", "times": 10**6})  # fmt: skip
+    run = fleet.start()
+    try:
+        run.until(lambda: [one["name"] for one in json.loads(report.read_text())["machines"]] == names, "a report")
+    finally:
+        run.kill()
+        fleet.control("DELETE", "/faults")
+    left = json.loads(report.read_text())
+    assert (left["finished"], left["interrupted"]) == (None, False)
+    assert not any(one["failed"] for one in left["machines"])
+    assert "The run goes on, or it was killed" in page.read_text()
+    assert "creating, arming and starting 6 machines: about 26 API requests, 8 at a time, about " in run.output
+
+
 def table(screen):
     """The rows of the table on a screen, below its head."""
     lines = screen.visible

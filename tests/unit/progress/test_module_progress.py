@@ -18,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import fleet_view, module_progress
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 
 
 class Api:
@@ -87,6 +88,29 @@ def test_the_news_make_a_view(written):
     read.read()
     assert said == ["bad: FAILED: kubenode_server_type: ******** is no type"]
     assert show.fleet.sum_line() == "1/2 done · 1 failed · API 10 of 3600"
+
+
+def test_what_is_ahead_is_said_before_the_machines(tmp_path):
+    news = News(str(tmp_path / "news"), Api())
+    news.plan("creating 2 machines:\n about 6 API requests")
+    for mode, expected in (("fleet", ["creating 2 machines: about 6 API requests"]), ("lines", []), ("none", [])):
+        read, show, said = reader(tmp_path / "news")
+        show.mode = mode
+        read.read()
+        assert said == expected
+
+
+def test_the_report_knows_machines_before_the_module_ends(written, monkeypatch):
+    noted = results.Report()
+    monkeypatch.setattr(report_files, "note", lambda host, result, failed=False: noted.add(host, result, failed=failed))
+    reader(written, names=["good", "bad"])[0].read()
+    assert [(one["name"], one["boot_state"], one["failed"]) for one in noted.machines] == [
+        ("bad", "ProvisioningFailed", True),
+        ("good", "Initializing", False),
+    ]
+    assert noted.machines[0]["reason"] == "server_type: ******** is no type"
+    reader(written, names=["other"])[0].read()
+    assert len(noted.machines) == 2
 
 
 def test_half_a_line_waits_for_its_other_half(written, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from tests.unit.report import reports
 
@@ -52,6 +53,19 @@ def test_the_first_result_replaces_what_an_older_run_wrote(files, tmp_path):
     assert stat.S_IMODE((tmp_path / "report.json").stat().st_mode) == 0o644
 
 
+def test_a_run_that_begins_replaces_what_an_older_run_wrote(files, tmp_path):
+    """A run that is killed before its first result must not leave the older report."""
+    for name in ("report.json", "report.html"):
+        (tmp_path / name).write_text("older")
+    files.begin()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["started"], report["finished"], report["machines"]) == (times.to_rfc3339(reports.STARTED), None, [])
+    assert "The run goes on, or it was killed" in (tmp_path / "report.html").read_text()
+    (tmp_path / "report.json").write_text("of this run")
+    files.begin()
+    assert (tmp_path / "report.json").read_text() == "of this run"
+
+
 def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
@@ -67,6 +81,34 @@ def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
         clock[0] += 0.1
     assert len(written) == 6  # two files, each half a second of ten
     assert len(files.report.machines) == 250
+
+
+def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
+
+    def names():
+        return [one["name"] for one in json.loads((tmp_path / "report.json").read_text())["machines"]]
+
+    real = report_files.write
+
+    def slow(path, text):
+        clock[0] += 0.25
+        real(path, text)
+
+    monkeypatch.setattr(report_files, "write", slow)
+    monkeypatch.setattr(report_files, "_current", files)
+    files.note("localhost", machine("n1"))
+    files.note("localhost", machine("n2"))
+    report_files.catch_up()
+    assert names() == ["n1"]
+    clock[0] += 10
+    report_files.catch_up()
+    assert names() == ["n1", "n2"]
+    written = clock[0]
+    clock[0] += 100
+    report_files.catch_up()
+    assert clock[0] == written + 100, "nothing is new"
 
 
 def test_the_end_is_written_also_right_after_another_write(files):
