@@ -9,6 +9,7 @@ A contradiction is refused: nothing is done. A variable that the playbook does n
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
+from ..report import report_files
 from . import controller_paths, known_variables, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
@@ -30,6 +32,7 @@ _BY_COMMAND = (HCLOUD, ROBOT)
 _WRITING = (*_CLOUD, *_ROBOT)
 _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
+CALLBACK = "kubenode.provision.provision_report"
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
 _JOINING = ("node", "node_join", SITE)
 
@@ -139,7 +142,8 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     errors, warnings = controller_paths.findings(hosts) if _keeps_state(playbook) else ([], [])
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
-    for sentence in [*strangers, *unused(hosts, playbook), *_of_kinds(unused, kinds), *warnings]:
+    found = [*strangers, *unused(hosts, playbook), *_of_kinds(unused, kinds), *unsent(hosts, playbook), *warnings]
+    for sentence in found:
         Display().warning(sentence)
     found = [
         *known_variables.misspelt(hosts),
@@ -239,6 +243,20 @@ def unused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         if these:
             found.append(f"{one.variable}, set for {_names(these)}, is not used by {playbook}: {one.instead}")
     return found
+
+
+def unsent(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence about what only the report callback does, when that is not enabled."""
+    if report_files.is_enabled() or "kubenode_notify_url" not in {one.name for one in specification.taken_by(playbook)}:
+        return []
+    set_here = [name for name in ("kubenode_notify_url",) if any(_has(host, name) for host in hosts)]
+    set_here += [name for name in ("KUBENODE_NOTIFY_URL", "KUBENODE_METRICS_FILE") if os.environ.get(name)]
+    if not set_here:
+        return []
+    return [
+        f"{listed(set_here)} is set, but nothing will be sent or written: the callback {CALLBACK} does that, and it "
+        f"is not enabled. Set ANSIBLE_CALLBACKS_ENABLED={CALLBACK}, or callbacks_enabled in ansible.cfg"
+    ]
 
 
 def _of_users(hosts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

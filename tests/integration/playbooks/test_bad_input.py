@@ -237,9 +237,12 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize("playbook", CONTRADICTIONS)
-def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbook):
+def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbook, monkeypatch):
     variables, words = CONTRADICTIONS[playbook]
-    inventory(dry, kubenode_image_ulr="x", **variables)
+    inventory(dry, kubenode_image_ulr="x", kubenode_notify_url="https://hook.example/s3cr3t", **variables)
+    with_report = playbook == "hcloud_image_name"
+    if not with_report:
+        monkeypatch.delitem(dry.testbed.environment, "ANSIBLE_CALLBACKS_ENABLED")
     dry.testbed.playbook = f"kubenode.provision.{playbook}"
     dry.control("DELETE", "/requests")
     try:
@@ -251,6 +254,8 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     assert f"wrong-1: {words}" in reported
     assert "leave one of the two out. Nothing was changed." in reported
     assert "kubenode_image_ulr, set for wrong-1, is no variable" in reported
+    assert ("kubenode_notify_url is set, but nothing will be sent" in reported) is not with_report
+    assert "s3cr3t" not in reported
     assert dry.control("GET", "/requests")["requests"] == []
 
 

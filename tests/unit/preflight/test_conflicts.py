@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, specification
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 IMAGE = {"kubenode_image_name": "debian-13", "kubenode_image_url": "https://u:secret@i.example/x.raw"}
@@ -99,3 +100,21 @@ def test_what_a_playbook_does_not_use_is_reported(row):
     if row.unless:
         assert conflicts.unused([{**host, row.unless: "y"}], row.playbooks[0]) == []
     assert conflicts.refused([host], "robot_image_url") == []
+
+
+@pytest.mark.parametrize("playbook", ["hcloud_image_url", "robot_installimage", "site"])
+def test_a_notification_that_no_callback_sends_is_warned_about(playbook, monkeypatch):
+    for name in ("KUBENODE_NOTIFY_URL", "KUBENODE_METRICS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(report_files, "_current", None)
+    hosts = [{"inventory_hostname": "n1", "kubenode_notify_url": "https://hook.example/T0K3N"}]
+    (sentence,) = conflicts.unsent(hosts, playbook)
+    assert sentence.startswith("kubenode_notify_url is set, but nothing will be sent")
+    assert "ANSIBLE_CALLBACKS_ENABLED=kubenode.provision.provision_report" in sentence
+    assert "T0K3N" not in sentence
+    assert conflicts.unsent([{"inventory_hostname": "n1"}], playbook) == []
+    monkeypatch.setenv("KUBENODE_METRICS_FILE", "/srv/fleet.prom")
+    (sentence,) = conflicts.unsent([{"inventory_hostname": "n1"}], playbook)
+    assert sentence.startswith("KUBENODE_METRICS_FILE is set")
+    monkeypatch.setattr(report_files, "_current", object())
+    assert conflicts.unsent(hosts, playbook) == []
