@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import host
-from .screen import Failed, Step, debug
+from .host import Failed, Step, debug
 
 _DISTRIBUTIONS = {
     "suse": "suse",

@@ -10,11 +10,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import host, layout, teardown
+from . import host
 from .config import Config
+from .host import DEBUG, Failed, Steps, debug, give_up, quote, say
 from .image import ImageFile, parse_image_name
-from .screen import DEBUG, Failed, Steps, debug, give_up, quote, say
-from .storage import Storage
+from .storage import Storage, arrays, delete_partitions, plan
 from .target import Target, install_bootloader, rescue_password
 
 _POST_MOUNT = ("/post-mount", "/root/post-mount")
@@ -90,8 +90,8 @@ class Installation:
         config = self.config
         self.target = Target(self.folder / "hdd")
         sizes = [host.size_bytes(drive) for drive in config.used_drives]
-        self.layout = layout.plan(config, min(sizes), self.uefi)
-        self.arrays = layout.arrays(config, self.layout)
+        self.layout = plan(config, min(sizes), self.uefi)
+        self.arrays = arrays(config, self.layout)
         self.storage = Storage(config, self.layout, self.arrays, self.target.root)
         self.image = ImageFile(parse_image_name(config.image), self.folder, self.target.root)
         extra = (config.raid, config.crypt, config.lvm, bool(config.subvolumes), self.image.name.way == "http")
@@ -141,7 +141,7 @@ class Installation:
     def _drives(self) -> None:
         config, steps, storage = self.config, self.steps, self.storage
         with steps.step("Deleting partitions"):
-            teardown.delete_partitions(config.erased_drives)
+            delete_partitions(config.erased_drives)
         with steps.step("Test partition size"):
             debug(self.layout.table())
         with steps.step("Creating partitions and /etc/fstab"):

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from . import config, host, screen, teardown, validation
-from .host import hardware_report
+from . import config, host, storage, validation
+from .host import debug, hardware_report, quote, say
 from .install import Installation, InstallSpec
-from .screen import debug, quote, say
 
 LETTERS = "han:b:r:l:i:p:v:d:f:c:R:s:z:x:gkK:t:u:G:"
 _YES = ("on", "true", "yes", "1")
@@ -150,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write("\033[H\033[2J")
     with suppress(OSError):
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    screen.begin()
+    host.begin()
     folder = Path(tempfile.mkdtemp(prefix="installimage.", dir="/"))
     try:
         (folder / "hdd").mkdir()
@@ -181,7 +180,7 @@ def _install(arguments: Sequence[str], folder: Path) -> int:
         quote(line)
     debug(_LINE)
     debug("# make clean config")
-    if not teardown.stop_everything():
+    if not storage.stop_everything():
         return 1
     text = _read_autosetup(chosen)
     wanted = config.parse(text)

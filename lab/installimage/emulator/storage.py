@@ -4,16 +4,202 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import host, teardown
-from .config import ALL, Config
-from .layout import Array, Layout, Partition
-from .screen import Failed, Steps, debug
+from . import host
+from .config import ALL, Config, Part
+from .host import Failed, Steps, debug, say
+from .validation import sizes_on_a_drive
+
+
+def stop_everything() -> bool:
+    """Unmount all drives and stop LVM and arrays of every system; False when something stays in use."""
+    if not _unmount_all():
+        return False
+    host.run("swapoff", "--all", check=False)
+    if not host.in_container():
+        for group in _words("vgs", "--noheadings", "--options", "vg_name"):
+            host.run("vgchange", "--activate", "n", group, check=False)
+        host.run("dmsetup", "remove_all", check=False)
+        for line in host.run("mdadm", "--detail", "--scan", check=False).splitlines():
+            host.run("mdadm", "--stop", line.split()[1], check=False)
+    return True
+
+
+def _unmount_all() -> bool:
+    """The mounted drives of this machine; a container also sees mounts of its host, under numbers it lacks."""
+    points = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        number, point, source = fields[2], _plain(fields[4]), _plain(fields[fields.index("-") + 2])
+        ours = host.block_number(source) == number or (_is_btrfs(fields) and not host.in_container())
+        if source.startswith("/dev/") and ours:
+            points.append(point)
+    for point in reversed(points):
+        debug(f"unmounting {point}")
+        host.run("umount", point, check=False)
+    still = [point for point in points if os.path.ismount(point)]
+    if still:
+        say("ERROR unmounting device(s):")
+        say(" ".join(still))
+        say("Cannot continue, device(s) seem to be in use.")
+        say("Please unmount used devices manually or reboot the rescuesystem and retry.")
+    return not still
+
+
+def _plain(word: str) -> str:
+    """A word of mountinfo as it was before the kernel escaped it."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
+
+
+def _is_btrfs(fields: list[str]) -> bool:
+    """btrfs numbers its mounts as it likes."""
+    return fields[fields.index("-") + 1] == "btrfs"
+
+
+def delete_partitions(drives: list[str]) -> None:
+    """Erase the partition tables and the boot code of drives, and the superblocks of arrays they were part of.
+
+    udev holds still meanwhile: each write to a member would let it put the array together again.
+    """
+    with host.udev_still():
+        if not stop_everything():
+            raise Failed("in use")
+        for drive in drives:
+            _erase(drive)
+    host.settle()
+
+
+def _erase(drive: str) -> None:
+    if not host.in_container():
+        # The partitions first: they are gone with the table.
+        for node in (*(host.partition_node(drive, number) for number in host.partitions(drive)), drive):
+            host.run("mdadm", "--zero-superblock", node, check=False)
+            host.run("wipefs", "--all", "--force", node, check=False)
+    host.run("sgdisk", "--zap-all", drive, check=False)
+    try:
+        with open(drive, "r+b", buffering=0) as disk:
+            for _mebibyte in range(10):
+                disk.write(bytes(1 << 20))
+            os.fsync(disk.fileno())
+    except OSError as error:
+        debug(f"{drive}: {error}")
+        raise Failed("erase") from error
+    host.sync_partitions(drive, {})
+
+
+def remove_volume_groups(preserve: str) -> None:
+    """Remove ALL volume groups of the machine but those whose name matches, also on drives that are not used."""
+    for group in _words("vgs", "--noheadings", "--options", "vg_name"):
+        if preserve and re.search(preserve, group):
+            debug(f"Not removing VG {group}")
+            continue
+        host.run("lvremove", "--force", group, check=False)
+        host.run("vgremove", "--force", group, check=False)
+    for line in host.run("pvs", "--noheadings", "--options", "pv_name,vg_name", check=False).splitlines():
+        volume, *group_name = line.split()
+        if not (preserve and re.search(preserve, group_name[0] if group_name else "")):
+            host.run("pvremove", "--force", "--force", "--yes", volume, check=False)
+
+
+def _words(*command: str) -> list[str]:
+    return host.run(*command, check=False).split()
+
+
+SECTOR = 512
+MIB = (1 << 20) // SECTOR  # sectors
+_TWO_TIB = 1 << 41
+_GPT = {
+    "linux": "0FC63DAF-8483-4772-8E79-3D69D8477DE4",
+    "swap": "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F",
+    "lvm": "E6D6D379-F507-44C2-A23C-238F2A3DF928",
+    "raid": "A19D880F-05FC-4D3B-A006-743F0F84911E",
+    "esp": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
+    "bios_grub": "21686148-6449-6E6F-744E-656564454649",
+}
+_DOS = {"linux": "83", "swap": "82", "lvm": "8e", "raid": "fd", "esp": "ef"}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition; start and length in sectors of 512 bytes."""
+
+    number: int
+    start: int
+    length: int
+    kind: str  # a key of the tables above
+    part: Part | None = None  # None: room for the boot loader
+
+
+@dataclass(frozen=True)
+class Array:
+    """A software RAID over the same partition of each drive."""
+
+    name: str  # /dev/md/N
+    level: str
+    metadata: str
+    partition: Partition
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What every used drive gets."""
+
+    gpt: bool
+    partitions: tuple[Partition, ...]
+
+    def table(self) -> str:
+        """The partition table in sfdisk's words."""
+        types = _GPT if self.gpt else _DOS
+        lines = ["label: gpt" if self.gpt else "label: dos", "unit: sectors"]
+        for one in self.partitions:
+            lines.append(f"{one.number}: start={one.start}, size={one.length}, type={types[one.kind]}")
+        return "\n".join(lines) + "\n"
+
+
+def plan(config: Config, drive_bytes: int, uefi: bool) -> Layout:
+    """Lay out a drive of this size (the smallest, where there are several)."""
+    gpt = uefi or config.force_gpt or drive_bytes > _TWO_TIB or len(config.parts) > 3
+    position = 2 * MIB if gpt else MIB
+    end = drive_bytes // SECTOR // MIB * MIB - MIB  # room for the second table and for array superblocks
+    found = []
+    for number, (part, size) in enumerate(zip(config.parts, sizes_on_a_drive(config), strict=True), 1):
+        length = end - position if size == ALL else min(int(size) * MIB, end - position)
+        found.append(Partition(number, position, length, _kind(part, config), part))
+        position += length
+    if gpt and not uefi and not any(one.kind == "bios_grub" for one in found):
+        found.append(Partition(len(found) + 1, MIB, MIB, "bios_grub"))
+    return Layout(gpt, tuple(found))
+
+
+def _kind(part: Part, config: Config) -> str:
+    if part.filesystem == "esp" or part.filesystem == "bios_grub":
+        return part.filesystem
+    if config.raid:
+        return "raid"
+    if part.mount == "lvm":
+        return "lvm"
+    return "swap" if part.filesystem == "swap" else "linux"
+
+
+def arrays(config: Config, layout: Layout) -> list[Array]:
+    """The arrays, one for each partition; what a boot loader or a firmware reads is always mirrored."""
+    found: list[Array] = []
+    for partition in layout.partitions if config.raid else ():
+        part = partition.part
+        if part is None or partition.kind == "bios_grub":
+            continue
+        mirrored = part.mount in ("/boot", "/boot/efi") or (part.mount == "swap" and config.level != "0")
+        # A firmware knows nothing of arrays: with the superblock at the end, the ESP looks like a plain FAT to it.
+        metadata = "1.0" if part.mount == "/boot/efi" else "1.2"
+        found.append(Array(f"/dev/md/{len(found)}", "1" if mirrored else config.level, metadata, partition))
+    return found
+
 
 _SPEED_LIMIT = Path("/proc/sys/dev/raid/speed_limit_max")
 _FORMAT = {
@@ -116,7 +302,7 @@ class Storage:
 
     def make_volumes(self) -> None:
         """Volume groups and logical volumes."""
-        teardown.remove_volume_groups(self.config.preserve_groups)
+        remove_volume_groups(self.config.preserve_groups)
         groups = [part.filesystem for part in self.config.parts if part.mount == "lvm"]
         devices = [volume.device for volume in self.volumes if "LVM" in volume.comment]
         for group, device in zip(groups, devices, strict=True):

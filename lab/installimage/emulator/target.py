@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from . import host
+from .host import Failed, debug, interrupt_line, quote
 from .image import ImageName
-from .screen import Failed, debug, interrupt_line, quote
 from .storage import Storage, uuid, vfat
 
 _NO_AUTOCONF = (

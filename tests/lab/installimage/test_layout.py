@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.emulator import config, layout, storage, teardown
-from lab.installimage.emulator.layout import MIB
+from lab.installimage.emulator import config, storage
 from lab.installimage.emulator.main import config_of_options, parse_options
+from lab.installimage.emulator.storage import MIB
 
 _GIB = 1 << 30
 
 
-def _plan(*lines: str, size: int = 8 * _GIB, uefi: bool = False) -> tuple[config.Config, layout.Layout]:
+def _plan(*lines: str, size: int = 8 * _GIB, uefi: bool = False) -> tuple[config.Config, storage.Layout]:
     read = config.parse("\n".join(lines))
-    return read, layout.plan(read, size, uefi)
+    return read, storage.plan(read, size, uefi)
 
 
 def test_bios_and_few_partitions_get_an_mbr() -> None:
@@ -58,7 +58,7 @@ def test_what_firmware_and_boot_loader_read_is_mirrored_and_the_rest_striped() -
         *("PART /boot/efi esp 256M", "PART /boot ext3 512M", "PART swap swap 1G", "PART / ext4 10G"),
         uefi=True,
     )
-    arrays = layout.arrays(read, found)
+    arrays = storage.arrays(read, found)
     assert [(one.name, one.level, one.metadata) for one in arrays] == [
         ("/dev/md/0", "1", "1.0"),
         ("/dev/md/1", "1", "1.2"),
@@ -154,7 +154,7 @@ def test_groups_are_kept_by_an_expression_found_anywhere(
         done.append(command)
         return {"vgs": "  a\n  data1\n", "pvs": "  /dev/sda a\n  /dev/sdb data1\n  /dev/sdc\n"}.get(command[0], "")
 
-    monkeypatch.setattr(teardown.host, "run", run)
-    teardown.remove_volume_groups(preserve)
+    monkeypatch.setattr(storage.host, "run", run)
+    storage.remove_volume_groups(preserve)
     assert [command[-1] for command in done if command[0] == "vgremove"] == removed
     assert [command[-1] for command in done if command[0] == "pvremove"] == erased
