@@ -370,6 +370,14 @@ table:
   type: list
   elements: str
   returned: when the rescue answered
+hints:
+  description:
+    - For each disk that may be chosen a line to copy into the inventory, which means this disk and no other one.
+    - Then one for disks of equal size and kind, for an array.
+  type: list
+  elements: str
+  returned: when the rescue answered
+  sample: ['kubenode_root_device_hints: {serial: S64DNE0R400001}  # nvme0n1, 512 GB nvme']
 root_devices:
   description: The chosen disks as O(device_strings) asks for, ready for C(root_devices) of other modules.
   type: list

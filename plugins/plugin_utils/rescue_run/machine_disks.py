@@ -124,7 +124,11 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {"disks": self._disks, "table": listing.lines(self._disks)}
+        return {
+            "disks": self._disks,
+            "table": listing.lines(self._disks),
+            "hints": hints.to_copy(self._disks),
+        }
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()

@@ -70,6 +70,9 @@ def test_facts_hints_and_an_empty_disk(machine):
     assert run["root_devices"] == ["nvme0n1"]
     assert run["root_wwns"] == ["eui.0025385b71b00001"]
     assert len(run["table"]) == 3
+    assert [line.partition("  # ")[0] for line in run["hints"]] == [
+        f"kubenode_root_device_hints: {{serial: {disk['serial']}}}" for disk in run["disks"]
+    ]
     assert not machine.claim.exists()
 
     none = machine.ready(root_device_hints={"wwn": "0x5002538d40aaffff"})

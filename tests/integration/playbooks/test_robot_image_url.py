@@ -218,7 +218,7 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
         assert lab.run() == 0, lab.output
     finally:
         lab.testbed.playbook = main
-    assert wanted["serial"] in lab.output
+    assert f"kubenode_root_device_hints: {{serial: {wanted['serial']}}}" in lab.output
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
     lab.testbed.ssh(name, "systemctl --no-block poweroff", "rescue")

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_names, hints
@@ -259,3 +260,34 @@ def test_a_wrong_value_of_smallest_is_shown(value, shown):
     with pytest.raises(hints.HintError) as failure:
         hints.check({"smallest": value})
     assert str(failure.value) == f"root_device_hints.smallest is {shown}; it is either true or left out"
+
+
+def test_a_line_to_copy_for_each_disk_and_for_equal_ones():
+    found = hints.to_copy(DISKS)
+    assert found == [
+        "kubenode_root_device_hints: {serial: WD1}  # sda, 4 TB sata (turning)",
+        "kubenode_root_device_hints: {serial: IN1}  # sdb, 480 GB sata",
+        "kubenode_root_device_hints: {serial: S1}  # nvme0n1, 512 GB nvme",
+        "kubenode_root_device_hints: {serial: S2}  # nvme1n1, 512 GB nvme",
+        "kubenode_root_device_hints: {raid: {wwn: [eui.0025385b71b00001, eui.0025385b71b00002]}}"
+        "  # nvme0n1 and nvme1n1",
+    ]
+    for line, names in zip(found, [["sda"], ["sdb"], ["nvme0n1"], ["nvme1n1"], ["nvme0n1", "nvme1n1"]], strict=True):
+        wanted = yaml.safe_load(line)["kubenode_root_device_hints"]
+        assert [one["name"] for one in hints.choose(wanted, DISKS)] == names
+
+
+@given(st.lists(st.tuples(st.text(max_size=8), st.sampled_from(["", "w1", "w2", "0x01"])), min_size=1, max_size=3))
+@example([("0012", ""), ("12", "")])
+@example([("null", ""), ("1e3", "w1")])
+@example([("a\n- b: {", "w1"), ("same", "w2"), ("same", "")])
+def test_what_is_copied_means_this_disk_whatever_it_is_called(about):
+    disks = [
+        disk(f"sd{letter}", 1 << 30, serial=serial, wwn=wwn)
+        for letter, (serial, wwn) in zip("abc", about, strict=False)
+    ]
+    for line in hints.to_copy(disks):
+        assert len(line.splitlines()) == 1
+        wanted = yaml.safe_load(line)["kubenode_root_device_hints"]
+        names = line.rpartition("  # ")[2].split(",")[0].split(" and ")
+        assert [one["name"] for one in hints.choose(wanted, disks)] == names

@@ -16,6 +16,11 @@ from .disk_facts import Disk
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
 NARROWING = ("rotational", "kind")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE | re.ASCII)
+#: What can be copied from any terminal.
+_ASCII = re.compile(r"[ -~]+\Z")
+#: What YAML reads as a text without quotes, but for these words.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z", re.ASCII)
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -184,6 +189,38 @@ def _of_query(
     if len({disk["name"] for disk in found}) != len(found):
         raise HintError(f"root_device_hints.query {query!r} gave a disk twice")
     return found
+
+
+def to_copy(disks: Sequence[Disk]) -> list[str]:
+    """A line for the inventory for each disk that can be chosen, then for equal ones; behind it what it means."""
+    found = []
+    equal: dict[tuple[object, ...], list[Disk]] = {}
+    for disk in disks:
+        about = f"{disk['name']}, {tool_output.size_words(disk['size'])} {listing.kind(disk)}"
+        names = (("serial", disk["serial"]), ("wwn", disk["wwn"]), *(("by_id", link) for link in disk["by_id"]))
+        for way, value in names:
+            if _ASCII.match(value) and _means({way: value}, disks, [disk]):
+                found.append(f"kubenode_root_device_hints: {{{way}: {_quoted(value)}}}  # {about}")
+                equal.setdefault((disk["size"], disk["kind"], disk["rotational"]), []).append(disk)
+                break
+    for same in equal.values():
+        wwns = [disk["wwn"] for disk in same]
+        if len(same) > 1 and all(map(_ASCII.match, wwns)) and _means({"raid": {"wwn": wwns}}, disks, same):
+            named = " and ".join(disk["name"] for disk in same)
+            found.append(f"kubenode_root_device_hints: {{raid: {{wwn: [{', '.join(map(_quoted, wwns))}]}}}}  # {named}")
+    return found
+
+
+def _means(hints: Mapping[str, Any], disks: Sequence[Disk], wanted: list[Disk]) -> bool:
+    try:
+        return choose(hints, disks) == wanted
+    except HintError:
+        return False
+
+
+def _quoted(value: str) -> str:
+    """A text of a disk as YAML: in quotes unless it can be nothing but a text."""
+    return value if _PLAIN.match(value) and value.lower() not in _WORDS else json.dumps(value)
 
 
 def _why(disks: Sequence[Disk], reasons: Mapping[str, str], matching: list[Disk]) -> dict[str, str]:

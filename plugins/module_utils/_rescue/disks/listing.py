@@ -32,11 +32,16 @@ def _about(disk: Disk) -> tuple[str, ...]:
     return (
         disk["name"],
         tool_output.size_words(disk["size"]),
-        disk["kind"] + (" (turning)" if disk["rotational"] else ""),
+        kind(disk),
         disk["model"] or "-",
         disk["serial"] or "-",
         disk["wwn"] or "-",
     )
+
+
+def kind(disk: Disk) -> str:
+    """What kind of disk it is."""
+    return disk["kind"] + (" (turning)" if disk["rotational"] else "")
 
 
 def phrase(entry: Held) -> str:
