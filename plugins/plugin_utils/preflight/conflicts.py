@@ -142,7 +142,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     errors, warnings = controller_paths.findings(hosts) if _keeps_state(playbook) else ([], [])
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
-    found = [*strangers, *unused(hosts, playbook), *_of_kinds(unused, kinds), *unsent(hosts, playbook), *warnings]
+    found = [*strangers, *unused(hosts, playbook), *_unused_of_kinds(kinds), *unsent(hosts, playbook), *warnings]
     for sentence in found:
         Display().warning(sentence)
     found = [
@@ -161,6 +161,14 @@ def _of_kinds(
     check: Callable[[Iterable[Mapping[str, Any]], str], list[str]], kinds: Mapping[str, Iterable[Mapping[str, Any]]]
 ) -> list[str]:
     return [finding for way, hosts in kinds.items() for finding in check(hosts, way)]
+
+
+def _unused_of_kinds(kinds: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
+    """A variable of the command line is for those machines of a mixed fleet that take it."""
+    found = [unused(hosts, way) for way, hosts in kinds.items()]
+    given = [f"{name}, " for name in known_variables.of_the_command_line()]
+    taken = tuple(name for name in given if not all(any(one.startswith(name) for one in of_way) for of_way in found))
+    return [one for of_way in found for one in of_way if not one.startswith(taken)]
 
 
 def _keeps_state(playbook: str) -> bool:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, specification
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
+    conflicts,
+    known_variables,
+    specification,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
@@ -118,3 +122,22 @@ def test_a_notification_that_no_callback_sends_is_warned_about(playbook, monkeyp
     assert sentence.startswith("KUBENODE_METRICS_FILE is set")
     monkeypatch.setattr(report_files, "_current", object())
     assert conflicts.unsent(hosts, playbook) == []
+
+
+@pytest.mark.parametrize(("names", "warned"), [(["c", "m"], 0), (["c"], 1)])
+def test_a_word_of_the_command_line_is_for_those_of_a_mixed_fleet_that_take_it(monkeypatch, names, warned):
+    said: list[str] = []
+    monkeypatch.setattr(conflicts.Display, "warning", lambda _self, text, **_more: said.append(text))
+    word = {"kubenode_first_contact": "reset"}
+    fleet = {
+        "c": {"kubenode_image_name": "debian-13"},
+        "m": {"kubenode_server_number": 1, "kubenode_image": {"name": "x"}},
+    }
+    hosts = [{"inventory_hostname": name, "kubenode_dir": "/x", **fleet[name], **word} for name in names]
+    monkeypatch.setattr(known_variables, "of_the_command_line", lambda: word)
+    assert conflicts.variable_findings(hosts, "site") == []
+    assert len(said) == warned, said
+    said.clear()
+    monkeypatch.setattr(known_variables, "of_the_command_line", dict)
+    conflicts.variable_findings(hosts, "site")
+    assert len(said) == 1, "that of the inventory says which machine has it in vain"
