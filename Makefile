@@ -28,6 +28,9 @@ demo-robot: setup ## two dedicated servers on the lab: image command under UEFI,
 demo-node: setup-go ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod; 8 min without KVM
 	@dev/demo node
 
+demo-site: setup-go ## two cloud machines and a dedicated one, from nothing to Ready nodes by one playbook; 5 min
+	@dev/demo site
+
 demo-images: setup ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read; 1 min
 	@dev/demo live-images
 
@@ -87,4 +90,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup setup-go demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server release lock clean
+.PHONY: help setup setup-go demo demo-fleet demo-robot demo-node demo-site demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server release lock clean

@@ -84,6 +84,15 @@ class Testbed:
         """The environment variables with which an operator reaches the API."""
         return {"HCLOUD_ENDPOINT": self.lab["endpoint"], "HCLOUD_TOKEN": self.token}
 
+    def robot_credentials(self) -> dict[str, str]:
+        """Those with which an operator reaches Robot."""
+        robot = self.lab["robot"]
+        return {
+            "HROBOT_ENDPOINT": robot["endpoint"],
+            "HROBOT_API_USER": robot["user"],
+            "HROBOT_API_PASSWORD": Path(robot["password_file"]).read_text(encoding="ascii"),
+        }
+
     @property
     def token(self) -> str:
         """The lab's own token: of its Cloud API and of its control routes."""
@@ -250,12 +259,7 @@ class DedicatedTestbed(Testbed):
         return [*self._lab_options, "--dedicated", str(file)]
 
     def _credentials(self) -> dict[str, str]:
-        robot = self.lab["robot"]
-        return {
-            "HROBOT_ENDPOINT": robot["endpoint"],
-            "HROBOT_API_USER": robot["user"],
-            "HROBOT_API_PASSWORD": Path(robot["password_file"]).read_text(encoding="ascii"),
-        }
+        return self.robot_credentials()
 
     def _prepare(self) -> None:
         """Nothing: the SSH key is registered by the run itself."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("cloud", "fleet", "robot", "node", "live-images", "node-images")
+NAMES = ("cloud", "fleet", "robot", "node", "site", "live-images", "node-images")
 
 
 def main(name: str = "cloud", *options: str) -> int:
