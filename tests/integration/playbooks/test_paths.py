@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dev.testbed import CHECKOUT
-from dev.toolchain.paths import tracked_files
 from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}
@@ -25,21 +22,6 @@ PATHS = {
     "kubenode_os_private_key": "keys/id_ed25519",
     "kubenode_dir": "state",
 }
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """Where a user has installed the collection: built, and installed from the file."""
-    folder = tmp_path_factory.mktemp("installed")
-    for name in tracked_files():
-        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(CHECKOUT / name, folder / "source" / name, follow_symlinks=False)
-    galaxy = ["ansible-galaxy", "collection"]
-    subprocess.run([*galaxy, "build", "--output-path", folder, folder / "source"], check=True, timeout=300)
-    (built,) = folder.glob("kubenode-provision-*.tar.gz")
-    subprocess.run([*galaxy, "install", built, "--no-deps", "-p", folder / "collections"], check=True, timeout=300)
-    shutil.rmtree(folder / "source")
-    return folder / "collections"
 
 
 class User(Controller):
@@ -145,7 +127,10 @@ def readme(beginning: str) -> str:
 def test_the_quick_start_of_readme_finds_its_files_wherever_one_stands(user, where):
     """Up to the first word to the API, for which it needs a token."""
     own = user.inventory / "hosts.yml"
-    blocks = readme("# inventory.yml\nall:\n  hosts:\n    node-1:"), readme("# inventory.yml, more")
+    blocks = (
+        readme("# inventory.yml\nall:\n  hosts:\n    node-1:"),
+        readme("# inventory.yml, more variables\n    base_"),
+    )
     own.write_text("".join(blocks).replace("~/.ssh/id_ed25519", str(user.key)))
     (user.inventory / "cloud-init.yml").write_text("#cloud-config\n")
     user.stands = user.folder / where
