@@ -134,11 +134,9 @@ class Progress:
         self._said = clock()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker begins a test."""
         self._begun[nodeid] = self._clock()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """A worker has ended a test."""
         self._begun.pop(nodeid, None)
         if self._clock() - self._said < 60:
             return

@@ -114,7 +114,6 @@ class Testbed:
 
     @property
     def inventory(self) -> Path:
-        """The inventory that `write_inventory` writes."""
         return self.folder / "inventory.yml"
 
     @property
@@ -187,7 +186,6 @@ class Testbed:
         return settings
 
     def playbook_command(self, *arguments: str) -> list[str]:
-        """The command that provisions the inventory."""
         return ["ansible-playbook", "-i", str(self.inventory), self.playbook, *arguments]
 
     def provision(self, *arguments: str, say: Callable[[str], None] = lambda _line: None, **options: Any) -> int:
@@ -223,7 +221,6 @@ class Testbed:
         return dict(machine)
 
     def address(self, name: str) -> str:
-        """The IPv4 address of a machine."""
         return str(self.machine(name)["address"])
 
     def ssh(self, name: str, command: str, phase: str = "os", port: int = 22) -> str:

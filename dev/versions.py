@@ -41,7 +41,6 @@ class Source:
     sums: str
 
     def file_url(self, version: str, arch: str) -> str:
-        """URL of the file itself."""
         return self.file.format(version=version, arch=arch)
 
     @property
@@ -112,7 +111,6 @@ def in_changelog(file: Path, version: str, arch: str) -> str:
 
 
 def published(component: str, version: str, arch: str, mirror: str = "") -> str:
-    """The digest that the project publishes."""
     source = SOURCES[component]
     file = source.file_url(version, arch)
     if not source.sums:
@@ -122,7 +120,6 @@ def published(component: str, version: str, arch: str, mirror: str = "") -> str:
 
 
 def newest(minor: str, mirror: str = "") -> str:
-    """The newest release of a Kubernetes minor."""
     url = _NEWEST % minor
     text = fetch(url, mirror).decode("ascii", "replace").strip()
     if not re.fullmatch(r"v%s\.[0-9]+" % re.escape(minor), text):

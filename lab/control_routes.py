@@ -53,7 +53,6 @@ class ClusterRoutes:
         routes.post("/cluster/signing")(self.sign)
 
     async def close(self) -> None:
-        """Take it down."""
         async with self._lock:
             if self._plane is not None:
                 await self._plane.close()
@@ -77,7 +76,6 @@ class ClusterRoutes:
             return answer(self._plane.about(), status=201)
 
     async def down(self, _request: web.Request) -> web.Response:
-        """End it and remove its files."""
         await self.close()
         return web.Response(status=204)
 
@@ -136,7 +134,6 @@ class DedicatedControl:
         self.counts = counts
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every dedicated server, by number."""
         return [self.row(server) for server in self.account.ordered()]
 
     def row(self, server: Dedicated) -> dict[str, Any]:
@@ -172,7 +169,6 @@ class DedicatedControl:
         return [self.row(server) for server in added]
 
     async def remove(self, number: int) -> None:
-        """Take a server away."""
         await self.account.remove(self._server(number))
 
     async def digests(self, number: int) -> list[dict[str, Any]]:
@@ -197,7 +193,6 @@ class DedicatedControl:
         return {"route": body.route, "limit": LIMITS[body.route], "remaining": self.remaining(body.route)}
 
     def remaining(self, route: str) -> int:
-        """How many requests of a route are left."""
         return self.counts.limits.remaining(route)
 
     def clear(self) -> None:
@@ -301,7 +296,6 @@ class MachineRoutes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add_to(self, routes: web.RouteTableDef) -> None:
-        """Add the routes."""
         table = (
             ("GET", "disks", self.disks),
             ("POST", "disks", self.add_disk),
@@ -516,7 +510,6 @@ class ControlRoutes:
         return answer({"requests": list(self.auth.requests)})
 
     async def forget_requests(self, _request: web.Request) -> web.Response:
-        """Empty the log of requests."""
         self.auth.requests.clear()
         return web.Response(status=204)
 
@@ -568,7 +561,6 @@ class ControlRoutes:
         return answer({"machines": await self.robot.add(await read_json(request))}, status=201)
 
     async def remove_dedicated(self, request: web.Request) -> web.Response:
-        """Take a dedicated server away."""
         await self.robot.remove(identifier(request))
         return web.Response(status=204)
 

@@ -179,7 +179,6 @@ def stop(state: State) -> bool:
 
 
 def wait(pid: int, started: str) -> None:
-    """Return when this process has ended."""
     while process_start(pid) == started:
         time.sleep(_TICK)
 

@@ -70,7 +70,6 @@ class RequestFault(_Fault):
         return value
 
     def matches(self, api: ApiName, method: str, path: str) -> bool:
-        """Whether this request is meant."""
         meant = self.api == api and (self.method is None or self.method.upper() == method)
         return meant and bool(re.fullmatch(self.path, path))
 
@@ -87,7 +86,6 @@ class ActionFault(_Fault):
     delay: float = Field(default=0, ge=0, description="additional seconds")
 
     def matches(self, machine: str, command: str) -> bool:
-        """Whether this action is meant."""
         return self.machine in (None, machine) and self.command in (None, command)
 
 
@@ -113,7 +111,6 @@ class StockFault(_Fault):
     code: Literal["resource_unavailable", "placement_error"] = "resource_unavailable"
 
     def matches(self, server_type: str, location: str) -> bool:
-        """Whether this server is meant."""
         return self.server_type in (None, server_type) and self.location in (None, location)
 
 

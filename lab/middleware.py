@@ -48,8 +48,6 @@ class ApiMiddleware(abc.ABC):
         """An error in the words of this API."""
 
     def middleware(self) -> Any:
-        """The aiohttp middleware."""
-
         @web.middleware
         async def handle(request: web.Request, handler: Handler) -> web.StreamResponse:
             correlation, started = secrets.token_hex(8), time.time()

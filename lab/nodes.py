@@ -204,7 +204,6 @@ class Nodes(abc.ABC):
         self.in_loop(self._act, name, Power.power_on)
 
     def remove(self, name: str) -> None:
-        """Delete a server and its disk."""
         self.in_loop(self._act, name, lambda power, server: Servers(power.cloud, power).delete(server))
 
     def disk_image(self, name: str, target: Path | None = None) -> Path:

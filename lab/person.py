@@ -169,7 +169,6 @@ class Person:
         self._silence({"on": True} | ({} if seconds is None else {"seconds": seconds}))
 
     def let_speak(self) -> None:
-        """End the silence."""
         self._silence({"on": False})
 
     def worsen(self, loss: int = 0, kbytes: int = 0) -> None:
@@ -237,11 +236,9 @@ class Person:
 
     @property
     def public_key(self) -> str:
-        """Its public half."""
         return self.key.with_suffix(".pub").read_text().strip()
 
     def close(self) -> None:
-        """Forget the key."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None

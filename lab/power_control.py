@@ -65,7 +65,6 @@ class PowerControl(abc.ABC):
 
     @property
     def machine(self) -> Machine:
-        """The machine inside."""
         if self._machine is None:
             raise RuntimeError(f"server {self.names[0]} has no machine yet")
         return self._machine
@@ -99,14 +98,12 @@ class PowerControl(abc.ABC):
         await self._boot()
 
     async def cut_power(self) -> None:
-        """Pull the plug."""
         self.powered = False
         self.on_switched()
         await self._stop_starting()
         await self.machine.cut_power()
 
     async def reset(self) -> None:
-        """Hard power cycle."""
         await self._stop_starting()
         await self.machine.cut_power()
         self.powered = True
@@ -124,7 +121,6 @@ class PowerControl(abc.ABC):
             await self.machine.request_reboot()
 
     async def destroy(self) -> None:
-        """Remove the machine permanently."""
         self.powered = False
         self.on_switched()
         await self._stop_starting()

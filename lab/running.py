@@ -76,12 +76,10 @@ class RunningLab(Nodes):
 
     @property
     def token(self) -> str:
-        """The read-write token."""
         return self.lab.token
 
     @property
     def read_only_token(self) -> str:
-        """The token that may only read."""
         return self.lab.read_only_token
 
     @property
@@ -91,7 +89,6 @@ class RunningLab(Nodes):
 
     @property
     def robot_user(self) -> str:
-        """The webservice user."""
         return self.lab.robot_settings.user
 
     @property

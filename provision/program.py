@@ -128,7 +128,6 @@ def _hide_token(token: str) -> None:
 
 
 def without_token(arguments: Sequence[str]) -> list[str]:
-    """The arguments without --token and its value."""
     result: list[str] = []
     left = iter(arguments)
     for argument in left:

@@ -11,7 +11,6 @@ NAMES = ("cloud", "fleet", "robot", "node", "site", "live-images", "node-images"
 
 
 def main(name: str = "cloud", *options: str) -> int:
-    """The exit code of a demo."""
     if name.startswith("-"):
         name, options = "cloud", (name, *options)
     if name not in NAMES:

@@ -313,7 +313,6 @@ def boot_all(testbed: LiveImageTestbed) -> list[str]:
 
 
 def show(testbed: LiveImageTestbed, chance: random.Random) -> list[str]:
-    """The whole show; what is wrong."""
     say("descriptors of a few KB for the server, made by the playbook")
     testbed.write_inventory(HOSTS, COMMON)
     started = time.monotonic()

@@ -63,8 +63,6 @@ class Package:
 
 
 class Sources:
-    """Packages by their import paths."""
-
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = folders
         self._packages: dict[str, Package] = {}

@@ -30,7 +30,6 @@ def main(command: str, *arguments: str) -> int:
 
 
 def function_of(command: str) -> Callable[[list[str]], int]:
-    """What a command runs."""
     module, _dot, name = COMMANDS.get(command, command + ".main").partition(".")
     found: Callable[[list[str]], int] = getattr(importlib.import_module("." + module, __package__), name)
     return found

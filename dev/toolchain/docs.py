@@ -43,7 +43,6 @@ _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the documentation and say where it lies."""
     parser = argparse.ArgumentParser(prog="dev/docs", description=(__doc__ or "").partition(": ")[2].splitlines()[0])
     parser.parse_args(arguments)
     environments.ensure(ENVIRONMENT)
@@ -74,7 +73,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def repository_of(checkout: Path) -> str:
-    """The address of the repository, of galaxy.yml."""
     found = re.search(r"^repository: *(\S+)$", (checkout / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
     if not found:
         raise SetupError("galaxy.yml names no repository")
@@ -119,7 +117,6 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Called for each element."""
         for name, value in attrs:
             if name == "id" or (tag == "a" and name == "name"):
                 self.anchors.add(value or "")

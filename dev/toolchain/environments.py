@@ -31,12 +31,10 @@ _PIN = re.compile(r"^([a-z0-9][^\\\n]*==[^\\\n]+?)((?: \\\n    --hash=\S+)*)$", 
 
 
 def parsed(text: str) -> Lock:
-    """The pins of a lock."""
     return {match[1]: match[2] for match in _PIN.finditer(text)}
 
 
 def written(lock: Lock) -> str:
-    """The text of a lock."""
     return "# made by dev/lock\n" + "".join(pin + hashes + "\n" for pin, hashes in lock.items())
 
 

@@ -67,7 +67,6 @@ class Job:
     log: Path
 
     def write(self, text: str) -> None:
-        """Add to the log."""
         with self.log.open("a", encoding="utf-8") as handle:
             handle.write(text)
 
@@ -155,7 +154,6 @@ def _keep_pip_settings(folder: Path) -> None:
 
 
 def ansible_lint(job: Job) -> bool:
-    """ansible-lint with the production profile."""
     folder = copied_tree("lint")
     return job.run(["ansible-lint", "--offline", "--strict", "--nocolor"], folder, copy_variables(folder))
 
@@ -197,13 +195,11 @@ def words(job: Job) -> bool:
 
 
 def yamllint(job: Job) -> bool:
-    """YAML files git knows of."""
     names = [name for name in tracked_files() if name.endswith((".yml", ".yaml")) or name == ".ansible-lint"]
     return job.run(["yamllint", "--strict", "--format", "parsable", *names])
 
 
 def docs(job: Job) -> bool:
-    """Documentation of plugins and docsite."""
     folder = copied_tree("docs")
     # antsibull-docs refuses folders others may write to
     folder.chmod(0o755)
@@ -213,13 +209,11 @@ def docs(job: Job) -> bool:
 
 
 def changelog(job: Job) -> bool:
-    """Fragments and changelog."""
     folder = copied_tree("changelog")
     return job.run(["antsibull-changelog", "lint"], folder, copy_variables(folder))
 
 
 def shellcheck(job: Job) -> bool:
-    """Every sh and bash program."""
     return job.run(["shellcheck", *(name for name in tracked_files() if rules.language(CHECKOUT, name) == "sh")])
 
 

@@ -30,7 +30,6 @@ ALONE = ("bundle", "provision")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write all locks."""
     parser = argparse.ArgumentParser(prog="dev/lock", description=__doc__.partition(": ")[2])
     parser.add_argument("options", nargs=argparse.REMAINDER, help="of `uv pip compile`, such as --upgrade")
     options = parser.parse_args(arguments).options

@@ -27,7 +27,6 @@ PROVISION = CHECKOUT / "build" / "provision"
 
 
 def contents() -> dict[str, bytes]:
-    """The commands by name."""
     if str(linked_tree()) not in sys.path:
         sys.path.append(str(linked_tree()))
     from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
@@ -144,7 +143,6 @@ def provision_program(collection: Iterable[tuple[str, bytes]], version: str, pre
 
 
 def collection_version(checkout: Path) -> str:
-    """The version in galaxy.yml."""
     found = re.search(r"^version: *(\S+)$", (checkout / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
     if not found:
         raise SetupError("galaxy.yml has no version")

@@ -31,7 +31,6 @@ _WHEEL = "import sys; from setuptools.build_meta import build_wheel; build_wheel
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build, and print the sums."""
     parser = argparse.ArgumentParser(prog="dev/release", description=(__doc__ or "").partition(": ")[2].splitlines()[0])
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help="default: dist")
     parser.add_argument("--tag", help="refuse what is not the release of this tag: the version, with its changelog")

@@ -232,7 +232,6 @@ class Builds:
         return int(self._stopped.is_set())
 
     def stop(self) -> None:
-        """End what is being built."""
         self._stopped.set()
         if self._process is not None and self._process.poll() is None:
             _interrupt(self._process)
@@ -318,7 +317,6 @@ def memory(least: int, folder: Path = Path("/dev/shm"), meminfo: Path = Path("/p
 
 
 def _seed() -> int:
-    """A random seed, printed so that the run can be repeated."""
     seed = random.SystemRandom().randrange(2**32)
     repeat = f"KUBENODE_HYPOTHESIS=random dev/run pytest --hypothesis-seed={seed}"
     print(f"seed {seed}; the same again: {repeat}", flush=True)

@@ -18,7 +18,6 @@ class ApiError(Exception):
         self.details = details
 
     def body(self) -> dict[str, Any]:
-        """The JSON body of the answer."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 
 

@@ -125,7 +125,6 @@ class LoadBalancerType:
     monthly: float
 
     def hourly(self) -> float:
-        """The price of one hour."""
         return self.monthly / _HOURS_PER_MONTH
 
     @staticmethod

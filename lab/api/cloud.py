@@ -111,11 +111,9 @@ class Cloud:
         return next(self._ids.setdefault(kind, itertools.count(first.get(kind, 1_000_001))))
 
     def server(self, identifier: int) -> Server:
-        """The server with this id."""
         return found("server", self.servers, identifier)
 
     def server_by_address(self, address: str) -> Server | None:
-        """The server whose machine has this IPv4 address."""
         for server in self.servers.values():
             if self.backend.address(server.index) == address:
                 return server
@@ -135,7 +133,6 @@ class Cloud:
         return []
 
     def balancers_of(self, server: Server) -> list[int]:
-        """The load balancers that have this server as a target."""
         return [
             item.id
             for item in self.load_balancers.values()
@@ -153,11 +150,9 @@ class Cloud:
         return next(index for index in itertools.count(1) if index not in used)
 
     def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:
-        """A server type by id or name."""
         return by_id_or_name(catalog.SERVER_TYPES, wanted, field_name, "server type")
 
     def location(self, wanted: int | str, field_name: str = "location") -> Location:
-        """A location by id or name."""
         return by_id_or_name(catalog.LOCATIONS, wanted, field_name, "location")
 
     def image(self, wanted: int | str, architecture: str) -> Image:
@@ -169,7 +164,6 @@ class Cloud:
         raise invalid_input({"image": [f"image '{wanted}' not found for architecture {architecture}"]})
 
     def ssh_key(self, wanted: int | str) -> SshKey:
-        """An SSH key by id or name."""
         return by_id_or_name(self.ssh_keys, wanted, "ssh_keys", "SSH key")
 
     def metadata_only_reference(self, kind: str, identifier: int, field_name: str) -> MetadataOnly:
@@ -207,13 +201,11 @@ def found(kind: str, items: Mapping[int, T], identifier: int) -> T:
 
 
 def refuse_if(condition: bool, error: ApiError) -> None:
-    """Raise the error when the condition holds."""
     if condition:
         raise error
 
 
 def check_name(items: Mapping[int, Any], name: str, refusal: str, itself: object = None) -> None:
-    """Refuse a name that another item has."""
     taken = any(item.name == name and item is not itself for item in items.values())
     refuse_if(taken, not_unique("name", refusal))
 

@@ -68,7 +68,6 @@ class Engine:
         return action
 
     async def close(self) -> None:
-        """Stop everything that is still running."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -40,7 +40,6 @@ class Page:
         )
 
     def cut(self, items: Sequence[T]) -> list[T]:
-        """The items of this page."""
         start = (self.number - 1) * self.size
         return list(items[start : start + self.size])
 
@@ -86,7 +85,6 @@ def sort(items: Iterable[T], wanted: Sequence[str], keys: Mapping[str, Callable[
 
 
 def cloud(request: web.Request) -> Cloud:
-    """The project this request is about."""
     return request.config_dict[CLOUD]
 
 
@@ -114,7 +112,6 @@ async def body(request: web.Request, model: type[BodyType]) -> BodyType:
 
 
 def answer(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """A JSON answer."""
     return web.json_response(data, status=status, headers=headers)
 
 

@@ -175,11 +175,9 @@ class LoadBalancers:
         return item, self._start(item, "create_load_balancer", None)
 
     def update(self, item: LoadBalancer, body: schemas.NamedUpdate) -> None:
-        """Rename or relabel."""
         update_named(self.cloud.load_balancers, item, body, _NAME_TAKEN)
 
     def delete(self, item: LoadBalancer) -> Action:
-        """Delete with its addresses."""
         refuse_if(item.protected, protected("load balancer deletion"))
 
         def done() -> None:
@@ -190,7 +188,6 @@ class LoadBalancers:
         return self._start(item, "delete_load_balancer", done)
 
     def add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> Action:
-        """Listen at one more port."""
         return self._changed(item, "add_service", lambda: self._add_service(item, body))
 
     def update_service(self, item: LoadBalancer, body: schemas.ServiceUpdate) -> Action:
@@ -198,7 +195,6 @@ class LoadBalancers:
         return self._changed(item, "update_service", lambda: self._update_service(item, body))
 
     def delete_service(self, item: LoadBalancer, body: schemas.ServiceDelete) -> Action:
-        """Stop listening at a port."""
         return self._changed(
             item, "delete_service", lambda: item.services.pop(self._service(item, body.listen_port)["listen_port"])
         )
@@ -208,7 +204,6 @@ class LoadBalancers:
         return self._changed(item, "add_target", lambda: self._add_target(item, body))
 
     def remove_target(self, item: LoadBalancer, body: schemas.BalancerTarget) -> Action:
-        """Stop sending there."""
         wanted = _target(body)
 
         def change() -> None:
@@ -227,7 +222,6 @@ class LoadBalancers:
         return self._start(item, "change_algorithm", done)
 
     def change_protection(self, item: LoadBalancer, body: schemas.ChangeDeleteProtection) -> Action:
-        """Protect against deletion."""
         refuse_if(body.delete is None, invalid_input({"delete": ["Missing data for required field."]}))
 
         def done() -> None:
@@ -453,7 +447,6 @@ def _given(body: schemas.Body | None) -> dict[str, Any]:
 
 
 def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
-    """List, create, read, change, delete, and the actions."""
     routes = web.RouteTableDef()
 
     @routes.get("/load_balancers")
@@ -464,7 +457,6 @@ def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
 
     @routes.post("/load_balancers")
     async def create(request: web.Request) -> web.Response:
-        """Create a load balancer."""
         item, action = balancers.create(await body(request, schemas.LoadBalancerCreate))
         return answer(
             {"load_balancer": balancer_view(cloud(request), item), "action": views.action(action)}, status=201
@@ -472,12 +464,10 @@ def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
 
     @routes.get(_ONE)
     async def get_one(request: web.Request) -> web.Response:
-        """One load balancer."""
         return answer({"load_balancer": balancer_view(cloud(request), _one(request))})
 
     @routes.put(_ONE)
     async def update(request: web.Request) -> web.Response:
-        """Rename or relabel."""
         item = _one(request)
         balancers.update(item, await body(request, schemas.NamedUpdate))
         return answer({"load_balancer": balancer_view(cloud(request), item)})

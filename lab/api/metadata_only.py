@@ -60,7 +60,6 @@ class MetadataOnlyResources:
         return self._start(server, "change_protection", done)
 
     def add_to_placement_group(self, server: Server, body: schemas.AddToPlacementGroup) -> Action:
-        """Put a stopped server into a group."""
         self.servers.check_placement(body.placement_group)
         refuse_if(server.status != "off", unsupported("server must be stopped to be added to a placement group"))
 
@@ -70,8 +69,6 @@ class MetadataOnlyResources:
         return self._start(server, "add_to_placement_group", done)
 
     def remove_from_placement_group(self, server: Server, _body: Body) -> Action:
-        """Take a server out of its group."""
-
         def done() -> None:
             server.placement_group = None
 
@@ -86,8 +83,6 @@ class MetadataOnlyResources:
         return self._start(server, "enable_backup", done)
 
     def disable_backup(self, server: Server, _body: Body) -> Action:
-        """Forbid backups of this server."""
-
         def done() -> None:
             server.backup_window = None
 
@@ -106,11 +101,9 @@ class MetadataOnlyResources:
         raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
 
     def create_placement_group(self, body: schemas.PlacementGroupCreate) -> MetadataOnly:
-        """A new placement group."""
         return self._add("placement_group", body.name, body.labels, {"type": body.type})
 
     def create_network(self, body: schemas.NetworkCreate) -> MetadataOnly:
-        """A new network."""
         return self._add("network", body.name, body.labels, networks.content_of(body))
 
     def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
@@ -154,7 +147,6 @@ class MetadataOnlyResources:
 
 
 def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
-    """The routes of these resources."""
     routes = web.RouteTableDef()
     for kind in _KINDS:
         _add_reads(routes, resources, kind)
@@ -164,7 +156,6 @@ def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
 
     @routes.post("/volumes")
     async def refuse(_request: web.Request) -> web.Response:
-        """The lab can make no volumes."""
         raise unsupported("the lab cannot create volumes")
 
     return routes

@@ -127,13 +127,11 @@ class Networks:
         return self._with_aliases(place, network, body.alias_ips or [], ())
 
     def attach(self, server: Server, body: schemas.AttachToNetwork) -> Action:
-        """Give a server a private address."""
         check_unlocked(server)
         server.private_net.append(self.plan(server, body))
         return self._start(server, "attach_to_network")
 
     def detach(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
-        """Take a private address away."""
         self._place(server, body.network)
 
         def done() -> None:
@@ -214,7 +212,6 @@ class PrimaryIps:
         return item
 
     def delete(self, item: PrimaryIp) -> None:
-        """Give it back."""
         refuse_if(
             item.assignee_id is not None, ApiError(422, "primary_ip_assigned", f"primary IP '{item.name}' is assigned")
         )
@@ -266,7 +263,6 @@ class PrimaryIps:
 
 
 def primary_ip_routes(addresses: PrimaryIps) -> web.RouteTableDef:
-    """List, create, read, change, delete."""
     routes = web.RouteTableDef()
 
     def one(request: web.Request) -> PrimaryIp:
@@ -282,13 +278,11 @@ def primary_ip_routes(addresses: PrimaryIps) -> web.RouteTableDef:
 
     @routes.post("/primary_ips")
     async def create(request: web.Request) -> web.Response:
-        """Create one."""
         item = addresses.create(await body(request, schemas.PrimaryIpCreate))
         return answer({"primary_ip": views.primary_ip(item), "action": None}, status=201)
 
     @routes.get(_ONE)
     async def get(request: web.Request) -> web.Response:
-        """One address."""
         return answer({"primary_ip": views.primary_ip(one(request))})
 
     @routes.put(_ONE)
@@ -302,7 +296,6 @@ def primary_ip_routes(addresses: PrimaryIps) -> web.RouteTableDef:
 
     @routes.delete(_ONE)
     async def delete(request: web.Request) -> web.Response:
-        """Delete one that no server has."""
         addresses.delete(one(request))
         return web.Response(status=204)
 

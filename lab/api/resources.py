@@ -14,7 +14,6 @@ from .catalog import LoadBalancerType, Location, ServerType
 
 
 def now() -> datetime:
-    """The present time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -117,7 +116,6 @@ class PrivateNet:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All its addresses."""
         return (self.ip, *self.alias_ips)
 
 
@@ -198,7 +196,6 @@ class Server:
 
     @property
     def locked(self) -> bool:
-        """Whether an action holds the server."""
         return bool(self.locks)
 
     def armed_rescue(self) -> ArmedRescue | None:

@@ -27,7 +27,6 @@ _ACTIONS = _ONE + "/actions"
 
 
 def server_routes(servers: Servers) -> web.RouteTableDef:
-    """List, create, read, change, delete."""
     routes = web.RouteTableDef()
 
     @routes.get("/servers")
@@ -40,7 +39,6 @@ def server_routes(servers: Servers) -> web.RouteTableDef:
 
     @routes.post("/servers")
     async def create_server(request: web.Request) -> web.Response:
-        """Create a server."""
         created = servers.create(await body(request, schemas.ServerCreate))
         data = {
             "server": view(request, created.server),
@@ -52,26 +50,22 @@ def server_routes(servers: Servers) -> web.RouteTableDef:
 
     @routes.get(_ONE)
     async def get_server(request: web.Request) -> web.Response:
-        """One server."""
         return answer({"server": view(request, one(request))})
 
     @routes.put(_ONE)
     async def update_server(request: web.Request) -> web.Response:
-        """Rename or relabel."""
         server = one(request)
         servers.update(server, await body(request, schemas.ServerUpdate))
         return answer({"server": view(request, server)})
 
     @routes.delete(_ONE)
     async def delete_server(request: web.Request) -> web.Response:
-        """Delete permanently."""
         return answer({"action": views.action(servers.delete(one(request)))})
 
     return routes
 
 
 def power_routes(power: Power) -> web.RouteTableDef:
-    """Power switch and rescue."""
     routes = web.RouteTableDef()
 
     def plain(name: str, start: Callable[[Server], Action]) -> None:
@@ -90,7 +84,6 @@ def power_routes(power: Power) -> web.RouteTableDef:
 
     @routes.post(f"{_ACTIONS}/enable_rescue")
     async def enable_rescue(request: web.Request) -> web.Response:
-        """Arm the rescue for the next boot."""
         wanted = await body(request, schemas.EnableRescue)
         action = power.enable_rescue(one(request), wanted)
         return answer({"action": views.action(action), "root_password": new_password()}, status=201)
@@ -106,18 +99,15 @@ def power_routes(power: Power) -> web.RouteTableDef:
 
 
 def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
-    """Snapshots, rebuilds, other types."""
     routes = web.RouteTableDef()
 
     @routes.post(f"{_ACTIONS}/create_image")
     async def create_image(request: web.Request) -> web.Response:
-        """Make an image of the disk."""
         image, action = disks.create_image(one(request), await body(request, schemas.CreateImage))
         return answer({"image": views.image(image), "action": views.action(action)}, status=201)
 
     @routes.post(f"{_ACTIONS}/rebuild")
     async def rebuild(request: web.Request) -> web.Response:
-        """Overwrite the disk with an image."""
         server = one(request)
         action = disks.rebuild(server, await body(request, schemas.Rebuild))
         password = None if server.authorized_keys else new_password()
@@ -125,7 +115,6 @@ def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
 
     @routes.post(f"{_ACTIONS}/change_type")
     async def change_type(request: web.Request) -> web.Response:
-        """Give the server another type."""
         return _started(disks.change_type(one(request), await body(request, schemas.ChangeType)))
 
     return routes
@@ -148,7 +137,6 @@ def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTa
 
 
 def one(request: web.Request) -> Server:
-    """The server in the path."""
     return cloud(request).server(identifier(request))
 
 
@@ -190,27 +178,23 @@ async def list_actions(request: web.Request) -> web.Response:
 @routes.get(r"/actions/{id:[0-9]+}")
 @routes.get(r"/{kind:servers|images|load_balancers}/actions/{id:[0-9]+}")
 async def get_action(request: web.Request) -> web.Response:
-    """One action."""
     return _answer(request, identifier(request), None)
 
 
 @routes.get("/{kind:servers|images|load_balancers}/actions")
 async def list_kind_actions(request: web.Request) -> web.Response:
-    """The actions of all objects of a kind."""
     kind = request.match_info["kind"].removesuffix("s")
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(kind)])
 
 
 @routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions")
 async def list_owner_actions(request: web.Request) -> web.Response:
-    """The actions of one object."""
     owner = _owner(request)
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(*owner)])
 
 
 @routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions/{id:[0-9]+}")
 async def get_owner_action(request: web.Request) -> web.Response:
-    """One action of one object."""
     return _answer(request, identifier(request), _owner(request))
 
 
@@ -280,7 +264,6 @@ async def list_isos(request: web.Request) -> web.Response:
 
 @routes.get(r"/isos/{id:[0-9]+}")
 async def get_iso(request: web.Request) -> web.Response:
-    """The lab has no ISOs."""
     raise not_found("iso", identifier(request))
 
 
@@ -328,7 +311,6 @@ async def list_datacenters(request: web.Request) -> web.Response:
 
 @routes.get(r"/datacenters/{id:[0-9]+}")
 async def get_datacenter(request: web.Request) -> web.Response:
-    """One data center, as long as there are any."""
     _check_datacenters(request)
     for place in catalog.LOCATIONS.values():
         item = views.datacenter(place)

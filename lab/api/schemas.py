@@ -50,7 +50,6 @@ def value_problem(value: str) -> str | None:
 
 
 def label_problems(labels: LabelMap) -> list[str]:
-    """Everything that is wrong with a map of labels."""
     problems = [key_problem(key) for key in labels] + [value_problem(value) for value in labels.values()]
     return [problem for problem in problems if problem]
 

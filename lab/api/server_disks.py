@@ -169,7 +169,6 @@ def image_routes(disks: ServerDisks) -> web.RouteTableDef:
 
     @routes.get(r"/images/{id:[0-9]+}")
     async def get_image(request: web.Request) -> web.Response:
-        """One image."""
         return answer({"image": views.image(_image(request))})
 
     @routes.put(r"/images/{id:[0-9]+}")
@@ -188,7 +187,6 @@ def image_routes(disks: ServerDisks) -> web.RouteTableDef:
 
     @routes.delete(r"/images/{id:[0-9]+}")
     async def delete_image(request: web.Request) -> web.Response:
-        """Delete a snapshot or backup."""
         disks.delete_image(_image(request))
         return web.Response(status=204)
 

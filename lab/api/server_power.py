@@ -21,8 +21,6 @@ from .schemas import EnableRescue
 
 
 class ServerPower(power_control.PowerControl):
-    """Power control of one cloud server."""
-
     def __init__(self, server: Server, delays: Delays, faults: Faults) -> None:
         super().__init__(delays, faults)
         self.server = server
@@ -102,7 +100,6 @@ class Power:
         return self._start(server, "stop_server", Job(work, settle, settle))
 
     def reset(self, server: Server) -> Action:
-        """Cut the power and switch on again."""
         self._check(server)
         power_control = self.cloud.power_control[server.id]
 
@@ -137,7 +134,6 @@ class Power:
         return self._start(server, "enable_rescue", Job(done=done))
 
     def disable_rescue(self, server: Server) -> Action:
-        """Disarm."""
         self._check(server)
 
         def done() -> None:

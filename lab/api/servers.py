@@ -106,11 +106,9 @@ class Servers:
         return Created(server, action, next_actions, None if keys else new_password())
 
     def update(self, server: Server, body: ServerUpdate) -> None:
-        """Rename or relabel."""
         update_named(self.cloud.servers, server, body, _NAME_TAKEN)
 
     def delete(self, server: Server) -> Action:
-        """Delete permanently."""
         refuse_if(server.protected, protected("server deletion"))
         check_unlocked(server)
         cloud, power_control = self.cloud, self.cloud.power_control[server.id]
@@ -237,5 +235,4 @@ class Servers:
 
 
 def new_password() -> str:
-    """A root password."""
     return secrets.token_urlsafe(15)

@@ -83,13 +83,11 @@ async def create_key(request: web.Request) -> web.Response:
 
 @routes.get(r"/ssh_keys/{id:[0-9]+}")
 async def get_key(request: web.Request) -> web.Response:
-    """One key."""
     return answer({"ssh_key": views.ssh_key(_key(request))})
 
 
 @routes.put(r"/ssh_keys/{id:[0-9]+}")
 async def update_key(request: web.Request) -> web.Response:
-    """Rename or relabel."""
     key = _key(request)
     update_named(cloud(request).ssh_keys, key, await body(request, schemas.NamedUpdate), _NAME_TAKEN)
     return answer({"ssh_key": views.ssh_key(key)})

@@ -23,7 +23,6 @@ def moment(when: datetime | None) -> str | None:
 
 
 def action(item: Action) -> dict[str, Any]:
-    """An action."""
     return {
         "id": item.id,
         "command": item.command,
@@ -37,7 +36,6 @@ def action(item: Action) -> dict[str, Any]:
 
 
 def location(item: Location) -> dict[str, Any]:
-    """A location."""
     return asdict(item)
 
 
@@ -47,7 +45,6 @@ def price(net: float) -> dict[str, str]:
 
 
 def server_type(item: ServerType) -> dict[str, Any]:
-    """A server type with its prices and where it is sold."""
     places = [place for place in catalog.LOCATIONS.values() if place.name in item.locations]
     return {
         "id": item.id,
@@ -86,7 +83,6 @@ def _prices(item: ServerType | LoadBalancerType, places: Iterable[Location]) -> 
 
 
 def load_balancer_type(item: LoadBalancerType) -> dict[str, Any]:
-    """A load balancer type with its prices."""
     return {
         "id": item.id,
         "name": item.name,
@@ -102,7 +98,6 @@ def load_balancer_type(item: LoadBalancerType) -> dict[str, Any]:
 
 
 def image(item: Image) -> dict[str, Any]:
-    """An image."""
     source = item.created_from
     return {
         "id": item.id,
@@ -128,7 +123,6 @@ def image(item: Image) -> dict[str, Any]:
 
 
 def ssh_key(item: SshKey) -> dict[str, Any]:
-    """An SSH key."""
     return {
         "id": item.id,
         "name": item.name,
@@ -147,7 +141,6 @@ def dns_pointer(item: PrimaryIp) -> Any:
 
 
 def primary_ip(item: PrimaryIp) -> dict[str, Any]:
-    """A primary IP."""
     pointer = dns_pointer(item)
     return {
         "id": item.id,
@@ -173,7 +166,6 @@ def _address(item: PrimaryIp | None) -> dict[str, Any] | None:
 
 
 def metadata_only(item: MetadataOnly) -> dict[str, Any]:
-    """A resource that is metadata only."""
     head = {"id": item.id, "name": item.name, "created": moment(item.created), "labels": item.labels}
     return head | item.content
 

@@ -53,7 +53,6 @@ class Process:
         return self._process is not None and self._process.returncode is None
 
     async def start(self, command: Sequence[str]) -> None:
-        """Start it, unless it runs."""
         if self.running:
             return
         with (self._folder / f"{self.name}.log").open("ab") as log:

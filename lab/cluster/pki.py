@@ -96,7 +96,6 @@ class Pki:
 
 
 def kubeconfig(server: str, ca_pem: bytes, user: dict[str, str]) -> dict[str, object]:
-    """A client configuration."""
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
     return {
         "apiVersion": "v1",

@@ -120,17 +120,14 @@ class Programs(Tools):
 
     @property
     def kubectl(self) -> Path:
-        """kubectl of the same release."""
         return self.kubernetes / "kubectl"
 
     @property
     def kubeadm(self) -> Path:
-        """kubeadm of the same release."""
         return self.kubernetes / "kubeadm"
 
     @property
     def kubelet(self) -> Path:
-        """kubelet of the same release."""
         return self.kubernetes / "kubelet"
 
 

@@ -74,7 +74,6 @@ class RunningCluster:
         return done.stdout
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The Node objects by their names."""
         return {node["metadata"]["name"]: node for node in self.api.get("/api/v1/nodes")["items"]}
 
     def requests(self) -> list[dict[str, Any]]:

@@ -102,15 +102,12 @@ class BootBackend(Backend):
         return functools.partial(qemu.QemuMachine, shared)
 
     def address(self, index: int) -> str:
-        """IPv4 address of the index-th machine."""
         return self._network.address(index)
 
     def ipv6_network(self, index: int) -> str:
-        """IPv6 network of the index-th machine."""
         return self._network.ipv6_network(index)
 
     def mac(self, index: int) -> str:
-        """MAC address of the index-th machine."""
         return self._network.mac(index)
 
     def listen(self, port: int, host: str | None = None) -> socket.socket:
@@ -119,11 +116,9 @@ class BootBackend(Backend):
 
     @property
     def disks(self) -> Path:
-        """The disk store."""
         return self._store.folder
 
     def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
-        """A new machine of this kind."""
         machine = self._machine(hardware, firmware, on_off)
         self._machines.append(machine)
         return machine

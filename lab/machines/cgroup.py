@@ -72,11 +72,9 @@ class CGroup:
             os.close(folder)
 
     def child(self, name: str) -> CGroup:
-        """A group inside this one."""
         return CGroup(self.path / name)
 
     def add(self, pid: int) -> None:
-        """Put a process in."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def kill(self) -> None:
@@ -174,15 +172,12 @@ def load_map(to: int, fd: int) -> bytes:
 
 
 class KeySet:
-    """A set of keys of the same length that programs look up."""
-
     def __init__(self, key_size: int, entries: int) -> None:
         """Empty."""
         self._size = key_size
         self.fd = _bpf(_MAP_CREATE, struct.pack("<IIIII", _HASH, key_size, 4, entries, 0))
 
     def add(self, key: bytes) -> None:
-        """Put a key in."""
         value = ctypes.create_string_buffer(struct.pack("<I", 1))
         self._element(_MAP_UPDATE, key, ctypes.addressof(value))
 
@@ -192,7 +187,6 @@ class KeySet:
             self._element(_MAP_DELETE, key, 0)
 
     def close(self) -> None:
-        """Let go; programs that use it keep it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -187,7 +187,6 @@ async def _stray_groups(removed: list[str], kept: list[str]) -> None:
 
 
 async def _stray_disks(removed: list[str]) -> None:
-    """Disks, mounts and loop devices of labs whose locks are gone."""
     labs = labs_folder()
     up = labs_up()
     found = {path.name.removesuffix(".xfs") for path in labs.glob("*") if path.suffix != ".lock"}

@@ -73,7 +73,6 @@ class Inotify:
                     watches.add(watch)
 
     def close(self) -> None:
-        """Drop everything."""
         os.close(self.fd)
 
 
@@ -119,14 +118,12 @@ class DiskWatcher:
                 self._nodes[self._inotify.watch_closed(node)] = loop.number
 
     def forget(self, loop: Loop) -> None:
-        """Stop watching a loop device."""
         self._watched.pop(loop.number, None)
         for watch in [watch for watch, number in self._nodes.items() if number == loop.number]:
             self._inotify.remove(watch)
             del self._nodes[watch]
 
     def close(self) -> None:
-        """Stop."""
         self._task.cancel()
         self._loop.remove_reader(self._socket)
         self._loop.remove_reader(self._inotify.fd)

@@ -149,7 +149,6 @@ class MachineWithDisks(Machine):
         self._switch = asyncio.Lock()  # one change of power or hardware at a time
 
     async def create(self, image: Path | None) -> None:
-        """Install the disks."""
         for disk in self._disks:
             await disk.install(image if disk is self._disks[0] else None)
 
@@ -159,34 +158,27 @@ class MachineWithDisks(Machine):
 
     @property
     def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as guests see them."""
         return tuple(disk.spec() for disk in self._identities)
 
     async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk as it is now."""
         return await asyncio.to_thread(self._disks[0].copy_to, target)
 
     async def write_disk(self, image: Path | None) -> None:
-        """Replace the content of the first disk."""
         if self.running:
             raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
         await self._disks[0].install(image)
 
     async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk as it is now."""
         return await asyncio.to_thread(self._disks[index].digest, part)
 
     async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk as it is now."""
         return await asyncio.to_thread(self._disks[index].mark, part)
 
     async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """One more disk, which the next boot finds."""
         async with self._switch:
             await self._put_in(len(self._disks), disk, image)
 
     async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Another disk in the place of one."""
         async with self._switch:
             if self.running:
                 raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")

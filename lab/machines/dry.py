@@ -43,7 +43,6 @@ class DryMachine(MachineWithDisks):
             self._boot()
 
     async def cut_power(self) -> None:
-        """Off, at once."""
         self._off()
 
     async def press_power_button(self) -> None:
@@ -53,7 +52,6 @@ class DryMachine(MachineWithDisks):
             self.on_off()
 
     async def reset(self) -> None:
-        """Boot again."""
         self._off()
         await self.power_on()
 
@@ -69,18 +67,15 @@ class DryMachine(MachineWithDisks):
             self._boot()
 
     async def ctrl_alt_del(self) -> None:
-        """Boot again."""
         await self.request_reboot()
 
     async def destroy(self) -> None:
-        """Remove the disk files."""
         self._off()
         for disk in self._disks:
             disk.remove()
 
     @property
     def running(self) -> bool:
-        """Whether the power is on."""
         return self._on
 
     def _off(self) -> None:
@@ -118,7 +113,6 @@ class DryBackend(Backend):
         return cls(state_dir, await Store.open(folder, own_file_system=False))
 
     def address(self, index: int) -> str:
-        """Address of the index-th machine."""
         if not 1 <= index <= _MACHINES:
             raise LabError(f"machine index {index} is not within 1..{_MACHINES}")
         return f"127.66.{index >> 8}.{index & 255}"
@@ -128,7 +122,6 @@ class DryBackend(Backend):
         return f"2001:db8:0:{index:x}::/64"
 
     def mac(self, index: int) -> str:
-        """MAC address of the index-th machine."""
         return f"96:00:00:00:{index >> 8:02x}:{index & 255:02x}"
 
     def listen(self, port: int, host: str | None = None) -> socket.socket:
@@ -136,7 +129,6 @@ class DryBackend(Backend):
         return socket.create_server((host or self.gateway, port))
 
     def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
-        """A new machine."""
         return DryMachine(self._folder, self._store, hardware, firmware, on_off)
 
     async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
@@ -155,9 +147,7 @@ class DryBackend(Backend):
 
     @property
     def disks(self) -> Path:
-        """The folder of the disk files."""
         return self._store.folder
 
     async def close(self) -> None:
-        """Remove the disks."""
         await self._store.close()

@@ -222,7 +222,6 @@ class Network:
         return network
 
     def address(self, index: int) -> str:
-        """IPv4 address of the machine with this index (from 1)."""
         if not 1 <= index <= MACHINES:
             raise LabError(
                 f"machine index {index} is not within 1..{MACHINES}: one lab's subnet is full, use a second lab"

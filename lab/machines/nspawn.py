@@ -80,11 +80,9 @@ class NspawnMachine(PoweredMachine):
         self._nothing_boots: asyncio.Event | None = None
 
     async def press_power_button(self) -> None:
-        """Ask the guest's init to power off."""
         self._signal(_SIG_POWEROFF)
 
     async def request_reboot(self) -> None:
-        """Ask the guest's init to reboot."""
         self._signal(_SIG_REBOOT)
 
     async def ctrl_alt_del(self) -> None:
@@ -94,17 +92,14 @@ class NspawnMachine(PoweredMachine):
         self._signal(_SIG_CTRL_ALT_DEL)
 
     async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk as it is now."""
         await self._flush()
         return await super().copy_disk(target)
 
     async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk as it is now."""
         await self._flush()
         return await super().disk_digest(index, part)
 
     async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk as it is now."""
         await self._flush()
         return await super().disk_mark(index, part)
 

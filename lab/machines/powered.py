@@ -109,7 +109,6 @@ class PoweredMachine(MachineWithDisks):
 
     @property
     def running(self) -> bool:
-        """Whether the power is on."""
         return self._life is not None
 
     async def power_on(self) -> None:
@@ -130,7 +129,6 @@ class PoweredMachine(MachineWithDisks):
             await self._start()
 
     async def destroy(self) -> None:
-        """Cut the power and remove everything."""
         async with self._switch:
             await self._stop()
         for disk in self._disks:

@@ -245,7 +245,6 @@ class Qmp:
         return connection
 
     async def execute(self, command: str, **arguments: Any) -> Any:
-        """Run a command and return its result."""
         async with self._turn:
             request = {"execute": command, "arguments": arguments} if arguments else {"execute": command}
             self._writer.write(json.dumps(request).encode() + b"\n")
@@ -305,7 +304,6 @@ class QemuMachine(PoweredMachine):
 
     @property
     def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as guests see them."""
         return tuple(disk.spec() for disk in map(as_shown, self._identities))
 
     async def press_power_button(self) -> None:

@@ -80,7 +80,6 @@ class Store:
             return self._templates[key]
 
     async def close(self) -> None:
-        """Remove every disk."""
         await discard(self.folder)
 
 

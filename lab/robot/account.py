@@ -68,11 +68,9 @@ class Account:
 
     @property
     def now(self) -> float:
-        """The present time in Unix seconds."""
         return self.settings.clock()
 
     async def close(self) -> None:
-        """Remove all dedicated servers."""
         for task in self._presses:
             task.cancel()
         await asyncio.gather(*self._presses, return_exceptions=True)
@@ -99,7 +97,6 @@ class Account:
         return added
 
     async def remove(self, server: Dedicated) -> None:
-        """Remove a server permanently."""
         await self.power_control[server.number].destroy()
         del self.servers[server.number], self.power_control[server.number]
         self.cloud.occupied.pop(server.index, None)

@@ -32,7 +32,6 @@ class DedicatedPower(power_control.PowerControl):
         return tuple(name for name in (str(self.server.number), self.server.name) if name)
 
     def rescue_armed(self) -> bool:
-        """Whether the next boot would take the rescue."""
         activation = self.server.activation(self._clock())
         return activation is not None and _boots_rescue(activation)
 

@@ -67,12 +67,10 @@ class Form:
         return [rows[number] for number in sorted(rows)]
 
     def many(self, name: str) -> list[str]:
-        """All values of a list, in their order."""
         return [value for value in self._fields.get(name, []) if value]
 
 
 def account(request: web.Request) -> Account:
-    """The account this request is about."""
     return request.config_dict[ACCOUNT]
 
 
@@ -91,5 +89,4 @@ async def form(request: web.Request) -> Form:
 
 
 def answer(data: Any, status: int = 200) -> web.Response:
-    """A JSON answer."""
     return web.json_response(data, status=status)

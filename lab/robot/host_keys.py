@@ -77,7 +77,6 @@ class Stock:
         return taken
 
     async def close(self) -> None:
-        """Stop making keys."""
         if self._filling is not None:
             self._filling.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -133,7 +133,6 @@ class Lockout:
         return until is not None
 
     def failed(self, address: str) -> None:
-        """A login failed."""
         now = self._clock()
         recent = [at for at in self._failures.get(address, []) if at > now - LOCKOUT_SECONDS]
         self._failures[address] = [*recent, now]
@@ -142,11 +141,9 @@ class Lockout:
             del self._failures[address]
 
     def succeeded(self, address: str) -> None:
-        """A login was good."""
         self._failures.pop(address, None)
 
     def clear(self) -> None:
-        """Forget all failed logins and end all lock-outs."""
         self._failures.clear()
         self._until.clear()
 
@@ -162,7 +159,6 @@ class RequestCounts:
         self.lockout = Lockout(clock)
 
     def clear(self) -> None:
-        """Forget all requests and failed logins."""
         self.limits.clear()
         self.lockout.clear()
 

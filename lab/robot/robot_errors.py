@@ -19,7 +19,6 @@ class RobotError(Exception):
         self.extra = extra
 
     def body(self) -> dict[str, Any]:
-        """The JSON body of the answer."""
         return {"error": {"status": self.status, "code": self.code, "message": self.message, **self.extra}}
 
 

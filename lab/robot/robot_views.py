@@ -63,7 +63,6 @@ def server_details(server: Dedicated) -> dict[str, Any]:
 
 
 def reset_item(server: Dedicated) -> dict[str, Any]:
-    """The ways to reset a server, as in the list."""
     return {**identity(server), "type": list(server.spec.reset)}
 
 

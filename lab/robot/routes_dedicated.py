@@ -26,7 +26,6 @@ _SYSTEM = {"rescue": "os", "linux": "dist", "vnc": "dist"}
 
 @routes.get("/server")
 async def list_servers(request: web.Request) -> web.Response:
-    """All servers, in short form."""
     items = [{"server": robot_views.server_item(item)} for item in account(request).ordered()]
     if not items:
         raise not_found("No server found")
@@ -35,13 +34,11 @@ async def list_servers(request: web.Request) -> web.Response:
 
 @routes.get("/server/{server}")
 async def get_server(request: web.Request) -> web.Response:
-    """One server."""
     return answer({"server": robot_views.server_details(server(request))})
 
 
 @routes.post("/server/{server}")
 async def rename_server(request: web.Request) -> web.Response:
-    """Give a server another name."""
     found, fields = server(request), await form(request)
     fields.require("server_name")
     if not _NAME.fullmatch(fields.text("server_name")):
@@ -254,7 +251,6 @@ def _modulus_bits(blob: bytes) -> int:
 
 @routes.get("/key")
 async def list_keys(request: web.Request) -> web.Response:
-    """All keys."""
     items = [{"key": robot_views.key(item)} for item in account(request).keys.values()]
     if not items:
         raise not_found("No keys found")
@@ -275,13 +271,11 @@ async def create_key(request: web.Request) -> web.Response:
 
 @routes.get("/key/{fingerprint}")
 async def get_key(request: web.Request) -> web.Response:
-    """One key."""
     return answer({"key": robot_views.key(_key(request))})
 
 
 @routes.post("/key/{fingerprint}")
 async def rename_key(request: web.Request) -> web.Response:
-    """Give a key another name."""
     key, fields = _key(request), await form(request)
     fields.require("name")
     key.name = fields.text("name")

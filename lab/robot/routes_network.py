@@ -35,19 +35,16 @@ async def root(_request: web.Request) -> web.Response:
 
 @routes.get("/ip")
 async def list_ips(request: web.Request) -> web.Response:
-    """The main addresses."""
     return _list("ip", [_ip(server) for server in _asked_for(request)])
 
 
 @routes.get("/ip/{ip}")
 async def get_ip(request: web.Request) -> web.Response:
-    """One address, with its place in the network."""
     return answer({"ip": _ip(_owner(request)) | _PLACE})
 
 
 @routes.post("/ip/{ip}")
 async def warn_ip(request: web.Request) -> web.Response:
-    """Change the traffic warnings of an address."""
     server = _owner(request)
     _warn(server, server.ipv4, await form(request))
     return answer({"ip": _ip(server) | _PLACE})
@@ -76,13 +73,11 @@ async def list_subnets(request: web.Request) -> web.Response:
 
 @routes.get("/subnet/{ip}")
 async def get_subnet(request: web.Request) -> web.Response:
-    """One network."""
     return answer({"subnet": _subnet(request)[1]})
 
 
 @routes.post("/subnet/{ip}")
 async def warn_subnet(request: web.Request) -> web.Response:
-    """Change the traffic warnings of a network."""
     server, net = _subnet(request)
     _warn(server, net["ip"], await form(request))
     return answer({"subnet": _subnet(request)[1]})
@@ -96,7 +91,6 @@ async def list_pointers(request: web.Request) -> web.Response:
 
 @routes.get("/rdns/{ip}")
 async def get_pointer(request: web.Request) -> web.Response:
-    """The name of one address."""
     server, ip = _named_address(request)
     return answer({"rdns": _rdns(ip, _pointer(server, ip))})
 
@@ -112,13 +106,11 @@ async def create_pointer(request: web.Request) -> web.Response:
 
 @routes.post("/rdns/{ip}")
 async def set_pointer(request: web.Request) -> web.Response:
-    """Give a name to an address."""
     return await _name(request, *_named_address(request))
 
 
 @routes.delete("/rdns/{ip}")
 async def delete_pointer(request: web.Request) -> web.Response:
-    """Take the name away."""
     server, ip = _named_address(request)
     _pointer(server, ip)
     del server.pointers[ip]
@@ -127,14 +119,12 @@ async def delete_pointer(request: web.Request) -> web.Response:
 
 @routes.get("/failover")
 async def list_failovers(request: web.Request) -> web.Response:
-    """The failover addresses."""
     owner = account(request)
     return _list("failover", [_failover(owner, item, ip) for item in _asked_for(request) for ip in item.routed])
 
 
 @routes.get("/failover/{ip}")
 async def get_failover(request: web.Request) -> web.Response:
-    """One failover address."""
     return answer({"failover": _failover(account(request), *_routed(request))})
 
 
@@ -288,7 +278,6 @@ async def list_templates(request: web.Request) -> web.Response:
 
 @routes.post("/firewall/template")
 async def create_template(request: web.Request) -> web.Response:
-    """A new template."""
     owner, fields = account(request), await form(request)
     fields.require("name")
     number = next(free for free in itertools.count(1) if free not in owner.templates)
@@ -303,13 +292,11 @@ async def create_template(request: web.Request) -> web.Response:
 
 @routes.get("/firewall/template/{template}")
 async def get_template(request: web.Request) -> web.Response:
-    """One template."""
     return answer({"firewall_template": _template_view(_template(request, request.match_info["template"]))})
 
 
 @routes.post("/firewall/template/{template}")
 async def update_template(request: web.Request) -> web.Response:
-    """Change what is named of a template."""
     item = _template(request, request.match_info["template"])
     _change(request, item, await form(request))
     return answer({"firewall_template": _template_view(item)})
@@ -324,7 +311,6 @@ async def delete_template(request: web.Request) -> web.Response:
 
 @routes.get("/firewall/{server}")
 async def get_firewall(request: web.Request) -> web.Response:
-    """The firewall of a server."""
     found = forms.server(request)
     if request.query.get("port", "main") != "main":
         raise RobotError(404, "FIREWALL_PORT_NOT_FOUND", "The port was not found")
@@ -352,7 +338,6 @@ async def set_firewall(request: web.Request) -> web.Response:
 
 @routes.delete("/firewall/{server}")
 async def clear_firewall(request: web.Request) -> web.Response:
-    """Remove all rules."""
     return _put(request, forms.server(request), Firewall())
 
 
@@ -442,7 +427,6 @@ async def list_switches(request: web.Request) -> web.Response:
 
 @routes.post("/vswitch")
 async def create_switch(request: web.Request) -> web.Response:
-    """A new switch."""
     owner, fields = account(request), await form(request)
     fields.require("name", "vlan")
     number = next(free for free in itertools.count(_FIRST) if free not in owner.vswitches)
@@ -452,13 +436,11 @@ async def create_switch(request: web.Request) -> web.Response:
 
 @routes.get("/vswitch/{vswitch}")
 async def get_switch(request: web.Request) -> web.Response:
-    """One switch with its members."""
     return answer(_switch_view(account(request), _switch(request)))
 
 
 @routes.post("/vswitch/{vswitch}")
 async def change_switch(request: web.Request) -> web.Response:
-    """Another name and VLAN."""
     item, fields = _switch(request), await form(request)
     fields.require("name", "vlan")
     vlan = _vlan(fields)
@@ -505,7 +487,6 @@ async def add_servers(request: web.Request) -> web.Response:
 
 @routes.delete("/vswitch/{vswitch}/server")
 async def remove_servers(request: web.Request) -> web.Response:
-    """Remove servers from the switch."""
     item, servers = _switch(request), await _servers(request)
     _check_idle(request, item)
     for server in servers:

@@ -32,7 +32,6 @@ CERTIFICATE = "ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/k
 
 
 def free_port() -> int:
-    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -76,7 +76,6 @@ class CloudCalls:
         return cloud_call(self.lab.endpoint, self.lab.token, method, path, body)
 
     def server(self, name: str) -> dict[str, Any]:
-        """A server of the project."""
         return self.call("GET", f"/servers?name={name}")["servers"][0]
 
     def act(self, name: str, action: str, body: object = None) -> None:
@@ -139,7 +138,6 @@ class CloudAccount(CloudCalls, _Account):
         self._before = set(self.servers())
 
     def servers(self) -> dict[str, dict[str, Any]]:
-        """All servers by name."""
         return {server["name"]: server for server in self.call("GET", "/servers?per_page=50")["servers"]}
 
     def commands(self, name: str) -> list[str]:
@@ -208,7 +206,6 @@ class RobotAccount(RobotCalls, _Account):
         self.robot("POST", f"/boot/{self.numbers[name]}/rescue", form)
 
     def reset(self, name: str, way: str) -> None:
-        """Reset a machine."""
         self.robot("POST", f"/reset/{self.numbers[name]}", {"type": way})
 
     def rescue_of(self, name: str) -> dict[str, Any]:

@@ -57,7 +57,6 @@ class Controller:
 
     @functools.cached_property
     def key(self) -> Path:
-        """The user's private key."""
         return self.new_key("id_ed25519")
 
     @property

@@ -90,7 +90,6 @@ class Config:
 
     @property
     def used_drives(self) -> list[str]:
-        """The drives that get partitions."""
         return self.drives if self.raid else self.drives[:1]
 
     @property

@@ -321,7 +321,6 @@ class Storage:
         host.settle()
 
     def format(self, steps: Steps) -> None:
-        """Make the file systems."""
         for volume in self.volumes:
             if volume.formatted:
                 with steps.part(f"formatting {volume.device} with {volume.filesystem}"):
@@ -330,7 +329,6 @@ class Storage:
         host.settle()
 
     def make_subvolumes(self) -> None:
-        """The subvolumes of btrfs volumes."""
         for volume in self.volumes:
             if volume.mount.startswith("btrfs."):
                 work = self.target / "btrfs"

@@ -71,7 +71,6 @@ class Target:
         return [str(self.program), url, str(self.bootstrap), machine, devices or Path(self.device).name]
 
     def install(self, url: str, bootstrap: str = "", **more: str) -> Outcome:
-        """Run the command to its end."""
         done = subprocess.run(
             self.command(url, bootstrap, **more), capture_output=True, text=True, check=False,
             env={"PATH": PATH, "OCI_REGISTRY_AUTH_TOKEN": self.token},

@@ -129,5 +129,4 @@ def build(path: Path, parts: list[Part], table: str = "gpt") -> bytes:
 
 
 def table(device: str) -> dict:
-    """Return the partition table of a device."""
     return json.loads(sh("sfdisk", "--json", device))["partitiontable"]

@@ -65,7 +65,6 @@ class Registry:
         until(listens, "a registry that listens")
 
     def close(self) -> None:
-        """End it."""
         self.process.kill()
         self.process.wait()
         self._kept.close()

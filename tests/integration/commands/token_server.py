@@ -88,6 +88,5 @@ class TokenServer:
         return f"{text}.{encoded(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
     def close(self) -> None:
-        """Stop."""
         self.server.shutdown()
         self.server.server_close()

@@ -35,7 +35,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def do_GET(self):
-        """Answer one request."""
         site, path = self.site, self.path.split("?")[0]
         site.seen.append((self.path, dict(self.headers)))
         faults = site.faults.get(path, [])
@@ -109,7 +108,6 @@ class Web:
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def close(self) -> None:
-        """Stop serving."""
         self.site.over.set()
         self.server.shutdown()
         self.server.server_close()

@@ -40,7 +40,6 @@ class Server(RobotAccount):
         assert hostname == "rescue"
 
     def sh(self, script: str) -> str:
-        """What a script prints in the rescue."""
         return self.ssh(NAME, script)
 
     def disk_marks(self) -> list[str]:
@@ -53,7 +52,6 @@ class Server(RobotAccount):
         return self.start_module(NAME, module, *flags, **given)
 
     def disks(self, *flags: str, **options: object) -> Run:
-        """Run machine_disks."""
         return self.start("machine_disks", *flags, **{"claim_file": str(self.claim), **options}).wait()
 
     def ready(self, *flags: str, **options: object) -> Run:
