@@ -430,7 +430,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             known.prove(found.boot_id)
         return found
 
-    monkeypatch.setattr(program_run, "call", _answers(world))
+    monkeypatch.setattr(program_run, "call_step", _answers(world))
     monkeypatch.setattr(gate, "wait_for", wait_for)
     monkeypatch.setattr(known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
