@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,24 @@ def test_builds_are_of_this_version_and_by_default_of_this_user():
     assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\S*", found["snapshot"]["role_version"])
     (named,) = internal.internal({**inputs, "owner": "tests"}, "node_image_builds")
     assert named["machine"] == builds.machine_name("tests", named["name"], "x86") != found["machine"]
+
+
+# --- Filter files import their plans when a filter is called, since ansible-core imports all files for any one filter
+
+
+PLUGINS = "ansible_collections.kubenode.provision.plugins."
+LOADING = """
+import json, sys
+from ansible.plugins.loader import filter_loader, init_plugin_loader
+init_plugin_loader()
+assert filter_loader.get("kubenode.provision.internal") is not None
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_loading_filters_imports_no_plan():
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True)
+    modules = {name[len(PLUGINS) :] for name in json.loads(done.stdout.splitlines()[-1]) if name.startswith(PLUGINS)}
+    assert len([name for name in modules if name.startswith("filter.")]) >= 6
+    assert {name for name in modules if name.startswith("module_utils.")} == set()
+    assert {name for name in modules if name.startswith("plugin_utils.")} <= {"plugin_utils.plain"}
