@@ -9,8 +9,7 @@ import ssl
 import threading
 from typing import Self
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Answers
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Answers, Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits, Listener
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.monitoring import Metrics, Progress
 

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import products
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Bytes, Overlay
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from lab.coreos import LiveImage
 from lab.coreos.boot import HOST, Boot, Machine, boot
 from tests.integration.liveimage.serving import Served

@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import connection
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until
 

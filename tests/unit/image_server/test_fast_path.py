@@ -17,10 +17,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import (
     Answers,
+    Registry,
     fast_answer,
     fast_request,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import (
     Request,
     RequestReader,

@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import host_folder as module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.descriptor_folder import (
     DescriptorFolder,
 )
@@ -28,7 +29,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
     grouped,
     host_of,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import (
     CommonInputs,

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     unsign_path,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import publisher as module
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.image_registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import results, table
+from ansible_collections.kubenode.provision.plugins.callback.provision_report import TAILS, table
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import results
 from tests.unit.report import reports
 
 
@@ -54,7 +55,7 @@ def test_address_and_id_are_what_was_heard_last():
     report.add("n3", {"boot_state": "OperatingSystemRunning", "id": True, "address": ["10.0.0.6"]})
     found = [(machine["address"], machine["id"]) for machine in report.machines]
     assert found == [("10.0.0.5", 4711), ("2001:db8::1", 321), (None, None)]
-    text = "\n".join(table.table(report))
+    text = "\n".join(table(report))
     assert "  n1: 10.0.0.5, id 4711\n  n2: 2001:db8::1, id 321\n" in text
     assert "  n3:" not in text
 
@@ -65,13 +66,13 @@ def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine():
     for _time in range(2):
         report.fail({"msg": "api_token: the API refused the token"})
     assert (bool(report), report.machines) == (True, [])
-    lines = table.table(report)
+    lines = table(report)
     assert lines[0] == "Run failed before any machine: api_token: the API refused the token"
     assert lines[1] == "Not attempted: n1, n2, n3"
     assert len([line for line in lines if "api_token" in line]) == 1
     assert "Nothing changed" not in "\n".join(lines)
     report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "changed": True}))
-    text = "\n".join(table.table(report))
+    text = "\n".join(table(report))
     assert "Run failed: api_token" in text
     assert "Not attempted: n2, n3\n" in text
     assert "1 changed, 0 failed, 1 not finished" in text
@@ -90,7 +91,7 @@ def test_machines_of_batches_that_did_not_begin_were_not_attempted():
     report.add("n3", {"boot_state": "Initializing", "msg": "boom"}, failed=True)
     report.phase("n1", "base", 1.0, 2.0, changed=True, failed=None)
     assert report.not_attempted() == report.as_dict()["not_attempted"] == ["n2", "n4"]
-    assert table.table(report)[0] == "Not attempted: n2, n4"
+    assert table(report)[0] == "Not attempted: n2, n4"
 
 
 def test_the_same_transition_is_counted_once():
@@ -152,7 +153,7 @@ def test_table_names_the_figures_and_the_failure():
             ),
         )
     report.add("n2", {"boot_state": "ProvisioningFailed", "msg": "rescue \x1b[31mlost\x07\n"}, failed=True)
-    text = "\n".join(table.table(report))
+    text = "\n".join(table(report))
     assert "(none) → Initializing        2     20.0     10.0     30.0     10.0     30.0" in text
     assert "API calls: 4 in all, 2.0 per machine" in text
     assert "n2 failed: rescue  [31mlost" in text
@@ -162,7 +163,7 @@ def test_table_names_the_figures_and_the_failure():
 def test_a_run_without_changes_says_so():
     report = results.Report()
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
-    assert "Nothing changed" in "\n".join(table.table(report))
+    assert "Nothing changed" in "\n".join(table(report))
 
 
 def test_what_is_not_as_it_was_asked_for_is_reported():
@@ -176,7 +177,7 @@ def test_what_is_not_as_it_was_asked_for_is_reported():
         {"name": "n4", **state, "failed": True, "msg": "no", "warned": ["n4: disk sdb could start\x1b[31m"]},
     ]
     report.add("localhost", fleet(*machines))
-    text = "\n".join(table.table(report))
+    text = "\n".join(table(report))
     assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
     assert "Not verified: n3" in text
     assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
@@ -198,7 +199,7 @@ def test_a_failure_shows_what_was_printed_last():
     assert n1["reason"] == "the image command failed: exit code 1. Log: x"
     assert (n1["stderr_tail"], n1["interleaved_tail"][0]) == (["no space [31m"], "0.10 out writing")
     assert (n2["stderr_tail"], n2["interleaved_tail"]) == ([], [])
-    text = "\n".join(table.table(report))
+    text = "\n".join(table(report))
     assert (
         "n1 failed: the image command failed: exit code 1. Log: x\n    0.10 out writing\n    0.20 err no space" in text
     )
@@ -208,14 +209,14 @@ def test_a_failure_shows_what_was_printed_last():
 
 
 def test_the_table_of_a_large_fleet_stays_short():
-    lines = table.table(reports.run(500)[0])
+    lines = table(reports.run(500)[0])
     failed = [line for line in lines if " failed: " in line]
     assert len(failed) == 25
     assert len(lines) < 100
     assert lines.index(failed[0]) > len(lines) - len(failed) - 40, (
         "what failed is what a person reads first, at the end"
     )
-    assert sum("No space left" in line for line in lines) == table.TAILS
+    assert sum("No space left" in line for line in lines) == TAILS
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))
@@ -238,7 +239,7 @@ def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
     }  # fmt: skip
     assert (join["started"], join["seconds"], join["failed"]) == ("1970-01-01T00:00:15.000Z", 2.0, True)
     assert join["reason"] == "csr_pending: no approver"
-    lines = table.table(report)
+    lines = table(report)
     assert [line.split() for line in lines[1:4]] == [
         ["base", "1", *["5.0"] * 5],
         ["join", "1", *["2.0"] * 5],

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 
-from .image_registry import Registry
+from .answers import Registry
 from .watched import LOG, Changes, Problems, read, scan, state
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
 
-from .image_registry import Image
-
 if TYPE_CHECKING:
-    from .answers import Answer
+    from .answers import Answer, Image
 import asyncio
 import contextlib
 import json

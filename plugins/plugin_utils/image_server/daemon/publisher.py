@@ -26,7 +26,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
-from .image_registry import Registry
+from .answers import Registry
 from .watched import Problems
 
 SUFFIXES = {ISO: ".iso", INITRAMFS: ".initramfs"}

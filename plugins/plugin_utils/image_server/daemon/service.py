@@ -30,10 +30,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
 )
 
 from . import monitoring, publisher, watched
-from .answers import Answers
+from .answers import Answers, Registry
 from .descriptor_folder import DescriptorFolder
 from .host_folder import HostFolder
-from .image_registry import Registry
 from .listener import Listener
 from .main import Settings
 from .monitoring import Metrics, Progress, notify, watchdog
