@@ -168,12 +168,9 @@ class DedicatedControl:
             raise ApiError(422, "invalid_input", str(error)) from error
         return [self.row(server) for server in added]
 
-    async def remove(self, number: int) -> None:
-        await self.account.remove(self._server(number))
-
     async def digests(self, number: int) -> list[dict[str, Any]]:
         """The disks of a server with the digest of their content now."""
-        server = self._server(number)
+        server = self.server(number)
         machine = self.account.power_control[number].machine
         disks = self._disks(server)
         digests = await asyncio.gather(*(machine.disk_digest(index) for index in range(len(disks))))
@@ -187,27 +184,7 @@ class DedicatedControl:
                 return power_control
         return None
 
-    def leave(self, body: LimitBody) -> dict[str, Any]:
-        """Leave so many requests in the window of a route."""
-        self.counts.limits.leave(body.route, body.remaining, body.interval)
-        return {"route": body.route, "limit": LIMITS[body.route], "remaining": self.remaining(body.route)}
-
-    def remaining(self, route: str) -> int:
-        return self.counts.limits.remaining(route)
-
-    def clear(self) -> None:
-        """Forget all requests and failed logins."""
-        self.counts.clear()
-
-    async def faults_added(self) -> None:
-        """A script that names systems which are up strikes them now."""
-        await self.account.hang()
-
-    def faults_cleared(self) -> None:
-        """A password that a fault rotated is the old one again."""
-        self.account.restore_password()
-
-    def _server(self, number: int) -> Dedicated:
+    def server(self, number: int) -> Dedicated:
         server = self.account.servers.get(number)
         if server is None:
             raise not_found("dedicated server", number)
@@ -496,13 +473,13 @@ class ControlRoutes:
     async def add_faults(self, request: web.Request) -> web.Response:
         """Append to the script: one fault or a list of faults."""
         self.cloud.faults.load(await read_json(request))
-        await self.robot.faults_added()
+        await self.robot.account.hang()  # systems that are up are struck now
         return answer({"faults": self.cloud.faults.report()}, status=201)
 
     async def clear_faults(self, _request: web.Request) -> web.Response:
         """Forget the script; stuck actions go on, a rotated password is good again."""
         self.cloud.faults.clear()
-        self.robot.faults_cleared()
+        self.robot.account.restore_password()
         return web.Response(status=204)
 
     async def requests(self, _request: web.Request) -> web.Response:
@@ -561,7 +538,7 @@ class ControlRoutes:
         return answer({"machines": await self.robot.add(await read_json(request))}, status=201)
 
     async def remove_dedicated(self, request: web.Request) -> web.Response:
-        await self.robot.remove(identifier(request))
+        await self.robot.account.remove(self.robot.server(identifier(request)))
         return web.Response(status=204)
 
     async def dedicated_disks(self, request: web.Request) -> web.Response:
@@ -570,9 +547,11 @@ class ControlRoutes:
 
     async def limit_robot(self, request: web.Request) -> web.Response:
         """Leave only so many requests of one of Robot's routes, as if others had made the rest."""
-        return answer(self.robot.leave(LimitBody.model_validate(await read_json(request))))
+        body, limits = LimitBody.model_validate(await read_json(request)), self.robot.counts.limits
+        limits.leave(body.route, body.remaining, body.interval)
+        return answer({"route": body.route, "limit": LIMITS[body.route], "remaining": limits.remaining(body.route)})
 
     async def unlimit_robot(self, _request: web.Request) -> web.Response:
         """Forget Robot's counts of requests and failed logins."""
-        self.robot.clear()
+        self.robot.counts.clear()
         return web.Response(status=204)

@@ -149,11 +149,11 @@ class Cloud:
         used |= {item.index for item in self.primary_ips.values() if item.type == "ipv4"}
         return next(index for index in itertools.count(1) if index not in used)
 
-    def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:
-        return by_id_or_name(catalog.SERVER_TYPES, wanted, field_name, "server type")
+    def server_type(self, wanted: int | str) -> ServerType:
+        return by_id_or_name(catalog.SERVER_TYPES, wanted, "server_type", "server type")
 
-    def location(self, wanted: int | str, field_name: str = "location") -> Location:
-        return by_id_or_name(catalog.LOCATIONS, wanted, field_name, "location")
+    def location(self, wanted: int | str) -> Location:
+        return by_id_or_name(catalog.LOCATIONS, wanted, "location", "location")
 
     def image(self, wanted: int | str, architecture: str) -> Image:
         """An image by id, or a system image by name for this architecture."""

@@ -215,19 +215,11 @@ class LoadBalancers:
 
     def change_algorithm(self, item: LoadBalancer, body: schemas.AlgorithmChange) -> Action:
         """Choose targets in another way."""
-
-        def done() -> None:
-            item.algorithm = body.type
-
-        return self._start(item, "change_algorithm", done)
+        return self._start(item, "change_algorithm", partial(setattr, item, "algorithm", body.type))
 
     def change_protection(self, item: LoadBalancer, body: schemas.ChangeDeleteProtection) -> Action:
         refuse_if(body.delete is None, invalid_input({"delete": ["Missing data for required field."]}))
-
-        def done() -> None:
-            item.protected = cast(bool, body.delete)
-
-        return self._start(item, "change_protection", done)
+        return self._start(item, "change_protection", partial(setattr, item, "protected", cast(bool, body.delete)))
 
     def change_type(self, item: LoadBalancer, body: schemas.LoadBalancerChangeType) -> Action:
         """Change the size; services and targets must fit."""
@@ -237,11 +229,7 @@ class LoadBalancers:
             small or kind is item.type,
             ApiError(422, "invalid_load_balancer_type", f"load balancer type {kind.name} does not fit"),
         )
-
-        def done() -> None:
-            item.type = kind
-
-        return self._start(item, "change_load_balancer_type", done)
+        return self._start(item, "change_load_balancer_type", partial(setattr, item, "type", kind))
 
     def attach_to_network(self, item: LoadBalancer, body: schemas.LoadBalancerAttach) -> Action:
         """Give a load balancer its one private address."""
@@ -270,11 +258,7 @@ class LoadBalancers:
 
     def enable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
         """Answer at the public addresses."""
-
-        def done() -> None:
-            item.public = True
-
-        return self._start(item, "enable_public_interface", done)
+        return self._start(item, "enable_public_interface", partial(setattr, item, "public", True))
 
     def disable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
         """Answer in the private network alone."""
@@ -283,11 +267,7 @@ class LoadBalancers:
             any(not target.use_private_ip for target in item.targets),
             ApiError(422, "targets_without_use_private_ip", "the load balancer has targets that use the public IP"),
         )
-
-        def done() -> None:
-            item.public = False
-
-        return self._start(item, "disable_public_interface", done)
+        return self._start(item, "disable_public_interface", partial(setattr, item, "public", False))
 
     def _add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> None:
         refuse_if(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
@@ -53,40 +54,24 @@ class MetadataOnlyResources:
             len(wanted) > 1 or None in (body.delete, body.rebuild),
             invalid_input({"delete": ["delete and rebuild must be given and have the same value"]}),
         )
-
-        def done() -> None:
-            server.protected = cast(bool, body.delete)
-
-        return self._start(server, "change_protection", done)
+        return self._start(server, "change_protection", partial(setattr, server, "protected", cast(bool, body.delete)))
 
     def add_to_placement_group(self, server: Server, body: schemas.AddToPlacementGroup) -> Action:
         self.servers.check_placement(body.placement_group)
         refuse_if(server.status != "off", unsupported("server must be stopped to be added to a placement group"))
-
-        def done() -> None:
-            server.placement_group = body.placement_group
-
-        return self._start(server, "add_to_placement_group", done)
+        return self._start(
+            server, "add_to_placement_group", partial(setattr, server, "placement_group", body.placement_group)
+        )
 
     def remove_from_placement_group(self, server: Server, _body: Body) -> Action:
-        def done() -> None:
-            server.placement_group = None
-
-        return self._start(server, "remove_from_placement_group", done)
+        return self._start(server, "remove_from_placement_group", partial(setattr, server, "placement_group", None))
 
     def enable_backup(self, server: Server, _body: Body) -> Action:
         """Allow backups of this server (the lab makes none by itself)."""
-
-        def done() -> None:
-            server.backup_window = _BACKUP_WINDOW
-
-        return self._start(server, "enable_backup", done)
+        return self._start(server, "enable_backup", partial(setattr, server, "backup_window", _BACKUP_WINDOW))
 
     def disable_backup(self, server: Server, _body: Body) -> Action:
-        def done() -> None:
-            server.backup_window = None
-
-        return self._start(server, "disable_backup", done)
+        return self._start(server, "disable_backup", partial(setattr, server, "backup_window", None))
 
     def attach_iso(self, _server: Server, body: schemas.AttachIso) -> Action:
         """The lab has no ISOs, so none can be found."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from lab import power_control
 from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.base import BootSource, FromDisk, Rescue
 
-from .api_errors import invalid_input, locked
-from .cloud import Cloud, refuse_if
+from .api_errors import invalid_input
+from .cloud import Cloud, check_unlocked, refuse_if
 from .engine import ActionFailedError, Job
 from .resources import Action, ArmedRescue, Boot, Server, now
 from .schemas import EnableRescue
@@ -81,14 +82,14 @@ class Power:
 
     def power_on(self, server: Server) -> Action:
         """Switch on; without effect on a running server."""
-        self._check(server)
+        check_unlocked(server)
         if self.cloud.power_control[server.id].powered:
             return self._start(server, "start_server", Job())
         return self._start(server, "start_server", self._switch_on_job(server))
 
     def power_off(self, server: Server) -> Action:
         """Cut the power."""
-        self._check(server)
+        check_unlocked(server)
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
@@ -100,7 +101,7 @@ class Power:
         return self._start(server, "stop_server", Job(work, settle, settle))
 
     def reset(self, server: Server) -> Action:
-        self._check(server)
+        check_unlocked(server)
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
@@ -112,17 +113,17 @@ class Power:
 
     def shutdown(self, server: Server) -> Action:
         """Press the power button; success only means that it was pressed."""
-        self._check(server)
+        check_unlocked(server)
         return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
     def reboot(self, server: Server) -> Action:
         """Ask the guest to reboot; a guest that ignores it goes on."""
-        self._check(server)
+        check_unlocked(server)
         return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 
     def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
         """Arm the rescue for the next boot; nothing reboots."""
-        self._check(server)
+        check_unlocked(server)
         missing = [key for key in body.ssh_keys or () if key not in self.cloud.ssh_keys]
         refuse_if(bool(missing), invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}))
         keys = tuple(self.cloud.ssh_keys[key].public_key for key in body.ssh_keys or ())
@@ -134,16 +135,12 @@ class Power:
         return self._start(server, "enable_rescue", Job(done=done))
 
     def disable_rescue(self, server: Server) -> Action:
-        self._check(server)
-
-        def done() -> None:
-            server.rescue = None
-
-        return self._start(server, "disable_rescue", Job(done=done))
+        check_unlocked(server)
+        return self._start(server, "disable_rescue", Job(done=partial(setattr, server, "rescue", None)))
 
     def reset_password(self, server: Server) -> Action:
         """Needs the QEMU guest agent, which no guest of the lab runs: accepted, then failing, as without an agent."""
-        self._check(server)
+        check_unlocked(server)
 
         async def work() -> None:
             raise ActionFailedError("action_failed", "the guest agent does not answer")
@@ -165,7 +162,3 @@ class Power:
 
     def _start(self, server: Server, command: str, job: Job, after: Action | None = None) -> Action:
         return self.cloud.engine.start(command, server.name, [("server", server.id)], job, server, after)
-
-    @staticmethod
-    def _check(server: Server) -> None:
-        refuse_if(server.locked, locked("server"))

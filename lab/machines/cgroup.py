@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from lab.errors import LabError
 
+_FREEZE_SECONDS = 120
 # Waits for the end of its input, which comes when the lab is gone: a killed process closes its pipes, too.
 _SCRIPT = 'read -r line; echo 1 >"$0"'
 
@@ -82,10 +83,10 @@ class CGroup:
         if self.path.exists():
             (self.path / "cgroup.kill").write_text("1")
 
-    def freeze(self, limit: float = 120) -> None:
-        """Stop all processes inside at once; returns when they are stopped, or after ``limit`` seconds."""
+    def freeze(self) -> None:
+        """Stop all processes inside at once; returns when they are stopped, or after two minutes."""
         (self.path / "cgroup.freeze").write_text("1")
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + _FREEZE_SECONDS
         while "frozen 1" not in (self.path / "cgroup.events").read_text() and time.monotonic() < deadline:
             time.sleep(0.001)
 
