@@ -41,11 +41,7 @@ class ActionModule(ActionBase):
     ) -> tuple[dict[str, Any], list[str]]:
         find_file = image_inputs.file_finder(self, variables)
         inputs, findings = robot_installimage.examine(
-            machine,
-            machine["name"],
-            image_inputs.file_reader(self, variables),
-            find_file,
-            with_disks=False,
+            machine, machine["name"], image_inputs.file_reader(self, variables), find_file, with_disks=False
         )
         hook, more = image_inputs.examine_pre_provision(machine, command_dir, find_file)
         count = _disks(machine["root_device_hints"])

@@ -38,12 +38,7 @@ _LONGEST = 2000
 #: they run on the controller and change nothing
 _SILENT = {"set_fact", "include_tasks", "include_role", "include_vars", "import_tasks", "import_role", "meta", "assert"}
 _SILENT |= {"fail", "validate_argument_spec", "add_host", "group_by"}
-_COLORS = {
-    OK: "COLOR_OK",
-    CHANGED: "COLOR_CHANGED",
-    FAILED: "COLOR_ERROR",
-    IGNORED: "COLOR_WARN",
-}
+_COLORS = {OK: "COLOR_OK", CHANGED: "COLOR_CHANGED", FAILED: "COLOR_ERROR", IGNORED: "COLOR_WARN"}
 
 
 class CallbackModule(CallbackBase):

@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The variables of the role base: checked, with their defaults."""
 
@@ -453,11 +452,7 @@ SWITCHES = tuple(step for step in STEPS if step != "facts")
 #: variables that tasks read themselves
 _OF_TASKS = ("download_headers", "download_timeout", "prebake_clean")
 #: component of the data file → (variable of its version, entry of the defaults)
-_DEFAULTED = {
-    "runc_version": "runc",
-    "cni_plugins_version": "cni_plugins",
-    "cri_dockerd_version": "cri_dockerd",
-}
+_DEFAULTED = {"runc_version": "runc", "cni_plugins_version": "cni_plugins", "cri_dockerd_version": "cri_dockerd"}
 
 
 def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kubelet of one machine: its name, flags and configuration."""
 
@@ -287,10 +286,7 @@ _WATCHDOG_SINCE = (1, 32)
 
 def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
     """The folders that a network plugin's DaemonSet writes to."""
-    return [
-        builders.directory("cni/bin", runtime.CNI_BIN),
-        builders.directory("cni/conf", runtime.CNI_CONF),
-    ]
+    return [builders.directory("cni/bin", runtime.CNI_BIN), builders.directory("cni/conf", runtime.CNI_CONF)]
 
 
 def kubelet_path(node: Node, inputs: BaseInputs) -> str:

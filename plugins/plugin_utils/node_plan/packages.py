@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packages and their repositories."""
 
@@ -197,11 +196,7 @@ def _apt(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         url = _DOCKER % known(node).docker_repository
         suites = f"Suites: {node['os']['codename']}\nComponents: stable\n"
     text = "{}Types: deb\nURIs: {}\n{}Architectures: {}\nSigned-By: {}\n".format(
-        builders.HEADER,
-        downloads.mirrored(url, inputs),
-        suites,
-        node["arch"],
-        key,
+        builders.HEADER, downloads.mirrored(url, inputs), suites, node["arch"], key
     )
     return builders.file("packages/source-" + name, f"/etc/apt/sources.list.d/kubenode-{name}.sources", text)
 
@@ -217,11 +212,6 @@ def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         url, title = f"{_DOCKER % known(node).docker_repository}/{release}/{arch}/stable", "Docker"
         signed = ""
     text = "{}[kubenode-{}]\nname={}\nbaseurl={}\nenabled=1\ngpgcheck=1\n{}gpgkey=file://{}\n".format(
-        builders.HEADER,
-        name,
-        title,
-        downloads.mirrored(url, inputs).replace("%", "%%"),
-        signed,
-        key,
+        builders.HEADER, name, title, downloads.mirrored(url, inputs).replace("%", "%%"), signed, key
     )
     return builders.file("packages/source-" + name, f"/etc/yum.repos.d/kubenode-{name}.repo", text)

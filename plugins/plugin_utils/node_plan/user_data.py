@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """User data for cloud-init (cloud-config) and Ignition 3.3.0: the files of a first boot."""
 
@@ -168,10 +167,7 @@ def ignition_config(inputs: UserData) -> str:
         written.append(File("/etc/hostname", 0o644, inputs["hostname"] + "\n"))
     result = {
         "ignition": {"version": "3.3.0"},
-        "storage": {
-            "directories": [{"path": FOLDER, "mode": 0o700}],
-            "files": [_file(entry) for entry in written],
-        },
+        "storage": {"directories": [{"path": FOLDER, "mode": 0o700}], "files": [_file(entry) for entry in written]},
         "systemd": {"units": [{"name": SETUP_UNIT, "enabled": True, "contents": _SETUP_UNIT}]},
     }
     if inputs["ssh_authorized_keys"]:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Variables of a playbook that contradict each other, or that it would silently ignore.
 
@@ -79,12 +78,7 @@ PAIRS = (
         "kubenode_ssh_public_key_file",
         "both say which key opens the rescue; leave one of the two out",
     ),
-    Pair(
-        _JOINING,
-        "join_ca_cert",
-        "join_ca_file",
-        "both say which CA the cluster has; leave one of the two out",
-    ),
+    Pair(_JOINING, "join_ca_cert", "join_ca_file", "both say which CA the cluster has; leave one of the two out"),
 )
 #: Of another kind of machine: going on would make a second one of its name, or reset a wrong one.
 FOREIGN = tuple(

@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Action plugins in front of modules: what the user sees while the module runs.
 
@@ -143,11 +142,7 @@ class Beat:
     """Prints a line about one file every 15 seconds; several tasks may do so at once, so there is never a table."""
 
     def __init__(
-        self,
-        path: str,
-        words: tuple[str, str],
-        say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, path: str, words: tuple[str, str], say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``words``: what the module does before the file is there, and while it grows."""
         self._path, self._words, self._say, self._clock = path, words, say, clock

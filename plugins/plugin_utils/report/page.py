@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The report as one page for a browser: no scripts, and nothing from elsewhere (pure).
 
@@ -118,13 +117,7 @@ def _printable(value: Any) -> Any:
 
 
 #: What became of a machine, and its sign.
-OUTCOMES: dict[str, str] = {
-    "failed": "✗",
-    "under way": "…",
-    "not verified": "?",
-    "verified": "✓",
-    "done": "✓",
-}
+OUTCOMES: dict[str, str] = {"failed": "✗", "under way": "…", "not verified": "?", "verified": "✓", "done": "✓"}
 
 
 def _outcome(machine: Machine, finished: bool) -> str:

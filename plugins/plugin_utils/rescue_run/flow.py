@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the steps of the SSH phase have in common: the machine and the way to it, its time line, its host keys."""
 

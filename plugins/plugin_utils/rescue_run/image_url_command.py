@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What image_url_command does on the controller: check, gate, start, watch, collect."""
 
@@ -45,18 +44,10 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         empty=given["empty"],
         check_image=given["check_image"],
         intent=intent_for(
-            given,
-            flow.name,
-            installation,
-            image_url=image_url.redact(inputs.image_url),
-            command=given["command"],
+            given, flow.name, installation, image_url=image_url.redact(inputs.image_url), command=given["command"]
         ),
     )
-    about = {
-        "job": job.digest,
-        "image_url": image_url.redact(inputs.image_url),
-        "command_path": inputs.command.path,
-    }
+    about = {"job": job.digest, "image_url": image_url.redact(inputs.image_url), "command_path": inputs.command.path}
     if host.check_mode:
         return flow.result(changed=True, msg=f"would run {inputs.command.path} in the rescue", **about)
     secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]

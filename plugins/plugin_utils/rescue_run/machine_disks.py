@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What machine_disks does on the controller: gate, look, choose, guard, and only then have disks emptied."""
 
@@ -89,12 +88,7 @@ class _Disks:
     """The disks of one machine."""
 
     def __init__(
-        self,
-        remote: Remote,
-        given: dict[str, Any],
-        flow: Flow,
-        words: dict[str, consents.Words],
-        check_mode: bool,
+        self, remote: Remote, given: dict[str, Any], flow: Flow, words: dict[str, consents.Words], check_mode: bool
     ) -> None:
         self._remote, self._given, self._flow = remote, given, flow
         self._words, self._check_mode = words, check_mode
@@ -124,11 +118,7 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {
-            "disks": self._disks,
-            "table": listing.lines(self._disks),
-            "hints": hints.to_copy(self._disks),
-        }
+        return {"disks": self._disks, "table": listing.lines(self._disks), "hints": hints.to_copy(self._disks)}
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()

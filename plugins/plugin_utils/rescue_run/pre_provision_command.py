@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What pre_provision_command does on the controller: check, gate, upload, start, watch, decide."""
 
@@ -37,19 +36,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     if host.check_mode:
         msg = f"would run {program.path} in the rescue, before anything is written"
         return flow.result(changed=True, msg=msg, **about)
-    facts = {
-        "KUBENODE_MACHINE": flow.name,
-        "KUBENODE_PROVIDER": given["provider"],
-        "KUBENODE_SERVER": given["server"],
-    }
+    facts = {"KUBENODE_MACHINE": flow.name, "KUBENODE_PROVIDER": given["provider"], "KUBENODE_SERVER": given["server"]}
     job = pre_provision.make(
-        Path(program.path).name,
-        program.sha256,
-        flow.name,
-        facts,
-        given["timeout"],
-        programs.runner_text(),
-        run_id(),
+        Path(program.path).name, program.sha256, flow.name, facts, given["timeout"], programs.runner_text(), run_id()
     )
     logs = program_run.open_logs(given["log_dir"], "", masker, f"{flow.name}.pre-provision")
     return _Run(host.remote, given, flow, program, job, logs, masker).result(about)

@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One program in one rescue, from the gate to the logs: what image_url_command and robot_installimage share."""
 
@@ -57,13 +56,7 @@ class RescueRun:
     writes_at_once = True
 
     def __init__(
-        self,
-        remote: Remote,
-        given: dict[str, Any],
-        flow: Flow,
-        job: jobs.Job,
-        logs: watch.Logs,
-        masker: Masker,
+        self, remote: Remote, given: dict[str, Any], flow: Flow, job: jobs.Job, logs: watch.Logs, masker: Masker
     ) -> None:
         self._remote, self._given = remote, given
         self._flow, self._job, self._logs, self._masker = flow, job, logs, masker

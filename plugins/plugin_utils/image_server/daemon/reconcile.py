@@ -1,5 +1,4 @@
 # Copyright (c) 2026 kubenode.provision authors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One pass over one object: ask `decide`, do it, ask again, until nothing is to be done."""
 
@@ -205,10 +204,7 @@ class Reconciler:
 def _log_status(image: Mapping[str, Any]) -> None:
     """One log line for a new status, without URLs: who reads one can read the image."""
     status = image.get("status") or {}
-    ready, error = (
-        kubernetes_api.condition(status, READY),
-        kubernetes_api.condition(status, ERROR),
-    )
+    ready, error = (kubernetes_api.condition(status, READY), kubernetes_api.condition(status, ERROR))
     failed = error.get("status") == "True"
     LOG.log(
         logging.WARNING if failed else logging.INFO,
@@ -406,11 +402,7 @@ def _failed(seen: Observed, reason: str, message: str, later: bool = False) -> P
 
 
 def _with_urls(status: Mapping[str, Any], image: Built) -> dict[str, Any]:
-    urls = {
-        "imageUrl": image.image_url,
-        "kernelUrl": image.kernel_url,
-        "extraKernelParams": image.extra_kernel_params,
-    }
+    urls = {"imageUrl": image.image_url, "kernelUrl": image.kernel_url, "extraKernelParams": image.extra_kernel_params}
     new = {key: value for key, value in status.items() if key not in urls}
     new.update({key: value for key, value in urls.items() if value})
     return new
