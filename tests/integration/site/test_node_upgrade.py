@@ -95,7 +95,7 @@ def scene(lab_nspawn, tmp_path_factory):
 @pytest.mark.root
 @pytest.mark.nspawn
 @pytest.mark.mirror
-@pytest.mark.cluster
+@pytest.mark.cluster(OLDEST)
 @pytest.mark.timeout(3600)
 def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     before = scene.pids()
