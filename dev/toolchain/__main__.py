@@ -14,6 +14,7 @@ from . import SetupError, say
 COMMANDS = {
     "image-commands": "programs.image_commands",
     "image-server": "programs.image_server",
+    "lock": "environments.lock",
     "provision": "programs.provision",
     "run": "setup.run",
 }

@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Python environments and packages made from the locks when a command first needs them, and how commands run there."""
+"""Locks, the Python environments and packages that are made of them when they are first needed, and commands there."""
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import functools
 import hashlib
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -319,3 +321,46 @@ def _run(command: list[str], text: str = "", hint: str = "") -> None:
     if done.returncode:
         output = done.stdout.decode(errors="replace").strip()[-3000:]
         raise SetupError("\n".join(filter(None, [" ".join(command) + " failed:", output, hint])))
+
+
+#: lock → the oldest Python of its environment, for which it is made; it holds for all newer ones
+LOCKS = {
+    "main": "3.11",
+    "core-2.18": "3.11",
+    "core-2.20": "3.12",
+    "core-2.21": "3.12",
+    "docs": "3.11",
+    "importer": "3.11",
+    "provision": "3.11",
+    "wheel": "3.11",
+    "image-server": "3.11",
+    "bundle": "3.11",
+    "uv": "3.9",
+}
+#: locks of the named packages only, without what these depend on
+ALONE = ("bundle", "provision")
+
+
+def lock(arguments: list[str] | None = None) -> int:
+    """dev/lock: write requirements/*.txt from requirements/*.in; `dev/lock --upgrade` takes newer versions."""
+    description = "write requirements/*.txt from requirements/*.in; --upgrade takes newer versions"
+    parser = argparse.ArgumentParser(prog="dev/lock", description=description)
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="of `uv pip compile`, such as --upgrade")
+    options = parser.parse_args(arguments).options
+    locks = {name: _compiled(name, python, options) for name, python in LOCKS.items()}
+    for name, lock in split(locks).items():
+        path = REQUIREMENTS / (name + ".txt")
+        path.write_text(written(lock), encoding="ascii")
+        print("requirements/%s: %d packages" % (path.name, len(lock)))
+    return 0
+
+
+def _compiled(name: str, python: str, options: list[str]) -> Lock:
+    """What uv makes of NAME.in; versions that NAME.txt has stay, unless the options say otherwise."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / "lock.txt"
+        draft.write_text(written(whole(name)), encoding="ascii")
+        words = ["pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-annotate", "--no-header"]
+        words += ["--no-emit-index-url", "--python-version", python, *(["--no-deps"] if name in ALONE else [])]
+        run_uv([*words, *options, str(REQUIREMENTS / (name + ".in")), "--output-file", str(draft)])
+        return parsed(draft.read_text(encoding="ascii"))

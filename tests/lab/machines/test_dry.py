@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.machines.backend import Backend, open_backend
+from lab.machines.backend import KINDS, Backend, best_kind, open_backend
 from lab.machines.base import FromDisk
 from tests.lab.machines.guest import Bench, DiskSpec, Key, bench, dedicated
 
@@ -133,3 +134,27 @@ def test_addresses_are_stable_and_distinct(backend: Backend) -> None:
 async def test_unknown_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="'docker' is not one of dry, nspawn, qemu"):
         await open_backend("docker", "test", tmp_path)
+
+
+def test_best_kind_is_one_that_can_be_opened_and_says_why() -> None:
+    kind, reason = best_kind()
+    assert kind in KINDS
+    assert reason
+    if os.geteuid() != 0:
+        assert kind == "dry"
+        assert "root" in reason
+
+
+@pytest.mark.root
+def test_error_on_a_host_without_programs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match="apt-get install systemd-container dnsmasq-base iproute2"):
+        best_kind()
+
+
+@pytest.mark.root
+async def test_missing_programs_are_named_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match=r"lacks .*nsenter.*systemd-nspawn.*apt-get install .*systemd-container"):
+        await open_backend("nspawn", "test", tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain import environments
-from dev.toolchain.lock import LOCKS
+from dev.toolchain.environments import LOCKS
 
 HASH = " \\\n    --hash=sha256:"
 OLD, NEW = HASH + "a" * 64, HASH + "b" * 64 + HASH + "c" * 64
