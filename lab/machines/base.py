@@ -24,7 +24,7 @@ WHOLE: Range = (0, None)
 
 @dataclass(frozen=True)
 class DiskSpec:
-    """One disk; a serial, WWN or model that is left out is the kind's own (see `identity.py`)."""
+    """One disk; a serial, WWN or model that is left out is the kind's own (see `disks.py`)."""
 
     size_bytes: int
     kind: Literal["scsi", "sata", "nvme"] = "scsi"  # the one disk of a cloud machine is a scsi disk

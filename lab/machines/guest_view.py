@@ -18,8 +18,8 @@ from pathlib import Path
 
 from . import udev
 from .cgroup import Number
+from .disks import Identity, partition_name
 from .host import run, unmount
-from .identity import Identity, partition_name
 from .loop import Loop
 
 _HBA = "Virtio SCSI HBA"

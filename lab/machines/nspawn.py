@@ -22,8 +22,8 @@ from pathlib import Path
 from .base import WHOLE, BootSource, Hardware, Range, Rescue
 from .cgroup import CGroup, DeviceFilter, Number, hierarchy
 from .disk_watcher import DiskWatcher, mirror_nodes
+from .disks import kernel_names
 from .guest_view import DiskView, View, Views
-from .identity import kernel_names
 from .loop import Loop, sync_partitions
 from .network import NetNs, Network, PrivatePlace, first_of
 from .partition_table import why_not

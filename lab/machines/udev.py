@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from .identity import Identity
+from .disks import Identity
 
 Properties = dict[str, str]
 _MESSAGE = 1 << 12

@@ -16,7 +16,7 @@ from lab.api.api_errors import ApiError
 from lab.api.http import _positive
 from lab.errors import LabError
 from lab.installimage.emulator import config
-from lab.machines import identity
+from lab.machines import disks
 from lab.robot import model
 from tests.unit.common import odd
 
@@ -63,4 +63,4 @@ def test_sizes_that_are_none_are_refused(text):
 
 
 def test_partitions_of_disks_whose_names_end_with_a_digit():
-    assert [identity.partition_name(disk, 1) for disk in ("sda", "nvme0n1")] == ["sda1", "nvme0n1p1"]
+    assert [disks.partition_name(disk, 1) for disk in ("sda", "nvme0n1")] == ["sda1", "nvme0n1p1"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lab.errors import LabError
 from lab.machines import guest_view, qemu, udev
 from lab.machines.base import DiskSpec, Hardware, Rescue
+from lab.machines.disks import identities, kernel_names, partition_name
 from lab.machines.guest_view import TreeWriter, fill_tree
-from lab.machines.identity import identities, kernel_names, partition_name
 from lab.machines.powered import key_type, rescue_credentials, write_credentials
 
 _SIZE = 8 << 30

@@ -14,8 +14,8 @@ import pytest
 
 from lab.machines import guest_view
 from lab.machines.cgroup import Number
+from lab.machines.disks import Identity
 from lab.machines.guest_view import DiskView, Link, Tree, TreeWriter
-from lab.machines.identity import Identity
 from lab.machines.loop import Loop, sync_partitions
 
 SIZE = 64 << 20
