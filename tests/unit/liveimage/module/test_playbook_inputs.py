@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.filter import preprov_images
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main
 from tests.unit.docs.plugin_specs import CHECKOUT
 
-TASKS = yaml.safe_load((CHECKOUT / "playbooks/tasks/preprov_images.yml").read_text(encoding="utf-8"))
+(PLAY,) = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))
 MODULE = "kubenode.provision.preprov_image_build"
 
 
@@ -28,7 +28,7 @@ def inputs(*hosts):
 
 
 def test_every_option_of_the_module_has_a_variable():
-    task = next(task[MODULE] for task in TASKS if MODULE in task)
+    task = next(task[MODULE] for task in PLAY["tasks"] if MODULE in task)
     spec = main.argument_spec()
     made_by_the_playbook = {
         "images",
