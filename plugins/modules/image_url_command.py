@@ -75,6 +75,13 @@ options:
     type: list
     elements: dict
     default: []
+  still_empty:
+    description:
+      - Disks that hold nothing, as RV(kubenode.provision.machine_disks#module:found_empty) lists them. The command is
+        started only if they hold nothing still, and have the names that they had.
+    type: list
+    elements: dict
+    default: []
   installation:
     description:
       - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or

@@ -406,6 +406,13 @@ to_empty:
   type: list
   elements: dict
   returned: when the rescue answered
+found_empty:
+  description:
+    - With O(state=ready), the chosen disks that held nothing, for
+      O(kubenode.provision.image_url_command#module:still_empty).
+  type: list
+  elements: dict
+  returned: when the rescue answered
 in_progress:
   description:
     - Whether the claimed disks were left as they are, because a program that was started in this rescue is writing

@@ -55,6 +55,7 @@ class Job:
         uploaded: Mapping[str, Any] | None = None,
         empty: Iterable[Any] = (),
         check_image: bool = True,
+        still_empty: Iterable[Any] = (),
     ) -> None:
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
@@ -68,6 +69,8 @@ class Job:
         #: Disks to empty before the start, as the look saw them on whose word they may go; whether the image must be
         #: fetchable before.
         self.empty, self.check_image = list(empty), check_image
+        #: Disks that hold nothing, as the look saw them; only if that is so still, the job starts.
+        self.still_empty = list(still_empty)
 
     @property
     def machine(self) -> str:

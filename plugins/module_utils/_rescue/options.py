@@ -54,6 +54,7 @@ def image_url_command_spec() -> dict[str, Any]:
         require_digest={"type": "bool", "default": False},
         check_image={"type": "bool", "default": True},
         empty={"type": "list", "elements": "dict", "default": []},
+        still_empty={"type": "list", "elements": "dict", "default": []},
         root_devices={"type": "list", "elements": "str", "default": ["sda"]},
         bootstrap_data={"type": "raw", "no_log": True},
         bootstrap_data_file={"type": "path"},

@@ -63,6 +63,7 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
     if empties:
         _look_at_interpreter(job.head(wanted, base))
         _look_at_image(wanted)
+    _look_again(run, wanted)
     begun = None if checked else _begun(wanted, base)
     if begun:
         # What had allowed it is used up by what it writes now.
@@ -144,6 +145,23 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(listing.held(disk)), why)
         )
+
+
+def _look_again(run: Run, wanted: Job) -> None:
+    """Raises unless the disks that were found empty, and so stay as they are, hold nothing still."""
+    if not wanted.still_empty:
+        return
+    try:
+        disks = disk_facts.facts(disk_gather.read(disk_tools.Tools(_in_english(run)), health=False))
+        for target in wanted.still_empty:
+            disk = wiping.still(target, disks)
+            if disk["name"] != target["name"]:
+                raise job.JobError(
+                    "nothing was started: disk %s is called %s by now, and was %s. Run again"
+                    % (disk_names.identity(disk), disk["name"], target["name"])
+                )
+    except (disk_gather.GatherError, wiping.WipeError) as exc:
+        raise job.JobError(f"nothing was started: {exc}") from exc
 
 
 def _intent(wanted: Job) -> dict[str, Any]:

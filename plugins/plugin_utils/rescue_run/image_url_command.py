@@ -42,6 +42,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         consent=given["consent"],
         reinstall=given["reinstall"],
         empty=given["empty"],
+        still_empty=given["still_empty"],
         check_image=given["check_image"],
         intent=intent_for(
             given, flow.name, installation, image_url=image_url.redact(inputs.image_url), command=given["command"]

@@ -138,7 +138,8 @@ class _Disks:
             means = f"; the hints mean {', '.join(disk['name'] for disk in chosen)}" if chosen else ""
             count = len(self._disks)
             msg = f"{count} disk{'' if count == 1 else 's'}{means}"
-            return {"msg": msg, "wiped": [], "to_empty": [], "in_progress": False, **roots, **self._facts()}
+            none = {"wiped": [], "to_empty": [], "found_empty": [], "in_progress": False}
+            return {"msg": msg, **none, **roots, **self._facts()}
         if self._given["state"] == "wiped":
             return {**roots, **self._wiped(answer["job"])}
         return {**roots, **self._ready(chosen, answer["job"])}
@@ -171,6 +172,7 @@ class _Disks:
                 "msg": msg,
                 "wiped": [],
                 "to_empty": [],
+                "found_empty": [],
                 "in_progress": True,
                 "consent": consents.EMPTY,
                 **self._facts(),
@@ -195,6 +197,7 @@ class _Disks:
         later = given["empty"] == "later"
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
         about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
+        about["found_empty"] = [{key: disk[key] for key in _TARGET} for disk in chosen if not disk["holds"]]
         written = {disk["name"] for disk in chosen} | set(verdict.wipe)
         about["warnings"] = [f"{machine}: {text}" for text in (*guard.could_boot(self._disks, written), *notes)]
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
@@ -242,6 +245,7 @@ class _Disks:
         by_name = {disk["name"]: disk for disk in self._disks}
         todo = [by_name[name] for name in verdict.wipe]
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
+        about["found_empty"] = []
         about["wiped"] = [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)

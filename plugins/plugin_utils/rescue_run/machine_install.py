@@ -155,6 +155,7 @@ def _from_steps(step: str, results: Mapping[str, Mapping[str, Any]], given: Mapp
     disks = results.get("machine_disks")
     if disks and step == "image_url_command":
         more.update(root_devices=disks["root_devices"], consent=f"checked+{disks['consent']}", empty=disks["to_empty"])
+        more.update(still_empty=disks["found_empty"])
     elif disks and step == "robot_installimage":
         more.update(root_devices=disks["root_devices"], consent=disks["consent"], empty=disks["to_empty"])
     written = results.get("image_url_command") or results.get("robot_installimage")

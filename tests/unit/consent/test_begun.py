@@ -117,3 +117,25 @@ def test_an_image_that_cannot_be_fetched_is_no_beginning(rescue, monkeypatch):
     with pytest.raises(job.JobError, match="No disk was touched"):
         rescue("reinstall")
     assert (rescue.done, (rescue.base / protocol.INTENT).exists()) == ([], False)
+
+
+TARGET = {"name": "sda", "serial": "S1", "wwn": "0x1", "size": 9, "model": "m", "content_id": "0" * 8}
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        ({}, None),
+        ({"content_id": "1" * 8}, "does not hold any more what was found before"),
+        ({"serial": "S2"}, "is not there any more"),
+        ({"name": "sdb"}, "is called sdb by now, and was sda"),
+    ],
+)
+def test_a_disk_that_was_found_empty_is_looked_at_again_before_it_is_written(rescue, monkeypatch, now, reason):
+    monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [{**TARGET, **now}])
+    if reason is None:
+        assert rescue("checked+empty", still_empty=[TARGET]) == "empty"
+        return
+    with pytest.raises(job.JobError, match=reason) as caught:
+        rescue("checked+empty", still_empty=[TARGET])
+    assert (caught.value.begun, rescue.done, (rescue.base / protocol.INTENT).exists()) == (False, [], False)

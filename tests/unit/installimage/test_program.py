@@ -352,6 +352,65 @@ def test_the_program_runs_alone_and_says_what_is_wrong(tmp_path):
     assert program.MARKER not in printed
 
 
+DISK = {"name": "sda", "path": "/dev/sda", "size": 9 << 30}
+OTHER_NAME = {**DISK, "name": "sdb", "path": "/dev/sdb"}
+
+
+def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[program.Program, list]:
+    """A program, and what it did; what it finds and sees on its disk before the image came, and each time after."""
+    done: list = []
+
+    def look(*_given):
+        seen = looks.pop(0)
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    def wipe(_tools, names):
+        done.append(["emptied", *names])
+        return []
+
+    monkeypatch.setattr(preflight, "check_command", lambda path: None)
+    monkeypatch.setattr(preflight, "is_uefi", lambda: False)
+    monkeypatch.setattr(preflight.disk_gather, "identities", lambda tools: None)
+    monkeypatch.setattr(preflight.disk_names, "resolve", lambda names, disks: [found.pop(0)])
+    monkeypatch.setattr(preflight, "check_disks", look)
+    monkeypatch.setattr(preflight, "kill_below", lambda path: None)
+    monkeypatch.setattr(preflight.wiping, "wipe", wipe)
+    monkeypatch.setattr(program.Program, "_image", lambda self: "/image")
+    monkeypatch.setattr(program.Program, "_prepare", lambda self, layout, image, nonce: "config")
+    monkeypatch.setattr(program.Program, "_install", lambda self, config, nonce: done.append("installed"))
+    return program.Program(spec_for(), str(tmp_path), time.monotonic() + 600), done
+
+
+def test_the_disks_are_looked_at_again_when_the_image_has_come(tmp_path, monkeypatch):
+    one, done = installing(tmp_path, monkeypatch, [DISK, DISK], [[], []])
+    one.run()
+    assert (done, one.result["ok"]) == (["installed"], True)
+
+
+@pytest.mark.parametrize(
+    ("later", "look", "reason"),
+    [
+        (DISK, Refused("root_devices: sda is not empty"), "sda is not empty"),
+        (DISK, ["topolvm"], "the volume groups of the other disks have changed"),
+        (OTHER_NAME, [], "the disks are called /dev/sdb by now, and were /dev/sda. Nothing was written"),
+    ],
+)
+def test_disks_that_changed_while_the_image_came_are_not_written(tmp_path, monkeypatch, later, look, reason):
+    one, done = installing(tmp_path, monkeypatch, [DISK, later], [[], look])
+    with pytest.raises(Refused, match=reason):
+        one.run()
+    assert (done, one.result["began"]) == ([], False)
+
+
+def test_after_a_failure_the_disks_are_emptied_by_what_they_are_called_by_then(tmp_path, monkeypatch):
+    one, done = installing(tmp_path, monkeypatch, [OTHER_NAME], [])
+    one._disks, one._drives, one.result["began"] = [DISK], [DISK["path"]], True
+    one.fail("a disk was away for a moment", False)
+    assert (done, one.result["blanked"]) == ([["emptied", "sdb"]], True)
+
+
 GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_digest": "", "host_keys": ["k"],
         "unlock_host_keys": [], "warnings": [], "reason": "x"}  # fmt: skip
 

@@ -162,7 +162,13 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
 
 def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
     results = {
-        "machine_disks": {"in_rescue": True, "root_devices": ["sdb"], "consent": "wipe", "to_empty": [{"name": "sdb"}]},
+        "machine_disks": {
+            "in_rescue": True,
+            "root_devices": ["sdb"],
+            "consent": "wipe",
+            "to_empty": [{"name": "sdb"}],
+            "found_empty": [{"name": "sdc"}],
+        },
         "robot_installimage": {
             "installation": "j" * 8,
             "written": [{"name": "sdb"}],
@@ -184,6 +190,7 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
     results["image_url_command"] = results.pop("robot_installimage")
     _result, given = taken(monkeypatch, results, planned(ROBOT, {"kubenode_host_keys": ["ours"]}))
     assert given["image_url_command"]["consent"] == "checked+wipe"
+    assert given["image_url_command"]["still_empty"] == [{"name": "sdc"}]
     assert given["machine_boot"]["host_keys"] == ["ours"]
 
 

@@ -119,11 +119,14 @@ def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
         raise Refused(f"the disks were not emptied: {error}") from None
 
 
-def blank(chosen: Sequence[Identity], tools: Tools) -> None:
-    """Take down what is on the disks and erase it, as machine_disks does; raises :class:`Refused`."""
+def blank(names_given: Sequence[str], tools: Tools) -> None:
+    """Take down what is on the disks of these stable names and erase it; raises :class:`Refused`.
+
+    A disk that went away and came back may be called otherwise by now, and another one as it was.
+    """
     kill_below(WORKPLACE)
     try:
-        wiping.wipe(tools, [disk["name"] for disk in chosen])
+        wiping.wipe(tools, [disk["name"] for disk in find(names_given, tools)])
     except (wiping.WipeError, disk_gather.GatherError) as error:
         raise Refused(str(error)) from None
 

@@ -122,6 +122,7 @@ class Program:
         nonce = uuid.uuid4().hex
         config = self._prepare(layout, image, nonce)
         self._keep_keys()
+        self._look_again(targets)
         if targets:
             self._empty(targets)
         self._install(config, nonce)
@@ -137,7 +138,7 @@ class Program:
             return
         say(f"emptying the disks again: {' '.join(self._drives)}")
         try:
-            preflight.blank(self._disks, self._tools)
+            preflight.blank(self._spec["devices"], self._tools)
             self.result["blanked"] = True
         except (Refused, OSError) as error:
             self.result["blanked"] = False
@@ -171,16 +172,27 @@ class Program:
         except FileNotFoundError:
             return []
 
+    def _look_again(self, targets: Sequence[Disk]) -> None:
+        """The image may have come for an hour: raise unless the disks are called and hold what was found before it."""
+        drives = [disk["path"] for disk in preflight.find(self._spec["devices"], self._tools)]
+        if drives != self._drives:
+            names = " ".join(drives), " ".join(self._drives)
+            raise Refused("the disks are called %s by now, and were %s. Nothing was written; run again" % names)
+        self._check_again(targets)
+
+    def _check_again(self, targets: Sequence[Disk] = ()) -> None:
+        kept = self._kept
+        self._check_disks(targets)
+        if self._kept != kept:
+            raise Refused(f"the volume groups of the other disks have changed: {self._kept}, before {kept}")
+
     def _empty(self, targets: Sequence[Disk]) -> None:
         """Empty the disks last: every other check has passed."""
         # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
         for line in preflight.empty(targets, self._tools):
             say("emptying: " + line)
-        kept = self._kept
-        self._check_disks()
-        if self._kept != kept:
-            raise Refused(f"the volume groups of the other disks have changed: {self._kept}, before {kept}")
+        self._check_again()
 
     def _check_disks(self, targets: Sequence[Disk] = ()) -> None:
         layout = specs.layout_of(self._spec, self.result["uefi"])
