@@ -168,13 +168,14 @@ def _part(number: int, part: Part, config: Config, machine: Machine) -> Iterator
         yield f"ERROR: {_NO_BTRFS[distribution]} doesn't support btrfs"
     if part.size == ALL and number < len(config.parts):
         yield 'ERROR: Partition size "all" has to be on the last partition'
-    if not (part.size == ALL or (isinstance(part.size, int) and part.size > 0)):
+    size = sizes_on_a_drive(config)[number - 1]
+    if not (size == ALL or (isinstance(size, int) and size > 0)):
         yield f"ERROR: The size of the partition PART {part.mount} is not a valid number"
-    if isinstance(part.size, int):
-        if part.mount == "/boot" and part.size < 200:
-            yield f"ERROR: Your /boot partition has to be at least 200M (current size: {part.size})"
-        if part.mount == "/" and part.size < 1500:
-            yield f"ERROR: Your / partition has to be at least 1500M (current size: {part.size})"
+    if isinstance(size, int):
+        if part.mount == "/boot" and size < 200:
+            yield f"ERROR: Your /boot partition has to be at least 200M (current size: {size})"
+        if part.mount == "/" and size < 1500:
+            yield f"ERROR: Your / partition has to be at least 1500M (current size: {size})"
 
 
 def _xfs(image: ImageName) -> Iterator[str]:

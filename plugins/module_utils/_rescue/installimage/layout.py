@@ -109,7 +109,7 @@ def default_partitions(uefi: bool) -> list[Part]:
 
 
 def check_disks(count: int, layout: Layout) -> list[str]:
-    """Findings about the number of disks."""
+    """Findings about the number of disks, and what is left of a partition that is spread over them."""
     if layout.swraid and layout.level not in LEAST_DISKS:
         return [f"swraid_level {layout.level}: use one of {', '.join(str(one) for one in LEAST_DISKS)}"]
     if not layout.swraid:
@@ -127,7 +127,18 @@ def check_disks(count: int, layout: Layout) -> list[str]:
                 "swraid_level, or set swraid: 0"
             )
         ]
-    return []
+    findings = []
+    for place, part in enumerate(layout.partitions):
+        size, times = mebibytes(part["size"]), 1 if _is_mirrored(layout, part) else _spread(layout, count)
+        wanted = LEAST_ROOT if part["mount"] == "/" else 1
+        # Smaller ones are refused by themselves.
+        if size is not None and size >= wanted > size // times:
+            findings.append(
+                f"partitions[{place}].size {shown(part['size'])}: RAID level {layout.level} of {count} disks leaves "
+                f"{size // times} MiB on each for {part['mount']}, which needs at least {wanted}M there; "
+                f"give it {wanted * times}M or more"
+            )
+    return findings
 
 
 def check_layout(layout: Layout, image: ImageName = ANY) -> list[str]:
@@ -237,8 +248,11 @@ def _on_each_disk(layout: Layout, part: Part, count: int) -> int:
     So is swap, unless the array is a striped one.
     """
     size = mebibytes(part["size"]) or 0
-    mirrored = part["mount"] in ("/boot", "/boot/efi") or (part["mount"] == "swap" and layout.raid != 0)
-    return size if mirrored else -(-size // _spread(layout, count))
+    return size if _is_mirrored(layout, part) else -(-size // _spread(layout, count))
+
+
+def _is_mirrored(layout: Layout, part: Part) -> bool:
+    return part["mount"] in ("/boot", "/boot/efi") or (part["mount"] == "swap" and layout.raid != 0)
 
 
 def _check_groups(layout: Layout, rest: int) -> list[str]:
