@@ -357,6 +357,20 @@ def test_any_output_can_be_read(data):
     verdict.telling_line(terminal.text)
 
 
+@pytest.mark.parametrize("word", ["done ", "a busy. ", "… ", "disk is "])
+def test_a_line_without_end_is_read_at_its_ends(word):
+    """The system that is installed prints, too; patterns would take minutes for such a line."""
+    line = "1/2 : it " + word * (65000 // len(word)) + "x"
+    terminal = installer.Terminal(lambda line: None, lambda text: None)
+    for place in range(0, len(line), 5000):
+        terminal.take(line[place : place + 5000].encode())
+    terminal.end()
+    assert len(terminal.steps.text) < 700
+    failure = verdict.judge(1, terminal.text, f"# it\n{line}", post_install.Report("", NONCE), terminal.steps)
+    assert failure is not None
+    assert len(failure.reason) < 2000
+
+
 # --- the script
 
 

@@ -10,6 +10,8 @@ from .post_install import Report
 
 COMPLETE = "INSTALLATION COMPLETE"
 TAIL = 15
+#: How much of a line is read, half of it at its end: the image prints, too, and patterns take long for endless lines.
+_LONGEST = 600
 
 #: What terminals obey: colours, cursor movements, titles.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9]|[@-Z\\-_])")
@@ -72,6 +74,11 @@ def plain(text: str) -> str:
     return _ESCAPE.sub("", _COLUMN.sub(" ", text)).replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _shortened(line: str) -> str:
+    half = _LONGEST // 2
+    return line if len(line) <= _LONGEST else f"{line[:half]} {line[-half:]}"
+
+
 class Steps:
     """The steps of a run, as its terminal shows them."""
 
@@ -84,7 +91,7 @@ class Steps:
 
     def take(self, line: str) -> str | None:
         """Read one line of the terminal; returns the progress message when a new step has begun, else None."""
-        shown = plain(_CUT.sub("", line))
+        shown = _shortened(plain(_CUT.sub("", line)))
         match = _STEP.search(shown)
         if not match:
             self._part(shown)
@@ -155,7 +162,7 @@ class Said:
     """What debug.txt and terminal say of this run: never what they say of the machine, or of steps that went well."""
 
     def __init__(self, debug: str, terminal: str, steps: Steps) -> None:
-        lines = [_STAMP.sub("", line, count=1).rstrip() for line in plain(debug).splitlines()]
+        lines = [_STAMP.sub("", _shortened(line), count=1).rstrip() for line in plain(debug).splitlines()]
         lines = [line for line in lines if line != "=> FAILED"]
         begin = [place for place, line in enumerate(lines) if line == _BEGIN]
         own = [place for place, line in enumerate(lines) if _OWN.match(_bare(line))]
@@ -171,7 +178,7 @@ class Said:
         self.errors = [_bare(line).strip() for line in lines_of_run if _OWN.match(_bare(line))]
         #: All from the failing step on.
         self.step = "" if step is None else "\n".join(map(_bare, lines[step + 1 :]))
-        shown = plain(terminal).splitlines()
+        shown = [_shortened(line) for line in plain(terminal).splitlines()]
         advice = next((place for place, line in enumerate(shown) if _ADVICE in line), len(shown))
         shown = shown[:advice]
         steps_shown = [place for place, line in enumerate(shown) if _STEP.search(line)]
