@@ -59,7 +59,8 @@ class Reader(CloudAccount):
             (self.works / name).write_text("#cloud-config\n")
         self._certificate()
         self._inventory()
-        self.images = [self._image(name) for name in re.findall(r'"kubenode_image_name": "([^"]+)"', named)]
+        wanted = re.findall(r'"kubenode_image_name": "([^"]+)"', named)
+        self.images = [self._image(name) for name in wanted if not self.call("GET", f"/images?name={name}")["images"]]
 
     def _certificate(self) -> None:
         made = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=ca", "-days", "3650"]
@@ -121,7 +122,9 @@ def test_a_command_does_what_its_document_says(reader):
     said = " ".join(done.output.split())
     assert "Traceback" not in said
     assert "[WARNING]" not in said, done.output
-    assert done.rc == 0 or (set(reader.step.playbooks) & set(NODES) and any(words in said for words in SILENT))
+    assert done.rc == 0 or (set(reader.step.playbooks) & set(NODES) and any(words in said for words in SILENT)), (
+        done.output
+    )
     assert reader.servers().keys() == reader._before
 
 
