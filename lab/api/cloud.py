@@ -19,9 +19,9 @@ from lab.machines.backend import Backend
 from lab.numbers import whole_number
 
 from . import catalog, schemas
+from .actions import Engine
 from .api_errors import ApiError, invalid_input, locked, not_found, not_unique
 from .catalog import Location, ServerType
-from .engine import Engine
 from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
 from .schemas import NamedUpdate, ServerUpdate
 

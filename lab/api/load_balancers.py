@@ -14,10 +14,10 @@ from aiohttp import web
 from lab import power_control as hardware
 
 from . import catalog, schemas, views
+from .actions import Job
 from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
 from .catalog import LoadBalancerType, Location
 from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
-from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .networks import find_place
 from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now

@@ -11,9 +11,9 @@ from typing import Any, cast
 from aiohttp import web
 
 from . import networks, schemas, views
+from .actions import Job
 from .api_errors import invalid_input, unsupported
 from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
-from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, MetadataOnly, Server, now
 from .schemas import Body

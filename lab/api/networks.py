@@ -12,10 +12,10 @@ from typing import Any, cast
 from aiohttp import web
 
 from . import schemas, views
+from .actions import Job
 from .api_errors import ApiError, invalid_input, not_unique, unsupported
 from .catalog import Location
 from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
-from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, identifier, listing, select
 from .resources import Action, LoadBalancer, MetadataOnly, PrimaryIp, PrivateNet, Server, now
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from . import schemas, views
+from .actions import Job
 from .api_errors import ApiError, invalid_input, protected
 from .cloud import Cloud, check_unlocked, found, refuse_if
-from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
 from .resources import Action, Image, Server, now
 from .schemas import ChangeType, CreateImage, Rebuild

@@ -14,9 +14,9 @@ from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.base import BootSource, FromDisk, Rescue
 
+from .actions import ActionFailedError, Job
 from .api_errors import invalid_input
 from .cloud import Cloud, check_unlocked, refuse_if
-from .engine import ActionFailedError, Job
 from .resources import Action, ArmedRescue, Boot, Server, now
 from .schemas import EnableRescue
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from lab.machines.base import BootSource, DiskSpec, Hardware, Machine
 
 from . import catalog
+from .actions import Job
 from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
 from .catalog import Location, ServerType
 from .cloud import Cloud, check_name, check_unlocked, refuse_if, update_named
-from .engine import Job
 from .networks import Networks, PrimaryIps
 from .resources import Action, Image, Server, now
 from .schemas import AttachToNetwork, ServerCreate, ServerUpdate

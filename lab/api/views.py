@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from . import catalog
+from .actions import progress
 from .catalog import LoadBalancerType, Location, ServerType
-from .engine import progress
 from .resources import Action, Image, MetadataOnly, PrimaryIp, Server, SshKey
 
 _DATACENTERS = {"fsn1": (4, 14), "nbg1": (2, 3), "hel1": (3, 2), "ash": (5, 1), "hil": (6, 1), "sin": (7, 1)}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-from lab.api import engine
+from lab.api import actions as lab_actions
 from tests.lab.clients.keys import public_key
 from tests.waiting import until
 
@@ -101,5 +101,5 @@ def over(monkeypatch):
         while seconds and not over.is_set():
             await asyncio.sleep(0.01)
 
-    monkeypatch.setattr(engine, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    monkeypatch.setattr(lab_actions, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
     return over

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-from lab.api import engine
+from lab.api import actions as lab_actions
 
 
 def test_batch_by_ids_leaves_unknown_ids_out(api):
@@ -64,7 +64,7 @@ def test_image_actions(api):
 def test_progress_grows(over, api, monkeypatch):
     now = [1000.0]
     server = api.create()
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(lab_actions, "time", SimpleNamespace(monotonic=lambda: now[0]))
     api.lab.control("POST", "/faults", {"point": "action", "effect": "slow", "delay": 3600})
     action = api.good("POST", f"/servers/{server}/actions/poweron")["action"]
     api.until(server, status="starting")

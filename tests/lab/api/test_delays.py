@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import power_control
-from lab.api import engine
+from lab.api import actions as lab_actions
 from lab.delays import GUEST_SECONDS, HETZNER, INSTANT, PROFILES, Delays, Span
 from tests.lab.api.conftest import Api
 from tests.waiting import until
@@ -83,7 +83,7 @@ def test_actions_and_boots_take_the_time_that_was_drawn(lab, monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    for module in (engine, power_control):
+    for module in (lab_actions, power_control):
         monkeypatch.setattr(module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
     api = Api(lab(profile="hetzner", seed=7))
     created = api.good("POST", "/servers", {"name": "n1", "server_type": "cx23", "image": "debian-12"})
