@@ -15,8 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from dev.toolchain import test as parts
+from dev.toolchain.paths import CHECKOUT
 
 
 @pytest.fixture
@@ -185,3 +187,13 @@ def test_disks_are_in_memory_where_there_is_plenty(tmp_path, monkeypatch, kibiby
     monkeypatch.setattr(parts.shutil, "disk_usage", lambda _path: SimpleNamespace(free=20 << 30))
     assert parts.memory(parts.PLENTY, tmp_path, meminfo) == (tmp_path if used else None)
     assert parts.memory(1, tmp_path, tmp_path / "none") is None
+
+
+def test_the_benchmark_of_large_fleets_is_the_first_play_of_the_playbook():
+    """It stands there a second time, since a play cannot be taken out of a playbook."""
+
+    def first(path):
+        play = yaml.safe_load(path.read_text(encoding="utf-8"))[0]
+        return yaml.safe_dump({key: play[key] for key in play if key != "hosts"}).replace("../../playbooks/", "")
+
+    assert first(CHECKOUT / "tests/bench/scale.yml") == first(CHECKOUT / "playbooks/hcloud_image_url.yml")
