@@ -117,16 +117,25 @@ def _printable(value: Any) -> Any:
 
 
 #: What became of a machine, and its sign.
-OUTCOMES: dict[str, str] = {"failed": "✗", "under way": "…", "not verified": "?", "verified": "✓", "done": "✓"}
+OUTCOMES: dict[str, str] = {
+    "failed": "✗",
+    "not finished": "…",
+    "under way": "…",
+    "not verified": "?",
+    "verified": "✓",
+    "done": "✓",
+}
 
 
-def _outcome(machine: Machine, finished: bool) -> str:
+def _outcome(machine: Machine, data: ReportData) -> str:
     if machine["failed"]:
         return "failed"
     running = machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
     if running and machine["verified"] is not None:
         return "verified" if machine["verified"] else "not verified"
-    return "done" if running or finished else "under way"
+    if running or (data["finished"] and not data["errors"]):
+        return "done"
+    return "not finished" if data["finished"] else "under way"
 
 
 def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row]:
@@ -138,7 +147,7 @@ def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row
     for name in [*machines, *(one for one in phases if one not in machines)]:
         machine, mine = machines.get(name), phases.get(name, [])
         failed = any(phase["failed"] for phase in mine)
-        outcome = "failed" if failed else _outcome(machine, bool(data["finished"])) if machine else "done"
+        outcome = "failed" if failed else _outcome(machine, data) if machine else "done"
         spans = _spans(machine, mine, began + whole if outcome == "under way" else None)
         row = Row(
             name=name,

@@ -110,6 +110,18 @@ def test_a_page_says_verified_only_of_what_was_verified(verified, outcome):
     assert row.outcome == outcome
 
 
+def test_a_machine_that_a_failed_run_left_on_its_way_is_not_done():
+    report = results.Report()
+    report.add("n1", {"boot_state": "BootingToRescue"})
+    data = {**reports.data(1), **report.as_dict()}
+    assert [row.outcome for row in page._rows(data, reports.STARTED, 100.0, "")] == ["done"], "as it was asked for"
+    report.fail({"msg": "api_token: the API refused the token"})
+    data = {**reports.data(1), **report.as_dict()}
+    (row,) = page._rows(data, reports.STARTED, 100.0, "")
+    assert (row.outcome, row.done_at) == ("not finished", None)
+    assert "<b>… 1</b> not finished" in page.page(data)
+
+
 def test_bars_lie_where_the_time_was_spent():
     report = results.Report()
     step = {"machine": "n1", "from": "BootingToRescue", "to": "RunningImageCommand", "at": "2026-11-21T10:00:50.000Z"}
