@@ -23,7 +23,7 @@ ALLOWED = {
     "dev/toolchain/programs": (
         "dev",
         COMMON + "/zip_program",  # programs are put together in one way
-        "plugins/plugin_utils/rescue_run/programs",
+        "plugins/plugin_utils/rescue_run/rescue_programs",
         IMAGE_SERVER + "/pack_program",
     ),
     "dev/testbed": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for

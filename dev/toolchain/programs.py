@@ -29,9 +29,9 @@ PROVISION = CHECKOUT / "build" / "provision"
 def contents() -> dict[str, bytes]:
     if str(linked_tree()) not in sys.path:
         sys.path.append(str(linked_tree()))
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 
-    return {name: programs.image_command(name) for name in programs.IMAGE_COMMANDS}
+    return {name: rescue_programs.image_command(name) for name in rescue_programs.IMAGE_COMMANDS}
 
 
 def write(folder: Path = IMAGE_COMMANDS) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Self
 
 from dev.toolchain.paths import cache, linked_tree
 
-OURS = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main"
+OURS = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.command_line"
 NGINX = """
 daemon off; pid {folder}/pid; error_log {folder}/log; worker_processes {workers}; {user}
 events {{ worker_connections 1024; }}

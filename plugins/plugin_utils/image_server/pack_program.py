@@ -23,8 +23,8 @@ PYTHON = "/usr/bin/python3"
 #: where these sources lie, and below which names the archive has them
 PLUGINS = Path(__file__).resolve().parents[2]
 TOP = PurePosixPath("ansible_collections/kubenode/provision/plugins")
-_MAIN = "plugin_utils/image_server/daemon/main.py"
-MAIN = main_of(".".join([*TOP.parts, "plugin_utils.image_server.daemon.main"]), "sys.argv[1:], os.environ")
+_MAIN = "plugin_utils/image_server/daemon/command_line.py"
+MAIN = main_of(".".join([*TOP.parts, "plugin_utils.image_server.daemon.command_line"]), "sys.argv[1:], os.environ")
 #: the full path of an interpreter as the first line of a program can hold it
 INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 

@@ -27,7 +27,7 @@ from . import (
     runtime,
     templates,
     trust,
-    versions,
+    version_numbers,
 )
 from .base_inputs import STEPS, managed, normalised
 from .plan_types import BaseInputs
@@ -188,11 +188,11 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
 
 def _docker_version(node: Node) -> str:
     for package in ("docker-ce", "docker.io", "docker"):
-        found = versions.plain((node.get("packages") or {}).get(package) or "")
+        found = version_numbers.plain((node.get("packages") or {}).get(package) or "")
         if found:
             return found
     binary = node.get("binaries", {}).get("dockerd")
-    return versions.plain(binary["version"]) if binary else ""
+    return version_numbers.plain(binary["version"]) if binary else ""
 
 
 def facts(node: Node, inputs: BaseInputs) -> list[Setting]:

@@ -11,7 +11,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info.fact
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, join_inputs, kubelet_config, runtime, templates, trust, versions
+from . import base_inputs, builders, join_inputs, kubelet_config, runtime, templates, trust, version_numbers
 from .join_inputs import InvalidInput, node_addresses
 from .plan_types import BaseInputs, JoinInputs, Taint
 from .systems import bin_dir, known
@@ -296,7 +296,7 @@ def kubelet_path(node: Node, inputs: BaseInputs) -> str:
 
 def watchdog(inputs: BaseInputs) -> int:
     """Seconds of the watchdog, 0 for none."""
-    if versions.release(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
+    if version_numbers.release(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
         return 0
     return base_inputs.seconds(inputs["kubelet_watchdog"]) or 0 if inputs["kubelet_watchdog"] else 0
 

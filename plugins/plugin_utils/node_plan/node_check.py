@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
-from . import base_inputs, downloads, packages, runtime, versions
+from . import base_inputs, downloads, packages, runtime, version_numbers
 from .plan_types import BaseInputs
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, system_of
 
@@ -53,7 +53,7 @@ def warnings(node: Node, inputs: BaseInputs) -> list[str]:
     found = []
     if inputs["version_check"] == "warn" and not _source_faults(system, inputs):
         found += matrix(node, inputs)
-    if node.get("cgroup") == 1 and versions.release(inputs["kubernetes_version"])[:2] < _CGROUP_2_ONLY:
+    if node.get("cgroup") == 1 and version_numbers.release(inputs["kubernetes_version"])[:2] < _CGROUP_2_ONLY:
         found.append(
             "the machine runs cgroup v1, which Kubernetes 1.35 and newer refuse; "
             "boot it with systemd.unified_cgroup_hierarchy=1"
@@ -68,8 +68,8 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
     if inputs["container_runtime"] != "containerd":
         return []
     running, minor = runtime.containerd_version(node, inputs), inputs["kubernetes_minor"]
-    minimums = versions.for_minor(inputs["matrix"], inputs["kubernetes_version"])["containerd"]
-    if not running or versions.satisfies(running, minimums):
+    minimums = version_numbers.for_minor(inputs["matrix"], inputs["kubernetes_version"])["containerd"]
+    if not running or version_numbers.satisfies(running, minimums):
         return []
     fix = {
         "tarball": "set base_containerd_version",
@@ -79,7 +79,7 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
     return [
         "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; "
         "{}, or base_version_check to 'warn'".format(
-            running, minor, ", ".join(sorted(minimums, key=versions.release)), fix
+            running, minor, ", ".join(sorted(minimums, key=version_numbers.release)), fix
         )
     ]
 
@@ -121,7 +121,7 @@ def _sums(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def _cgroup(node: Node, inputs: BaseInputs) -> list[str]:
-    if node.get("cgroup") == 1 and versions.release(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
+    if node.get("cgroup") == 1 and version_numbers.release(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
         text = (
             "the machine runs cgroup v1, which Kubernetes %s refuses; boot it with systemd.unified_cgroup_hierarchy=1"
         )

@@ -9,7 +9,7 @@ import re
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, downloads, host_settings, runtime, trust, versions
+from . import base_inputs, builders, downloads, host_settings, runtime, trust, version_numbers
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, known
 
@@ -117,7 +117,7 @@ def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
     for name, version in needed.items():
         if name not in present:
             # a release number matches every build of it
-            exact = version + "-*" if version and versions.is_release(version) else version
+            exact = version + "-*" if version and version_numbers.is_release(version) else version
             missing.append(name + joined % exact if exact else name)
     return {"names": list(needed), "present": present, "missing": missing}
 
@@ -127,7 +127,7 @@ def _fits(installed: str | None, version: str | None) -> bool:
         return False
     if version is None or installed == version:
         return True
-    return versions.is_release(version) and versions.plain(installed) == version
+    return version_numbers.is_release(version) and version_numbers.plain(installed) == version
 
 
 def held(node: Node, inputs: BaseInputs) -> list[str]:

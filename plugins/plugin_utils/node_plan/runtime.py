@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import builders, templates, trust, versions
+from . import builders, templates, trust, version_numbers
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, FLATCAR, RHEL, bin_dir, known
 
@@ -37,12 +37,12 @@ def containerd_version(node: Node, inputs: BaseInputs) -> str:
     if package and inputs["containerd_wanted"]:
         return inputs["containerd_wanted"]
     for table in (node.get("packages") or {}, node.get("candidates") or {}):
-        found = versions.plain(table.get(package) or "") if package else ""
+        found = version_numbers.plain(table.get(package) or "") if package else ""
         if found:
             return found
     if not package:
         binary = node.get("binaries", {}).get("containerd")
-        found = versions.plain(binary["version"]) if binary else ""
+        found = version_numbers.plain(binary["version"]) if binary else ""
         if found:
             return found
     if inputs["containerd_source"] == "repository":
@@ -65,7 +65,7 @@ def containerd_schema(text: str, tables: Mapping[str, Any]) -> int:
 
     ``tables``: the user's. Some are of schema 3 alone; containerd itself then reads them as schema 4.
     """
-    found = versions.numbers(text)
+    found = version_numbers.numbers(text)
     if found is None:
         raise ValueError(
             "nothing brings containerd to this machine; set base_containerd_source to tarball or repository"
@@ -87,7 +87,7 @@ def containerd_config(node: Node, inputs: BaseInputs) -> dict[str, Any]:
         inputs["selinux"] == "unmanaged" and node.get("selinux") == "enforcing"
     )
     schema = containerd_schema(running, inputs["containerd_config"])
-    several = schema > 2 and versions.release(running) >= (2, 1, 0)
+    several = schema > 2 and version_numbers.release(running) >= (2, 1, 0)
     text = templates.render(
         "base",
         "containerd-config.toml.j2",

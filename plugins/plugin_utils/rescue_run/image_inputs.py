@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url, pre_provision
 
 from ..preflight import controller_paths
-from . import programs
+from . import rescue_programs
 
 #: A day.
 MOST_SECONDS = 86400
@@ -250,12 +250,12 @@ def find_command(name: str, directory: str, allowed: str = command_names.PREFIXE
     path = Path(directory) / name
     if path.is_symlink() or path.exists():
         return _read(path, Path(directory))
-    if name in programs.IMAGE_COMMANDS:
-        content = programs.image_command(name)
+    if name in rescue_programs.IMAGE_COMMANDS:
+        content = rescue_programs.image_command(name)
         return Command(f"{_COLLECTION}/{name}", True, len(content), hashlib.sha256(content).hexdigest(), content)
     raise CommandNotUsable(
         f"there is no {path}, and the collection ships no command of that name "
-        f"(it ships: {', '.join(programs.IMAGE_COMMANDS)}); put the program there or set command_dir"
+        f"(it ships: {', '.join(rescue_programs.IMAGE_COMMANDS)}); put the program there or set command_dir"
     )
 
 

@@ -19,7 +19,7 @@ from . import image_inputs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .image_inputs import Command, interpreter_of
 from .program_run import RescueRun, open_logs
-from .programs import runner_text
+from .rescue_programs import runner_text
 
 
 def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:

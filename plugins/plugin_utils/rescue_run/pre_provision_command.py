@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display
 from ..ssh import gate
 from ..ssh.remote import Remote, Unreachable
-from . import image_inputs, program_run, programs, upload, watch
+from . import image_inputs, program_run, rescue_programs, upload, watch
 from .flow import BadInput, Flow, Host, parse_host_keys, run_id
 from .image_inputs import Command, interpreter_of
 
@@ -37,9 +37,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         msg = f"would run {program.path} in the rescue, before anything is written"
         return flow.result(changed=True, msg=msg, **about)
     facts = {"KUBENODE_MACHINE": flow.name, "KUBENODE_PROVIDER": given["provider"], "KUBENODE_SERVER": given["server"]}
-    job = pre_provision.make(
-        Path(program.path).name, program.sha256, flow.name, facts, given["timeout"], programs.runner_text(), run_id()
-    )
+    name, runner = Path(program.path).name, rescue_programs.runner_text()
+    job = pre_provision.make(name, program.sha256, flow.name, facts, given["timeout"], runner, run_id())
     logs = program_run.open_logs(given["log_dir"], "", masker, f"{flow.name}.pre-provision")
     return _Run(host.remote, given, flow, program, job, logs, masker).result(about)
 

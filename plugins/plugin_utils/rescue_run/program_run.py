@@ -26,7 +26,7 @@ from ..report.results import ENDS_WITH
 from ..ssh import gate
 from ..ssh.remote import Patience, Remote, Unreachable
 from ..ssh.system_probe import System
-from . import programs, upload, watch
+from . import rescue_programs, upload, watch
 from .flow import Flow, parse_host_keys
 
 #: Lines of stderr that a message shows.
@@ -334,7 +334,7 @@ class StepFailed(Exception):
 
 def call_step(remote: Remote, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
     """The answer to a request; ``again``: it may be sent once more when SSH is lost. Raises :class:`StepFailed`."""
-    program = programs.steps()
+    program = rescue_programs.steps()
     data = program + json.dumps({"step": step, **request}).encode("utf-8")
     patience = Patience(remote) if again else Patience(remote, 0)
     while True:

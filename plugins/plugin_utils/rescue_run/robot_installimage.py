@@ -37,7 +37,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 
 from ..ssh.remote import Unreachable
 from ..ssh.system_probe import System
-from . import image_inputs, programs, upload
+from . import image_inputs, rescue_programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .image_inputs import check_token, read_bootstrap
 from .program_run import RescueRun, end_refused, open_logs
@@ -59,16 +59,16 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     installation = check_installation(given["installation"]) or installed.new_installation()
     files, token = {specs.EMPTY: json.dumps(given["empty"]).encode("ascii")}, ""
     if spec["image"]["kind"] == specs.OCI:
-        files[specs.REGISTRY_CLIENT] = programs.image_command(_CLIENT)
+        files[specs.REGISTRY_CLIENT] = rescue_programs.image_command(_CLIENT)
         token = given["oci_registry_auth_token"] or ""
     job = jobs.Job(
-        command=programs.installimage(),
+        command=rescue_programs.installimage(),
         bootstrap=specs.pack(spec),
         arguments=[spec["image"]["shown"], flow.name, " ".join(spec["devices"])],
         token=token,
         limit=given["timeout"] + program.TIDY,
         rule=protocol.MARKER_AND_EXIT_CODE,
-        runner=programs.runner_text(),
+        runner=rescue_programs.runner_text(),
         installation=installation,
         devices=spec["devices"],
         consent=given["consent"],

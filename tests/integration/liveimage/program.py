@@ -23,7 +23,7 @@ from tests.waiting import until
 FOLDER = linked_tree()
 #: compiled modules of the tests' programs: a start of each without them costs a second
 COMPILED = Path(__file__).parents[3] / "build" / "pycache"
-MODULE = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main"
+MODULE = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.command_line"
 COMMAND = [sys.executable, "-m", MODULE]
 ENVIRONMENT = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
 PATIENCE = 180.0

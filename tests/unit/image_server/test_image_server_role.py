@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server im
     role_inputs,
     role_plan,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import main
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.role_plan import image_server_plan
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
@@ -79,7 +79,7 @@ def test_choices_of_the_specs_are_those_of_the_program():
     choices = {name: tuple(option["choices"]) for name, option in specs.items() if "choices" in option}
     assert choices["vlan_interfaces"] == VLAN_MODES
     assert choices["nmstate"] == nmstatectl.CHOICES
-    assert choices["log_level"] == main.LEVELS
+    assert choices["log_level"] == command_line.LEVELS
 
 
 def test_one_message_lists_every_error_with_variable_value_and_fix():

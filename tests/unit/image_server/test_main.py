@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.command_line import (
     USAGE,
     bound,
     main,

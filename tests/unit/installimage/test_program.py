@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage as action
 from tests.unit.disks import recorded
 from tests.waiting import until
@@ -329,13 +329,13 @@ def test_the_kept_groups_are_bound_by_name_in_the_configuration():
 
 
 def test_the_program_is_the_same_bytes_every_time():
-    assert programs.installimage() == programs.installimage()
-    assert programs.installimage().startswith(b"#!/usr/bin/python3\nPK")
+    assert rescue_programs.installimage() == rescue_programs.installimage()
+    assert rescue_programs.installimage().startswith(b"#!/usr/bin/python3\nPK")
 
 
 def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path, data = folder / "image-url-command", folder / "bootstrap.data"
-    path.write_bytes(programs.installimage())
+    path.write_bytes(rescue_programs.installimage())
     path.chmod(0o700)
     data.write_bytes(specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     join_inputs,
     kubelet_config,
     user_data_inputs,
-    versions,
+    version_numbers,
 )
 from tests.unit.common import odd
 
@@ -97,9 +97,9 @@ def test_an_owner_that_is_no_number_does_not_exist(name):
 @odd.examples("1.2.²", "٣.1.1", "1." + "9" * 5000, "1.2." + "9" * 20, "1.2.3\n", "9" * 5000 + ".1")
 @given(odd.texts)
 def test_a_version_is_one_or_none(text):
-    found = versions.numbers(text)
+    found = version_numbers.numbers(text)
     assert found is None or all(0 <= part < 1 << 63 for part in found)
-    assert not versions.is_release(text) or re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", text)
+    assert not version_numbers.is_release(text) or re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", text)
 
 
 @odd.examples(*odd.NUMBERS, "9" * 5000 + "G", "²h", "1_0m", "٣s", "1h\n")

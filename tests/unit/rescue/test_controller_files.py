@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     CommandNotUsable,
     find_command,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.programs import IMAGE_COMMANDS
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.rescue_programs import IMAGE_COMMANDS
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.watch import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, REFUSED, SILENT, classify

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 
-COMMANDS = sorted(programs.IMAGE_COMMANDS)
+COMMANDS = sorted(rescue_programs.IMAGE_COMMANDS)
 
 
 def members(content: bytes) -> dict[str, bytes]:
     archive = zipfile.ZipFile(io.BytesIO(content))
-    return {name.removeprefix(f"{programs.TOP}/"): archive.read(name) for name in archive.namelist()}
+    return {name.removeprefix(f"{rescue_programs.TOP}/"): archive.read(name) for name in archive.namelist()}
 
 
 def put(folder: Path, content: bytes) -> Path:
@@ -34,7 +34,7 @@ def put(folder: Path, content: bytes) -> Path:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_runs_alone_and_says_how_it_is_called(tmp_path, name):
-    path = put(tmp_path, programs.image_command(name))
+    path = put(tmp_path, rescue_programs.image_command(name))
     words = {"PATH": os.environ["PATH"]}
     done = subprocess.run([path], capture_output=True, text=True, check=False, cwd="/", env=words)
     usage = f'usage: {name} IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n'
@@ -43,14 +43,14 @@ def test_a_command_runs_alone_and_says_how_it_is_called(tmp_path, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_rescue_without_python_says_so(tmp_path, name):
-    path = put(tmp_path, programs.image_command(name))
+    path = put(tmp_path, rescue_programs.image_command(name))
     done = subprocess.run([path], capture_output=True, text=True, check=False, env={"PATH": "/nowhere"})
     said = f"{name}: python3 is missing in this rescue; install python3\n"
     assert (done.returncode, done.stdout, done.stderr) == (127, "", said)
 
 
 def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
-    path = put(tmp_path, programs.image_command("image-url-command-raw-disk"))
+    path = put(tmp_path, rescue_programs.image_command("image-url-command-raw-disk"))
     (tmp_path / "data").write_bytes(b"")
     done = subprocess.run(
         [path, "ftp://x/y", tmp_path / "data", "node-1", "nothing"], capture_output=True, text=True, check=False
@@ -63,26 +63,30 @@ def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
 
 
 def test_a_program_holds_what_it_imports_and_no_more():
-    raw_disk = members(programs.image_command("image-url-command-raw-disk"))
+    raw_disk = members(rescue_programs.image_command("image-url-command-raw-disk"))
     assert {"_rescue/imagecommand/raw_disk.py", "_rescue/imagecommand/incoming.py", "_common/text.py"} <= set(raw_disk)
     assert not {"_rescue/imagecommand/oci.py", "_rescue/imagecommand/tar_reader.py", "_rescue/job.py"} & set(raw_disk)
-    oci = members(programs.image_command("image-url-command-oci"))
+    oci = members(rescue_programs.image_command("image-url-command-oci"))
     assert set(raw_disk) < set(oci)
-    steps = members(programs.steps())
+    steps = members(rescue_programs.steps())
     assert steps["_rescue/recorder.py"] == Path(recorder.__file__).read_bytes()
     assert not {"_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/program.py"} & set(steps)
 
 
-@pytest.mark.parametrize("content", [programs.installimage, programs.steps], ids=["installimage", "steps"])
+@pytest.mark.parametrize(
+    "content", [rescue_programs.installimage, rescue_programs.steps], ids=["installimage", "steps"]
+)
 def test_a_program_imports_nothing_that_is_not_inside(tmp_path, content):
     path = put(tmp_path, content())
     names = [name for name in members(content()) if name.endswith(".py") and name != "__main__.py"]
-    modules = [f"{programs.TOP}.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in names]
+    modules = [f"{rescue_programs.TOP}.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in names]
     code = f"import importlib, sys; sys.path[:0] = [{str(path)!r}]; [importlib.import_module(n) for n in {modules!r}]"
     subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd="/")
 
 
-@pytest.mark.parametrize("content", [programs.installimage, *(lambda n=n: programs.image_command(n) for n in COMMANDS)])
+@pytest.mark.parametrize(
+    "content", [rescue_programs.installimage, *(lambda n=n: rescue_programs.image_command(n) for n in COMMANDS)]
+)
 def test_what_identifies_a_job_does_not_depend_on_the_zlib_of_a_controller(content):
     entries = zipfile.ZipFile(io.BytesIO(content())).infolist()
     assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
@@ -95,5 +99,5 @@ def test_make_writes_the_same_commands(tmp_path):
         str(tmp_path / "made" / name) for name in COMMANDS
     ]
     for path in (tmp_path / "made").iterdir():
-        assert path.read_bytes() == programs.image_command(path.name)
+        assert path.read_bytes() == rescue_programs.image_command(path.name)
         assert path.stat().st_mode & 0o777 == 0o755

@@ -30,10 +30,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
 
 from . import monitoring, publisher, watched
 from .answers import Answers, Registry
+from .command_line import Settings
 from .descriptor_folder import DescriptorFolder
 from .host_folder import HostFolder
 from .listener import Listener
-from .main import Settings
 from .monitoring import Metrics, Progress, notify, watchdog
 from .publisher import Publisher
 from .watched import LOG, CommonInputs, Problems
