@@ -130,6 +130,8 @@ def test_the_error_lists_every_disk_and_why_not():
         ({"min_size": "-5G"}, "is no size"),
         ({"min_size": "5i"}, "is no size"),
         ({"by_id": "sda"}, "kernel's name"),
+        ({"wwn": str(0x5002538D40AA0001)}, "is what YAML makes of 0x5002538d40aa0001; write it in quotes"),
+        ({"raid": {"wwn": ["0x5002538d40aa0001", 0x5002538D40AA0002]}}, "raid.wwn: .* 0x5002538d40aa0002; write it"),
         ({"serial": "/dev/nvme0n1"}, "kernel's name"),
     ],
 )

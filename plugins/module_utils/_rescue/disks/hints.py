@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..._common.text import whole_number
 from . import disk_names, listing, tool_output
 from .disk_facts import Disk
 
@@ -69,8 +70,11 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
             raise HintError(f"root_device_hints.raid names a WWN twice: {', '.join(str(wwn) for wwn in wwns)}")
         if not all(tool_output.plain_wwn(str(wwn)) for wwn in wwns):
             raise HintError("root_device_hints.raid has an empty WWN")
+        _check_wwns("raid.wwn", wwns)
     elif not str(value).strip():
         raise HintError(f"root_device_hints.{way} is empty")
+    if way == "wwn":
+        _check_wwns("wwn", [value])
     if way == "min_size":
         size_of(value)
     if way in ("wwn", "serial", "by_id") and disk_names.is_kernel_name(str(value)):
@@ -78,6 +82,15 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
             f"root_device_hints.{way}: {value!r} is the kernel's name, which may mean another disk after the next boot"
         )
     return found
+
+
+def _check_wwns(field: str, wwns: Sequence[object]) -> None:
+    """A WWN with 0x and without quotes is a number for YAML, which comes as another text."""
+    for text in [str(wwn).strip() for wwn in wwns]:
+        number = whole_number(text)
+        meant = "" if number is None or len(text) == 16 else "%x" % number
+        if len(meant) == 16:
+            raise HintError(f"root_device_hints.{field}: {text} is what YAML makes of 0x{meant}; write it in quotes")
 
 
 def no_candidate(disk: Disk) -> str:
