@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lab.cluster.running_cluster import RunningCluster
@@ -43,9 +42,7 @@ class RunningLab(Nodes):
         self.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def open(self) -> None:

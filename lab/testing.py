@@ -59,17 +59,18 @@ def lab_dry() -> Iterator[RunningLab]:
 @pytest.fixture(scope="session")
 def lab_nspawn() -> Iterator[RunningLab]:
     """One lab with nspawn machines for the whole run; tests use server names of their own."""
-    _require_root("nspawn")
-    running = _open(kind="nspawn", name=f"pytest-{os.getpid()}")
-    yield running
-    running.close()
+    yield from _shared("nspawn")
 
 
 @pytest.fixture(scope="session")
 def lab_qemu() -> Iterator[RunningLab]:
     """One lab with QEMU machines for the whole run; tests use server names of their own."""
-    _require_root("qemu")
-    running = _open(kind="qemu", name=f"pytest-{os.getpid()}")
+    yield from _shared("qemu")
+
+
+def _shared(kind: str) -> Iterator[RunningLab]:
+    _require_root(kind)
+    running = _open(kind=kind, name=f"pytest-{os.getpid()}")
     yield running
     running.close()
 

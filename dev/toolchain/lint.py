@@ -21,26 +21,10 @@ from .paths import CHECKOUT, NAME, NAMESPACE, cache, copied_tree, linked_tree, t
 
 #: what a built collection may have at its top
 SHIPPED = {
-    "CHANGELOG.md",
-    "CHANGELOG.rst",
-    "CODE_OF_CONDUCT.md",
-    "CONTRIBUTING.md",
-    "COPYING",
-    "FILES.json",
-    "LICENSES",
-    "MAINTAINERS.md",
-    "MANIFEST.json",
-    "README.md",
-    "REUSE.toml",
-    "SECURITY.md",
-    "changelogs",
-    "docs",
-    "extensions",
-    "meta",
-    "playbooks",
-    "plugins",
-    "roles",
-}
+    "CHANGELOG.md", "CHANGELOG.rst", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "COPYING", "FILES.json", "LICENSES",
+    "MAINTAINERS.md", "MANIFEST.json", "README.md", "REUSE.toml", "SECURITY.md", "changelogs", "docs", "extensions",
+    "meta", "playbooks", "plugins", "roles",
+}  # fmt: skip
 
 #: ansible-test fetches this program from a host of its own; ensurepip's wheel does the same from the machine itself
 GET_PIP = """\

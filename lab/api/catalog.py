@@ -45,8 +45,23 @@ LOCATIONS: dict[int, Location] = {
 }
 
 
+class Priced:
+    """What has a net price a month, in EUR."""
+
+    monthly: float
+
+    def hourly(self) -> float:
+        """The price of one hour; a month is never billed with more hours than this counts."""
+        return self.monthly / _HOURS_PER_MONTH
+
+    @staticmethod
+    def included_traffic(location: str) -> int:
+        """Bytes a month that cost nothing at this location."""
+        return _TRAFFIC_EU if location in _EU else _TRAFFIC_ELSEWHERE
+
+
 @dataclass(frozen=True)
-class ServerType:
+class ServerType(Priced):
     """A size of server."""
 
     id: int
@@ -59,15 +74,6 @@ class ServerType:
     cpu_type: str
     architecture: str
     locations: tuple[str, ...]
-
-    def hourly(self) -> float:
-        """The price of one hour; a month is never billed with more hours than this counts."""
-        return self.monthly / _HOURS_PER_MONTH
-
-    @staticmethod
-    def included_traffic(location: str) -> int:
-        """Bytes a month that cost nothing at this location."""
-        return _TRAFFIC_EU if location in _EU else _TRAFFIC_ELSEWHERE
 
 
 def _server_types(rows: str) -> dict[int, ServerType]:
@@ -113,7 +119,7 @@ SERVER_TYPES = _server_types(
 
 
 @dataclass(frozen=True)
-class LoadBalancerType:
+class LoadBalancerType(Priced):
     """A size of load balancer; sold everywhere."""
 
     id: int
@@ -123,14 +129,6 @@ class LoadBalancerType:
     max_targets: int
     max_certificates: int
     monthly: float
-
-    def hourly(self) -> float:
-        return self.monthly / _HOURS_PER_MONTH
-
-    @staticmethod
-    def included_traffic(location: str) -> int:
-        """Bytes a month that cost nothing at this location."""
-        return ServerType.included_traffic(location)
 
 
 LOAD_BALANCER_TYPES: dict[int, LoadBalancerType] = {

@@ -14,119 +14,46 @@ FILES = Path(__file__).parent / "files"
 
 # What is in every tree: systemd as init, sshd, Python for Ansible.
 _COMMON = (
-    "ca-certificates",
-    "cloud-guest-utils",
-    "curl",
-    "dbus",
-    "e2fsprogs",
-    "fdisk",
-    "gdisk",
-    "iproute2",
-    "kmod",
-    "netbase",
-    "openssh-server",
-    "procps",
-    "python3",
-    "systemd-sysv",
-    "udev",
-    "zstd",
-)
+    "ca-certificates", "cloud-guest-utils", "curl", "dbus", "e2fsprogs", "fdisk", "gdisk", "iproute2", "kmod",
+    "netbase", "openssh-server", "procps", "python3", "systemd-sysv", "udev", "zstd",
+)  # fmt: skip
+# linux-image-amd64: the cloud kernel has neither SATA nor 9p
+# systemd-container: installimage runs programs of a new system by systemd-nspawn
 _RESCUE = (
-    "btrfs-progs",
-    "bzip2",
-    "cryptsetup-bin",
-    "dmidecode",
-    "dosfstools",
-    "efibootmgr",
-    "ethtool",
-    "file",
-    "fio",
-    "gpg",
-    "gpg-agent",
-    "grub-common",
-    "hdparm",
-    "jq",
-    "linux-image-amd64",  # the cloud kernel has neither SATA nor 9p
-    "lvm2",
-    "mdadm",
-    "mtools",
-    "ntpsec-ntpdate",
-    "nvme-cli",
-    "parted",
-    "pciutils",
-    "smartmontools",
-    "systemd-container",  # installimage runs programs of a new system by systemd-nspawn
-    "wget",
-    "xfsprogs",
+    "btrfs-progs", "bzip2", "cryptsetup-bin", "dmidecode", "dosfstools", "efibootmgr", "ethtool", "file", "fio",
+    "gpg", "gpg-agent", "grub-common", "hdparm", "jq", "linux-image-amd64", "lvm2", "mdadm", "mtools",
+    "ntpsec-ntpdate", "nvme-cli", "parted", "pciutils", "smartmontools", "systemd-container", "wget", "xfsprogs",
     "xz-utils",
-)
+)  # fmt: skip
 _CLOUD = ("cloud-init", "isc-dhcp-client", "linux-image-cloud-amd64", "sudo")
+# isc-dhcp-client: cloud-init asks the metadata service of a cloud by it
 _TARBALL = (
-    "btrfs-progs",
-    "cloud-init",
-    "dosfstools",
-    "efibootmgr",
-    "grub-efi-amd64-bin",
-    "grub-pc-bin",
-    "grub2-common",
-    "initramfs-tools",
-    "isc-dhcp-client",  # cloud-init asks the metadata service of a cloud by it
-    "linux-image-amd64",
-    "lvm2",
-    "mdadm",
-    "sudo",
-    "xfsprogs",
-)
+    "btrfs-progs", "cloud-init", "dosfstools", "efibootmgr", "grub-efi-amd64-bin", "grub-pc-bin", "grub2-common",
+    "initramfs-tools", "isc-dhcp-client", "linux-image-amd64", "lvm2", "mdadm", "sudo", "xfsprogs",
+)  # fmt: skip
 
 
 # Units that cost time at every boot and mean nothing to a machine that lives for minutes.
 _MASKED = (
-    "apt-daily-upgrade.timer",
-    "apt-daily.timer",
-    "console-getty.service",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "getty@tty1.service",
-    "ldconfig.service",
-    "serial-getty@ttyS0.service",
-    "systemd-ask-password-console.path",
-    "systemd-ask-password-wall.path",
-    "systemd-hwdb-update.service",
-    "systemd-journal-catalog-update.service",
-    "systemd-network-generator.service",
-    "systemd-networkd-wait-online.service",
-    "systemd-pcrphase-sysinit.service",
-    "systemd-pcrphase.service",
-    "systemd-tmpfiles-clean.timer",
-    "systemd-update-done.service",
-    "systemd-update-utmp-runlevel.service",
+    "apt-daily-upgrade.timer", "apt-daily.timer", "console-getty.service", "dpkg-db-backup.timer",
+    "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service", "ldconfig.service",
+    "serial-getty@ttyS0.service", "systemd-ask-password-console.path", "systemd-ask-password-wall.path",
+    "systemd-hwdb-update.service", "systemd-journal-catalog-update.service", "systemd-network-generator.service",
+    "systemd-networkd-wait-online.service", "systemd-pcrphase-sysinit.service", "systemd-pcrphase.service",
+    "systemd-tmpfiles-clean.timer", "systemd-update-done.service", "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
-)
+)  # fmt: skip
 # What the packages for disks and arrays would start: a machine of the lab has no use for it.
 _MASKED_STORAGE = (
-    "dm-event.socket",
-    "lvm2-lvmpolld.socket",
-    "lvm2-monitor.service",
-    "mdcheck_continue.timer",
-    "mdcheck_start.timer",
-    "mdmonitor-oneshot.timer",
-    "mdmonitor.service",
-    "nvmefc-boot-connections.service",
-    "nvmf-autoconnect.service",
-    "smartmontools.service",
-)
+    "dm-event.socket", "lvm2-lvmpolld.socket", "lvm2-monitor.service", "mdcheck_continue.timer",
+    "mdcheck_start.timer", "mdmonitor-oneshot.timer", "mdmonitor.service", "nvmefc-boot-connections.service",
+    "nvmf-autoconnect.service", "smartmontools.service",
+)  # fmt: skip
 # What a rescue has no use for and boots quicker without.
 _MASKED_RESCUE = (
-    "fio.service",
-    "machines.target",
-    "proc-sys-fs-binfmt_misc.automount",
-    "systemd-binfmt.service",
-    "systemd-hostnamed.service",
-    "uuidd.socket",
-    "var-lib-machines.mount",
-)
+    "fio.service", "machines.target", "proc-sys-fs-binfmt_misc.automount", "systemd-binfmt.service",
+    "systemd-hostnamed.service", "uuidd.socket", "var-lib-machines.mount",
+)  # fmt: skip
 # Kernel modules that no machine of the lab has a use for: most of the kernel's package.
 _UNUSED_MODULES = tuple(
     f"/lib/modules/*/kernel/{folder}/*"

@@ -128,21 +128,9 @@ def use_balancers(api, server, network):
 
 
 LISTS = (
-    "servers",
-    "server_types",
-    "locations",
-    "isos",
-    "pricing",
-    "images",
-    "ssh_keys",
-    "primary_ips",
-    "placement_groups",
-    "networks",
-    "firewalls",
-    "volumes",
-    "load_balancers",
-    "load_balancer_types",
-)
+    "servers", "server_types", "locations", "isos", "pricing", "images", "ssh_keys", "primary_ips",
+    "placement_groups", "networks", "firewalls", "volumes", "load_balancers", "load_balancer_types",
+)  # fmt: skip
 
 
 def test_every_answer_fits(recorded, wire):
