@@ -93,7 +93,6 @@ def install_plan(
     stay: Iterable[str] = (),
     last_try: bool = False,
 ) -> list[Machine]:
-    """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan as plans
 
@@ -104,7 +103,5 @@ def install_plan(
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"install_plan": install_plan}

@@ -84,7 +84,6 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
 
 
 def internal(value: Any, function: str, *given: Any, **named: Any) -> Any:
-    """See DOCUMENTATION."""
     module, name = FUNCTIONS[function]
     try:
         return getattr(importlib.import_module(_UTILS + module), name)(value, *given, **named)
@@ -93,7 +92,5 @@ def internal(value: Any, function: str, *given: Any, **named: Any) -> Any:
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"internal": internal}

@@ -69,7 +69,6 @@ def local_path(
     new: bool = False,
     inventory_sources: Iterable[str] = (),
 ) -> str:
-    """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 
@@ -84,7 +83,5 @@ def local_path(
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[..., str]]:
         return {"local_path": local_path}

@@ -58,7 +58,6 @@ from typing import Any
 
 
 def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict[str, Any]]:
-    """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs as specs
 
@@ -66,7 +65,5 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"machine_specs": machine_specs}

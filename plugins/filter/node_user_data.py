@@ -135,7 +135,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import pl
 
 
 def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -> str:
-    """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
     from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data import HETZNER_LIMIT, user_data
@@ -151,8 +150,5 @@ def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Any]:
-        """Filters by name."""
         return {"node_user_data": node_user_data}

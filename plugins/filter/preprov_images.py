@@ -70,7 +70,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 
 def preprov_images(given: Iterable[Mapping[str, Any]], purpose: str) -> Any:
-    """See DOCUMENTATION."""
     if purpose == "inputs":
         return _inputs(list(given))
     if purpose == "table":
@@ -193,7 +192,5 @@ def _table(results: list[Mapping[str, Any]]) -> list[str]:
 
 
 class FilterModule:
-    """The filters of this file."""
-
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"preprov_images": preprov_images}

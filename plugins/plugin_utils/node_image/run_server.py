@@ -107,7 +107,6 @@ def source_handler(files: Mapping[str, Mapping[str, str]]) -> type[BaseHTTPReque
         timeout = 300
 
         def do_GET(self) -> None:
-            """Send a file."""
             self._answer(send=True)
 
         def do_HEAD(self) -> None:

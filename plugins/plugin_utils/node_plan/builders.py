@@ -23,7 +23,6 @@ def setting(kind: str, identity: str, **fields: Any) -> Setting:
 
 
 def file(identity: str, path: str, content: str, mode: str = "0644", secret: bool = False) -> Setting:
-    """A whole file."""
     return setting("file", identity, path=path, mode=mode, secret=secret or None, content=content)
 
 
@@ -43,12 +42,10 @@ def secrets_of(settings: Iterable[Setting]) -> dict[str, str]:
 
 
 def directory(identity: str, path: str, mode: str = "0755") -> Setting:
-    """A folder."""
     return setting("directory", identity, path=path, mode=mode)
 
 
 def link(identity: str, path: str, target: str) -> Setting:
-    """A symbolic link."""
     return setting("link", identity, path=path, target=target)
 
 
@@ -63,7 +60,6 @@ def absent(identity: str, path: str, recursive: bool = False) -> Setting:
 
 
 def unit(identity: str, name: str, **fields: Any) -> Setting:
-    """A systemd unit."""
     return setting("unit", identity, name=name, **fields)
 
 
@@ -85,6 +81,5 @@ def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) ->
 
 
 def drop_in(identity: str, unit_name: str, name: str, text: str, secret: bool = False) -> Setting:
-    """A drop-in of a unit."""
     path = f"{UNIT_DIR}/{unit_name}.d/{name}"
     return file(identity, path, HEADER + text, "0600" if secret else "0644", secret)

@@ -99,8 +99,6 @@ class BaseInputs(TypedDict, total=False):
 
 
 class Taint(TypedDict):
-    """A taint of a Node."""
-
     key: str
     value: str
     effect: str

@@ -23,8 +23,6 @@ PYTHON_HOME = "/opt/kubenode/python"
 
 
 class File(NamedTuple):
-    """A file of the first boot."""
-
     path: str
     mode: int
     content: str

@@ -98,7 +98,6 @@ def requests(made: int, limit: int | None, remaining: int | None) -> None:
 
 
 def warning(message: str) -> None:
-    """A warning."""
     _say(lambda: _display.warning(message))
 
 

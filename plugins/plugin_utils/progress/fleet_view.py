@@ -69,7 +69,6 @@ class Terminal:
             return 0, 0
 
     def close(self) -> None:
-        """Forget it."""
         os.close(self._fd)
 
 
@@ -134,7 +133,6 @@ class FleetView:
             self.aside(lambda: self._say(f"{name}: late: {text}"))
 
     def tick(self) -> None:
-        """Time has passed."""
         self.feed()
         if self.mode != FLEET:
             return

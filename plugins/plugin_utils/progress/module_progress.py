@@ -150,11 +150,9 @@ class Beat:
         self._file = fleet_state.Machine(path, self._at)
 
     def aside(self, speak: Callable[[], None]) -> None:
-        """Print something else."""
         speak()
 
     def tick(self) -> None:
-        """Time has passed."""
         now = self._clock()
         size = self._size()
         if size:

@@ -63,8 +63,6 @@ class Piece:
 
 @dataclass
 class Row:
-    """A machine on the page."""
-
     name: str
     outcome: str
     seconds: float

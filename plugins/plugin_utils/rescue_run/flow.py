@@ -168,7 +168,6 @@ class Host:
         return Flow(given, self.name)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._remote is not None:
             self._remote.end()
 

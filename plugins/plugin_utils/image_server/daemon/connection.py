@@ -359,7 +359,6 @@ class Poller:
     """Calls back for sockets that can be read or written; lives in one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nothing is watched yet."""
         self._loop = loop
         self._epoll = select.epoll()
         self._callbacks: dict[int, Callable[[int], None]] = {}

@@ -37,8 +37,6 @@ _MOST_OWN = 8 * 1024 * 1024  # bytes of a file of a host's own
 
 @dataclass
 class _Files:
-    """The files of one host."""
-
     __slots__ = ("documents", "own")
     documents: list[tuple[str, Signature]]
     own: tuple[str, Signature] | None
@@ -53,7 +51,6 @@ class HostFolder:
     def __init__(
         self, publisher: Publisher, bases: Bases, folder: str, inputs: CommonInputs, problems: Problems
     ) -> None:
-        """Nothing is read yet."""
         self._publisher, self._bases, self._folder, self._inputs = publisher, bases, folder, inputs
         self._problems = problems
         self._changes = Changes()

@@ -90,7 +90,6 @@ class Api:
         self.host = str(settings.host)
 
     def image(self, namespace: str, name: str) -> dict[str, Any]:
-        """A PreprovisioningImage."""
         return self._call("GET", _image(namespace, name))
 
     def images(self, namespace: str | None) -> list[dict[str, Any]]:
@@ -106,7 +105,6 @@ class Api:
         return self._patch(image, {"status": dict(difference)}, "/status")
 
     def secret(self, namespace: str, name: str) -> dict[str, Any]:
-        """A Secret."""
         return self._call("GET", _secret(namespace, name))
 
     def replace_secret(self, secret: Mapping[str, Any]) -> dict[str, Any]:

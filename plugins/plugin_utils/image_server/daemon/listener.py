@@ -71,7 +71,6 @@ class Listener:
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
-        """End everything."""
         self._close_socket()
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -35,7 +35,6 @@ class Metrics:
     """Counters of one server."""
 
     def __init__(self) -> None:
-        """Everything is zero."""
         self.requests: dict[int, int] = {}
         self.bytes_sent = 0
         self.cut = 0  # answers that did not reach their end
@@ -87,7 +86,6 @@ class Progress:
     """What was sent to whom."""
 
     def __init__(self) -> None:
-        """No client has read anything yet."""
         self._readers: OrderedDict[tuple[str, str], _Reader] = OrderedDict()
         self.fetched: dict[str, int] = {}
 

@@ -264,7 +264,6 @@ class UrlsFile:
     """Written when it changes, whole, for its owner only: unguessable URLs are secrets."""
 
     def __init__(self, path: str) -> None:
-        """Nothing is written yet."""
         self._path = path
         self._state: tuple[int, int] | None = None
 

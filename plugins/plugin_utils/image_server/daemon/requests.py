@@ -41,7 +41,6 @@ class RequestReader:
     """Collects the requests of one connection."""
 
     def __init__(self) -> None:
-        """Nothing is read yet."""
         self._parser = httptools.HttpRequestParser(self)
         self._ready: list[Request] = []
         self._ended = False
@@ -103,7 +102,6 @@ class RequestReader:
     # what httptools calls
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         self._begin()
 
     def on_url(self, url: bytes) -> None:

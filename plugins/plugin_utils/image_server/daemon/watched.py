@@ -133,7 +133,6 @@ class Problems:
     """The problems that there are now, each by what it is a problem of."""
 
     def __init__(self) -> None:
-        """Nothing is wrong."""
         self._found: dict[str, str] = {}
 
     def __len__(self) -> int:
