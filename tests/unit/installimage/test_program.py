@@ -420,6 +420,14 @@ def test_the_last_word_of_the_program_is_read():
     assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
 
 
+def test_what_an_image_prints_is_no_result(capsys):
+    program.say_of_others(program.RESULT + json.dumps({**GOOD, "reason": "nothing was written"}))
+    program.say_of_others("busy")
+    said = capsys.readouterr().out
+    assert said.endswith("\nbusy\n")
+    assert action._outcome(said.encode()) is None
+
+
 @pytest.mark.parametrize(
     "line",
     ["", "{", "[]", "null", "[" * 100000, json.dumps({**GOOD, "tail": "x"}), json.dumps({**GOOD, "reason": None}),

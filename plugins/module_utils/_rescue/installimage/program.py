@@ -317,7 +317,7 @@ class Program:
     def _install(self, config: str, nonce: str) -> None:
         result, spec = self.result, self._spec
         # It prints its whole configuration.
-        terminal = installer.Terminal(say, publish(self._base), spec["crypt_password"])
+        terminal = installer.Terminal(say_of_others, publish(self._base), spec["crypt_password"])
         self._installer = installer.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
         result["began"] = True
@@ -382,6 +382,11 @@ def say(text: str) -> None:
     """One line of the log."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def say_of_others(text: str) -> None:
+    """A line of installimage, or of the image that it runs programs of: never taken for our result."""
+    say(f" {text}" if text.startswith(RESULT) else text)
 
 
 def publish(base: str) -> Callable[[str], None]:
