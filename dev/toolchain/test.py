@@ -69,7 +69,7 @@ class Part:
 
 def _marked(marker: str, *without: str) -> tuple[str, ...]:
     chosen = " and ".join([marker, *(f"not {other}" for other in without)])
-    return (*PARALLEL, "-m", chosen, "tests/lab", "tests/integration")
+    return (*PARALLEL, "-m", chosen, "tests/lab", "tests/integration", "tests/unit/toolchain")
 
 
 def _units(core: str) -> Part:
@@ -96,8 +96,8 @@ LONG = (
     *(_units(core) for core in ("2.18", "2.20", "2.21")),
     Part(
         "machines",
-        "interruptions, faults and rare ways of provisioning, on container machines",
-        30,
+        "interruptions, faults and rare ways of provisioning, on container machines; releases of two clones",
+        32,
         (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in (*WALKS, FAULTS))),
         small_disks=True,
     ),

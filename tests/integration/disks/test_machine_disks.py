@@ -210,6 +210,7 @@ def test_mounts_and_swap_go_first_and_the_running_system_never(machine):
     assert machine.sh("umount /boot; blkid -po value -s LABEL /dev/sda") == "busy\n"
 
 
+@pytest.mark.long
 def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     disks = [
         {"size": "256M", "kind": "sata", "serial": "ONE", "wwn": "0x5002538d40aa0001"},
@@ -232,6 +233,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     assert after[0] != before[0]
 
 
+@pytest.mark.long
 def test_another_rescue_than_the_known_one_gets_no_commands(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
     run = machine.disks(host_keys=[key], rescue_timeout=30)

@@ -82,6 +82,7 @@ def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
     assert again.result["api_calls"] == 2
 
 
+@pytest.mark.long
 def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     fleet = Fleet(real_project, "real-d")
     fleet.options["intents_dir"] = str(real_project.folder / "intents")
@@ -171,6 +172,7 @@ def test_an_installed_system_is_never_rearmed(real_project):
     assert real_project.commands("real-g") == [*commands, "disable_rescue"]
 
 
+@pytest.mark.long
 def test_a_key_that_the_running_system_does_not_know_is_a_refusal(real_project):
     fleet = Fleet(real_project, "real-h")
     fleet.rescue(fleet.create())

@@ -18,7 +18,7 @@ from tests.integration.image_server.conftest import PROXY, Download, World, netw
 from tests.integration.runs import Run
 from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.long]
 
 UNIT = "kubenode-image-server"
 DATA = "/var/lib/kubenode-image-server"

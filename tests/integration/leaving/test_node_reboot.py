@@ -55,6 +55,7 @@ def scene(lab_nspawn, tmp_path_factory):
     scene.api.close()
 
 
+@pytest.mark.long
 def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     api, first = scene.api, scene.boots()
     api.add(pod("web", "reboot-2"), pod("front", "reboot-1"))

@@ -218,6 +218,7 @@ def test_one_bad_machine_does_not_fail_the_others(nspawn):
     assert nspawn.run() == 0, nspawn.output
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this host has no IPv6")
 def test_a_machine_with_ipv6_only_is_written_and_verified(nspawn):
     """Rescue, image and new system have nothing else: IPv4 reaches the metadata service alone."""

@@ -152,6 +152,7 @@ def test_a_large_command_that_changed_is_another_job_and_needs_room(shared):
     assert shared.ssh("shared", seen).split() == ["ran", "ran", new, "-", new]
 
 
+@pytest.mark.long
 def test_a_hanging_command_is_killed_at_its_limit_with_all_its_processes(shared):
     command = shared.install(
         "hang",
@@ -282,6 +283,7 @@ def test_another_system_is_no_rescue(controller):
     assert controller.ssh("cmd-m", "ls /root") == ""
 
 
+@pytest.mark.long
 def test_the_system_seen_before_the_reset_is_no_rescue(shared):
     command = shared.install("plain", DONE)
     boot_id = shared.command("shared", command)["boot_id"]

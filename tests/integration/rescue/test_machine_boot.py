@@ -79,6 +79,7 @@ def test_the_new_system_is_proven_and_recorded(controller):
     assert rebooted["boot_id"] != system["boot_id"]
 
 
+@pytest.mark.long
 def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller):
     before = rescued(controller, "boot-f")
     assert before["written"][0]["before"] == sorted(before["written"][0]["holds"] + before["written"][0]["kinds"])
@@ -136,6 +137,7 @@ def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
     assert "host_keys 'ssh-ed25519 non-sense': its second word is not base64" in bad["msg"]
 
 
+@pytest.mark.long
 def test_a_cloud_init_that_ends_with_errors_is_a_failure(controller):
     before = rescued(controller, "boot-d", user_data="#cloud-config\nruncmd:\n  - [sh, -c, 'exit 3']\n")
     run = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"])

@@ -80,6 +80,7 @@ def test_the_rescue_that_reboots_under_the_program_is_no_word_on_the_machine(con
     assert run["permanent"] is False
 
 
+@pytest.mark.long
 def test_what_cannot_run_stops_the_machine_and_leaves_nothing_behind(shared):
     def stopped(script, says, **more):
         run = shared.module("shared", "pre_provision_command", **options(shared, script, **more))

@@ -230,6 +230,7 @@ async def test_installs_and_boots_by_bios(backend: Backend, key: Key) -> None:
     assert (await one.ssh("findmnt -no SOURCE /")).out == "/dev/nvme0n1p3\n"
 
 
+@pytest.mark.long
 async def test_installs_and_boots_by_uefi_with_the_rescues_password(backend: Backend, key: Key) -> None:
     one = dedicated(backend, key, 1, (DiskSpec(4 << 30, "sata"), DiskSpec(4 << 30, "sata")), uefi=True)
     one.arm(Rescue((key.public,), password="let-me-in-please"))
