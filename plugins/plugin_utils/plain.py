@@ -13,15 +13,22 @@ import yaml
 def plain(value: Any) -> Any:
     """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {_text(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, bool) or value is None:
         return value
-    for kind in (str, int, float):
+    if isinstance(value, str):
+        return _text(value)
+    for kind in (int, float):
         if isinstance(value, kind):
             return kind(value)
     return value
+
+
+def _text(value: str) -> str:
+    # a text of a result is, before ansible-core 2.19, also after str() one of Ansible's
+    return str.__str__(value)
 
 
 def yaml_value(text: str) -> Any:

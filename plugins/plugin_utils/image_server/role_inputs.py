@@ -23,6 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 from .. import role_specs
+from ..plain import plain
 from . import pack_program
 from .daemon import host_file
 
@@ -252,7 +253,7 @@ def _document_text(value: Any, what: str) -> str:
         return value if value.endswith("\n") else value + "\n"
     if not isinstance(value, Mapping):
         raise TypeError(f"give {what}, as a dictionary or as text, or nothing")
-    return yaml.safe_dump(value, default_flow_style=False, sort_keys=False, allow_unicode=True, width=10000)
+    return yaml.safe_dump(plain(value), default_flow_style=False, sort_keys=False, allow_unicode=True, width=10000)
 
 
 class InvalidInput(ValueError):

@@ -376,4 +376,4 @@ def _over(kubelet: Kubelet, inputs: JoinInputs) -> dict[str, Any]:
 
 
 def _yaml(value: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)
+    return yaml.safe_dump(plain(value), default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)

@@ -189,3 +189,17 @@ def test_machines_are_well_where_the_file_cannot_be_written(tmp_path):
     assert not answer["failed"]
     (text,) = answer["warnings"]
     assert f"{path} cannot be written (" in text
+
+
+class Unsafe(str):
+    """A text of a module's result as ansible-core 2.18 has it: as a text it is itself."""
+
+    def __str__(self):
+        return self
+
+
+def test_texts_of_results_are_kept_on_ansible_core_2_18(folder):
+    hosts = {Unsafe("n-1"): {Unsafe("ansible_host"): Unsafe("203.0.113.5"), "list": [Unsafe("x")]}}
+    path = str(folder / "inventory.yml")
+    assert machine_inventory.change(path, hosts)
+    assert machine_inventory.read(path) == {"n-1": {"ansible_host": "203.0.113.5", "list": ["x"]}}
