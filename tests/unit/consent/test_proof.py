@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import (
-    DISK,
-    RAM,
-    Origin,
-    parse_written,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin, parse_written
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError

@@ -113,10 +113,7 @@ def raid1_with_lvm(**more: object) -> disk_facts.Raw:
     disks = [
         nvme(
             index,
-            (
-                block(f"nvme{index}n1p1", GIB, "part", (boot,)),
-                block(f"nvme{index}n1p2", 470 * GIB, "part", (main,)),
-            ),
+            (block(f"nvme{index}n1p1", GIB, "part", (boot,)), block(f"nvme{index}n1p2", 470 * GIB, "part", (main,))),
         )
         for index in (0, 1)
     ]
@@ -149,11 +146,7 @@ def raid1_with_lvm(**more: object) -> disk_facts.Raw:
 
 def windows() -> disk_facts.Raw:
     """A SATA disk with a GPT, an EFI system partition, a reserved one and NTFS; a USB stick beside it."""
-    parts = (
-        block("sda1", 100 * MIB, "part"),
-        block("sda2", 16 * MIB, "part"),
-        block("sda3", 400 * GIB, "part"),
-    )
+    parts = (block("sda1", 100 * MIB, "part"), block("sda2", 16 * MIB, "part"), block("sda3", 400 * GIB, "part"))
     return disk_facts.Raw(
         lsblk(sata("a", parts), block("sdb", 32 * GIB, tran="usb", rm=True, model="Virtual Floppy0")),
         blkid={

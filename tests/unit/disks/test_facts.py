@@ -19,9 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
     tool_output,
     wiping,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    listing as table,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import listing as table
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 from tests.unit.disks import recorded
 

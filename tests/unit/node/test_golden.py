@@ -44,10 +44,7 @@ RELATIVES = {
 }
 _KEYS = {
     "repository_keys": {"kubernetes": KUBERNETES_LIKE.text, "docker": DOCKER_LIKE.text},
-    "repository_key_fingerprints": {
-        "kubernetes": [KUBERNETES_LIKE.fingerprint],
-        "docker": [DOCKER_LIKE.fingerprint],
-    },
+    "repository_key_fingerprints": {"kubernetes": [KUBERNETES_LIKE.fingerprint], "docker": [DOCKER_LIKE.fingerprint]},
 }
 _ALL = {
     "ipvs": True,

@@ -41,10 +41,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"packages_extra": ["jq; reboot"]}, "base_packages_extra"),
     ({"packages_extra": ["-o=x"]}, "base_packages_extra"),
     ({"kernel_modules": ["a/b"]}, "base_kernel_modules"),
-    (
-        {"storage_clients": ["nfs", "tape"]},
-        "base_storage_clients is 'tape'; use some of nfs, cifs",
-    ),
+    ({"storage_clients": ["nfs", "tape"]}, "base_storage_clients is 'tape'; use some of nfs, cifs"),
     ({"firewall_ports": ["10250"]}, "base_firewall_ports is '10250'"),
     ({"firewall_ports": ["2-1/tcp"]}, "base_firewall_ports"),
     ({"firewall_ports": ["65536/udp"]}, "base_firewall_ports"),
@@ -74,10 +71,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"registry_mirrors": {"docker.io": [{**MIRROR, "mirrors": 1}]}}, "use the fields url, ca,"),
     ({"registry_mirrors": {"docker.io": [{**MIRROR, "header": {"X": "a\nb"}}]}}, "registry_mirrors.docker.io.header"),
     ({"registry_mirrors": {"docker.io": [{**MIRROR, "ca": PRIVATE_KEY}]}}, "registry_mirrors.docker.io.ca"),
-    (
-        {"registry_mirrors": {"quay.io": [MIRROR]}, "container_runtime": "docker"},
-        "mirrors docker.io only",
-    ),
+    ({"registry_mirrors": {"quay.io": [MIRROR]}, "container_runtime": "docker"}, "mirrors docker.io only"),
     ({"extra_ca": [PRIVATE_KEY]}, "base_extra_ca[0]"),
     ({"extra_ca": CA}, "use a list"),
     ({"images": ["a b"]}, "base_images is 'a b'"),

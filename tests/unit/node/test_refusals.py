@@ -104,10 +104,7 @@ def test_a_source_that_a_system_does_not_have(name, variables, message):
 
 
 def test_a_digest_for_the_other_architecture_does_not_help():
-    variables = {
-        "kubernetes_version": "1.36.99",
-        "checksums": {"kubelet": {"1.36.99": {"arm64": "a" * 64}}},
-    }
+    variables = {"kubernetes_version": "1.36.99", "checksums": {"kubelet": {"1.36.99": {"arm64": "a" * 64}}}}
     assert against(node("debian-13", arch="arm64"), **variables) == []
     (refusal,) = against(node("debian-13"), **variables)
     assert refusal.startswith("no sha256 of kubelet 1.36.99 for amd64 is pinned")
@@ -200,8 +197,7 @@ def test_a_refused_machine_gets_no_plan():
 
 
 @pytest.mark.parametrize(
-    ("steps", "programs"),
-    [([], []), (["swap"], []), (["cni"], ["cni-plugins"]), (["kubelet"], ["kubelet"])],
+    ("steps", "programs"), [([], []), (["swap"], []), (["cni"], ["cni-plugins"]), (["kubelet"], ["kubelet"])]
 )
 def test_only_the_steps_of_the_run_fetch(steps, programs):
     assert checked(node("debian-13"), steps)["artifacts"] == programs

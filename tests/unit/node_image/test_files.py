@@ -75,14 +75,7 @@ def test_what_is_no_range_of_this_file_gets_the_whole(ask, headers):
 
 def test_beyond_the_end_and_other_paths(ask):
     assert ask(Range="bytes=10240-")[0].status == 416
-    for path in (
-        "/",
-        "/0.img",
-        "/secret/",
-        "/secret/../secret/0.img",
-        "/secret/0.img/",
-        "/etc/passwd",
-    ):
+    for path in ("/", "/0.img", "/secret/", "/secret/../secret/0.img", "/secret/0.img/", "/etc/passwd"):
         assert ask(path)[0].status == 404
 
 

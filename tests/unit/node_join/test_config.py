@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
-    kubelet,
-    kubelet_config,
-    templates,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet, kubelet_config, templates
 
 FIELDS = kubelet_config.FIELDS["1.36"]
 TREES = st.recursive(

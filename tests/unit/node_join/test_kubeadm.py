@@ -45,10 +45,7 @@ def test_configuration_of_kubeadm():
             "name": "node-1",
             "criSocket": "unix:///run/containerd/containerd.sock",
             "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
-            "kubeletExtraArgs": [
-                {"name": "node-labels", "value": "example.com/rack=r1"},
-                {"name": "v", "value": "4"},
-            ],
+            "kubeletExtraArgs": [{"name": "node-labels", "value": "example.com/rack=r1"}, {"name": "v", "value": "4"}],
         },
         "patches": {"directory": "/etc/kubernetes/kubenode-patches"},
         "timeouts": {"discovery": "1m30s", "kubeletHealthCheck": "1m30s", "tlsBootstrap": "1m30s"},

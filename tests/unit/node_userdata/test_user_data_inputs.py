@@ -74,10 +74,7 @@ def test_good(check, value, expected):
         (values.api_server, "https://a$(reboot):6443"),
         (values.certificates, ""),
         (values.certificates, PEM.replace("MI", "!!")),
-        (
-            values.certificates,
-            PEM.replace(base64.b64encode(DER).decode(), base64.b64encode(DER[:-1]).decode()),
-        ),
+        (values.certificates, PEM.replace(base64.b64encode(DER).decode(), base64.b64encode(DER[:-1]).decode())),
         (values.certificates, PEM.replace("CERTIFICATE", "PRIVATE KEY")),
         (values.hostname, "Node-1"),
         (values.hostname, "node_1"),

@@ -95,12 +95,7 @@ def call(tmp_path):
     def run(*machines: dict[str, Any], check_mode: bool = False, **given: Any) -> dict[str, Any]:
         arguments = {"machines": list(machines), "quarantine_dir": str(tmp_path / "quarantine"), **given}
         task = SimpleNamespace(
-            action="machine_quarantine",
-            args=arguments,
-            async_val=0,
-            check_mode=check_mode,
-            collections=[],
-            diff=False,
+            action="machine_quarantine", args=arguments, async_val=0, check_mode=check_mode, collections=[], diff=False
         )
         connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), become=None)
         return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {})

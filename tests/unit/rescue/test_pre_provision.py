@@ -250,11 +250,7 @@ def test_another_run_waits_for_the_same_program_and_refuses_to_start_another_one
 
 @pytest.mark.parametrize(
     ("script", "asked"),
-    [
-        ("sleep 600000", False),
-        ("echo IMAGE_URL_DONE", False),
-        ("exit 1", True),
-    ],
+    [("sleep 600000", False), ("echo IMAGE_URL_DONE", False), ("exit 1", True)],
     ids=["running", "succeeded", "failed"],
 )
 def test_a_machine_that_is_being_written_or_was_is_not_asked(rescue, script, asked):

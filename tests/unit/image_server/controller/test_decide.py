@@ -41,10 +41,7 @@ READY = {
 }
 NOT_READY = {
     **{key: value for key, value in READY.items() if key != "imageUrl"},
-    "conditions": [
-        {**READY["conditions"][0], "status": "False", "message": "Config changed"},
-        READY["conditions"][1],
-    ],
+    "conditions": [{**READY["conditions"][0], "status": "False", "message": "Config changed"}, READY["conditions"][1]],
 }
 FAILED = {
     "conditions": [
