@@ -20,7 +20,6 @@ from . import model
 from .dedicated_power import DedicatedPower
 from .host_keys import Stock, make, make_public
 from .model import Dedicated, DedicatedSpec, Key, SpecError, Template, VSwitch
-from .robot_errors import server_not_found
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +103,6 @@ class Account:
             vswitch.members.pop(server.number, None)
         for other in self.servers.values():
             other.routed = {ip: None if to == server.number else to for ip, to in other.routed.items()}
-
-    def server(self, text: str) -> Dedicated:
-        """The server with this number or main address."""
-        found = self.named(text)
-        if found is None:
-            raise server_not_found(text)
-        return found
 
     def named(self, text: str) -> Dedicated | None:
         """The server with this number, main address or IPv6 network, or None."""

@@ -16,7 +16,7 @@ from lab.faults import RequestFault
 from lab.middleware import ApiMiddleware, Handler, RequestLog
 
 from .account import Account
-from .robot_errors import RobotError, not_found, rate_limit_exceeded, unauthorized
+from .forms import RobotError, not_found, rate_limit_exceeded, unauthorized
 
 HOUR = 3600
 _KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")

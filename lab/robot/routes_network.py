@@ -16,9 +16,8 @@ from lab.numbers import whole_number
 
 from . import forms
 from .account import Account
-from .forms import Form, account, answer, form
+from .forms import Form, RobotError, account, answer, form, invalid_input, not_found, server_not_found
 from .model import Dedicated, Firewall, Rules, Template, TrafficWarnings, VSwitch
-from .robot_errors import RobotError, invalid_input, not_found, server_not_found
 from .robot_views import identity
 
 routes = web.RouteTableDef()
