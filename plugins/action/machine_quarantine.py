@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
         return {**machine, "failed": bool(machine.get("failed")), "changed": changed, "quarantined": wanted}
 
 
-# --- Machines that a person must look at before anything else is done to them: one small file each on the controller
+# --- machines that a person must look at before anything else is done to them: one small file each on the controller
 
 
 class QuarantineError(Exception):

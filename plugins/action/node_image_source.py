@@ -75,7 +75,7 @@ def _started(files: dict[str, Any]) -> int:
         raise AnsibleActionFail(str(error)) from error
 
 
-# --- An image file on the controller: proven by its digest, and made raw when it is qcow2
+# --- an image file on the controller: proven by its digest, and made raw when it is qcow2
 
 
 PIECE = 1 << 20

@@ -27,7 +27,7 @@ from ..plain import plain
 from . import pack_program
 from .daemon import host_file
 
-# --- Where the role image_server puts what, on the machine
+# --- where the role image_server puts what, on the machine
 
 
 USER = "kubenode-images"

@@ -335,7 +335,7 @@ def _gone(name: str, path: str) -> dict[str, Any]:
     return {"id": name, "step": name.partition("/")[0], "kind": "absent", "path": path}
 
 
-# --- The image server's unit and its environment file, as text (pure)
+# --- the image server's unit and its environment file, as text (pure)
 
 
 #: Ports below need a capability.

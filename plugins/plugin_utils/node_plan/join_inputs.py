@@ -344,7 +344,7 @@ def _known(variable: str, value: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!r} is no option; there are {', '.join(options)}")
 
 
-# --- Names, labels and taints a kubelet may give its own Node (pure)
+# --- names, labels and taints a kubelet may give its own Node (pure)
 
 
 _PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~/:@+-]+\Z")

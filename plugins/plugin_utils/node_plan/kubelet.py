@@ -271,7 +271,7 @@ def _say(variable: str, function: Callable[..., _Value], *values: Any) -> _Value
         raise InvalidInput(f"join_{variable}: {error}") from error
 
 
-# --- Steps cni, kubelet and health: folders, kubelet.service, and the probe of the container runtime
+# --- steps cni, kubelet and health: folders, kubelet.service, and the probe of the container runtime
 
 
 _STATE_FOLDERS = (

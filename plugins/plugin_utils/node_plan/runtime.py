@@ -164,7 +164,7 @@ def _block(mirror: Mapping[str, Any], authorities: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# --- Step runtime: containerd or Docker Engine, configured and running, and crictl pointed at it
+# --- the step
 
 
 DOCKER_CONFIG = "/etc/docker/daemon.json"

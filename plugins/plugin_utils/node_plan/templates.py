@@ -82,7 +82,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-# --- Values and documents as other programs read them: systemd, apt, TOML
+# --- values and documents as other programs read them: systemd, apt, TOML
 
 
 def refuse_control(text: str, what: str) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificates: those of users, and the steps ca and proxy."""
+"""What a node trusts: certificates of users with the steps ca and proxy, and keys of repositories."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     return builders.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
 
 
-# --- The fingerprint of an ASCII-armoured OpenPGP key (RFC 4880, RFC 9580), so that a repository's key can be pinned
+# --- the fingerprint of an ASCII-armoured OpenPGP key (RFC 4880, RFC 9580), so that a repository's key can be pinned
 
 
 _ARMOUR = re.compile(

@@ -22,7 +22,7 @@ from .kubelet import KubeletOptions
 from .kubelet_config import nearest
 from .plan_types import UserData
 
-# --- What a value handed to the provisioner must look like; every function returns it normalised or raises ValueError.
+# --- what a value handed to the provisioner must look like; every function returns it normalised or raises ValueError.
 #
 # The messages go behind the name of the option or key that held the value. Values of secrets are not repeated in them.
 
@@ -131,7 +131,7 @@ def proxy(value: str) -> str:
     return value
 
 
-# --- Variables of the roles base and join, checked without the machine by the same rules as in the roles
+# --- variables of the roles base and join, checked without the machine by the same rules as in the roles
 
 
 ROLES = ("base", "join")

@@ -74,7 +74,7 @@ def inventory_dir_of(variables: Mapping[str, Any]) -> str | None:
     return str(folder) if folder else None
 
 
-# --- Where ``kubenode_dir`` is: with the inventory when it is not set, wherever a run is started.
+# --- where ``kubenode_dir`` is: with the inventory when it is not set, wherever a run is started.
 #
 # The first inventory of the run that is a file or a folder decides. Beside a file (a list of hosts, a script, the
 # configuration of a plugin) it is called ``kubenode``. Ansible reads all that lies in a folder of inventories but names

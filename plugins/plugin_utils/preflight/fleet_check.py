@@ -80,7 +80,7 @@ def fleet_check(
     return answer
 
 
-# --- Whether SSH will be able to use a private key, found out before anything is created
+# --- whether SSH will be able to use a private key, found out before anything is created
 
 
 _MAGIC = b"openssh-key-v1\0"

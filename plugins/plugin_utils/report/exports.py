@@ -135,7 +135,7 @@ def _variables_of(play: Any, names: list[str]) -> list[tuple[str, Any]]:
     return values
 
 
-# --- The report of a run in the text format of Prometheus, for the textfile collector of node_exporter (pure).
+# --- the report of a run in the text format of Prometheus, for the textfile collector of node_exporter (pure).
 #
 # Every value is of the last run: a run replaces the file. No label holds the name of a machine.
 
@@ -269,7 +269,7 @@ def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-# --- One JSON POST with the report of a run, signed with HMAC-SHA256 as webhooks of GitHub are.
+# --- one JSON POST with the report of a run, signed with HMAC-SHA256 as webhooks of GitHub are.
 #
 # An address may hold secrets in every part but its scheme and host, so nothing else of it is ever shown.
 

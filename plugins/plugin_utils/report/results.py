@@ -349,7 +349,7 @@ def _is_transition(value: Any) -> bool:
     return all(isinstance(value.get(key), str) for key in keys) and isinstance(value.get("seconds"), (int, float))
 
 
-# --- What the cloud servers of a run cost by the prices of their types, net, without addresses and traffic (pure)
+# --- what the cloud servers of a run cost by the prices of their types, net, without addresses and traffic (pure)
 
 
 def cost_of(machines: Iterable[Mapping[str, Any]], now: float, currency: str = "EUR") -> dict[str, Any] | None:

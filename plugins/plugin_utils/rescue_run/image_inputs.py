@@ -198,7 +198,7 @@ def _shown(value: Any) -> str:
     return one_line(json.dumps(value, ensure_ascii=False), 200)
 
 
-# --- Where an image command lives on the controller
+# --- where an image command lives on the controller
 
 
 _ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"

@@ -312,7 +312,7 @@ def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
         display.warning(f"{name}: {exc}")
 
 
-# --- A call of ``module_utils/_rescue/steps.py`` in a rescue: the program and one request go there, one answer returns
+# --- a call of ``module_utils/_rescue/steps.py`` in a rescue: the program and one request go there, one answer returns
 
 
 #: FILE SIZE: the program is the first bytes of stdin, the request the others; both hold secrets.

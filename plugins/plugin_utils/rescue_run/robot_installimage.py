@@ -215,7 +215,7 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
     return None
 
 
-# --- What a user says about one machine's installation, examined on the controller before anything happens
+# --- what a user says about one machine's installation, examined on the controller before anything happens
 
 
 #: What may come after the # of an image in a registry: switches of the shipped image command.

@@ -126,7 +126,7 @@ class Watcher:
         return self._message
 
 
-# --- The logs of what ran in a rescue, on the controller: private files, without our secrets in them
+# --- the logs of what ran in a rescue, on the controller: private files, without our secrets in them
 
 
 #: A log that unpacks to more is cut: a hostile machine must not fill the controller's disk.

@@ -293,7 +293,7 @@ def _who(system: System) -> str:
     return text
 
 
-# --- Unlocking an encrypted system that waits in its initramfs: the passphrase goes to the stdin of ssh, nowhere else.
+# --- unlocking an encrypted system that waits in its initramfs: the passphrase goes to the stdin of ssh, nowhere else.
 #
 # The SSH server of the initramfs has host keys of its own, which the installation returned. A server with another
 # key never gets the passphrase.

@@ -293,7 +293,7 @@ class Patience:
         self._pause = min(_LONGEST_PAUSE, self._pause * 1.6)
 
 
-# --- One ssh to one system, which stays open: shell scripts go in, what they print comes out, one after the other
+# --- one ssh to one system, which stays open: shell scripts go in, what they print comes out, one after the other
 
 
 #: Runs over there. A request is a line with the size of the data (or "-"), the script, a line with the mark, the data.

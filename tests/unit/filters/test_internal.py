@@ -43,7 +43,7 @@ def test_builds_are_of_this_version_and_by_default_of_this_user():
     assert named["machine"] == builds.machine_name("tests", named["name"], "x86") != found["machine"]
 
 
-# --- Filter files import their plans when a filter is called, since ansible-core imports all files for any one filter
+# --- filter files import their plans when a filter is called, since ansible-core imports all files for any one filter
 
 
 PLUGINS = "ansible_collections.kubenode.provision.plugins."

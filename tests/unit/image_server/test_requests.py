@@ -121,7 +121,7 @@ def test_a_date_that_is_asked_for_is_kept():
     assert found.headers == {"if-unmodified-since": "Sat, 21 Nov 2026 12:00:00 GMT"}
 
 
-# --- Range and conditional headers as RFC 9110 has them; names that cannot be guessed
+# --- range and conditional headers as RFC 9110 has them; names that cannot be guessed
 
 
 SECRET = b"s" * 32

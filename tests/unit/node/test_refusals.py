@@ -173,7 +173,7 @@ def test_every_reason_is_reported_at_once():
     assert len(against(facts)) == 3
 
 
-# --- The preflight of one look at a machine: all findings together, without anything that may be secret
+# --- the preflight of one look at a machine: all findings together, without anything that may be secret
 
 
 def checked(facts, steps=None, **variables):

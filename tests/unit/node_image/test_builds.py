@@ -200,7 +200,7 @@ def test_outcomes_have_failures_too():
     assert len({line.index(word) for line, word in zip(lines, ("architecture", "x86", "x86"), strict=True)}) == 1
 
 
-# --- What speaks against an image of a machine
+# --- what speaks against an image of a machine
 
 
 KUBELET = "/usr/local/bin/kubelet"

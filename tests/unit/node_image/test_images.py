@@ -64,7 +64,7 @@ def test_the_newest_is_the_newest_available_one():
     assert pick_image("a", images, kind, newest=True)["id"] == 4
 
 
-# --- Labels of node images: always such that the API takes them, and equal only for what is the same
+# --- labels of node images: always such that the API takes them, and equal only for what is the same
 
 
 DIGEST = "0123456789abcdef" * 4
@@ -145,7 +145,7 @@ def test_good_input_has_no_findings():
     assert labels.findings_of({**WANTED, "labels": {"pool": "a"}, "keep": 1}, 0) == []
 
 
-# --- Pruning: the newest stay, the used stay, what others made stays, and the rest goes
+# --- pruning: the newest stay, the used stay, what others made stays, and the rest goes
 
 
 OURS = {"caph-image-name": "n", "kubenode.provision/node-image": "n"}

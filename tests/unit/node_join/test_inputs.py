@@ -116,7 +116,7 @@ def test_no_name_of_a_node(name):
         join_inputs.check_node_name(name)
 
 
-# --- Which addresses a Node registers
+# --- which addresses a Node registers
 
 
 NETWORK = machine()["network"]

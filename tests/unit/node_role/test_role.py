@@ -79,7 +79,7 @@ def test_the_document_names_no_variable_that_is_not_there():
     assert named <= set(DEFAULTS)
 
 
-# --- Switches of the roles are read as the command line gives them: `-e name=false` is a text, which is no condition
+# --- switches of the roles are read as the command line gives them: `-e name=false` is a text, which is no condition
 
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"

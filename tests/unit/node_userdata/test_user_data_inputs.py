@@ -131,7 +131,7 @@ def test_certificates_keep_every_byte(bodies):
     assert found == ders
 
 
-# --- Values of the roles' variables are refused where user data is made, by the roles' own rules
+# --- values of the roles' variables are refused where user data is made, by the roles' own rules
 
 
 CA = Authority().pem

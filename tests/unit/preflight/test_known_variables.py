@@ -93,7 +93,7 @@ def test_a_misspelt_variable_of_a_role_is_named_too():
     ]
 
 
-# --- Values of variables that no machine can be made with are found before anything is created
+# --- values of variables that no machine can be made with are found before anything is created
 
 
 @pytest.mark.parametrize("name", ["a", "Node-1", "n1.example.com", "a" * 63, "rescue", "42", "3com.example"])

@@ -456,7 +456,7 @@ def test_unknown_words_are_refused(rescue):
         protocol.parse_fetch(base64.b64encode(b"cut").decode())
 
 
-# --- The in-rescue runner and commands that cannot run, print without end, or leave no room on the disk
+# --- the in-rescue runner and commands that cannot run, print without end, or leave no room on the disk
 
 
 __all__ = ["rescue"]

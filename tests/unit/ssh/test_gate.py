@@ -404,7 +404,7 @@ def test_the_name_is_read_after_the_wait_for_cloud_init():
     assert wait < name
 
 
-# --- Whom the passphrase of an encrypted system is handed, and when the new system runs
+# --- whom the passphrase of an encrypted system is handed, and when the new system runs
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"

@@ -314,7 +314,7 @@ def test_patience_has_an_end(clock, kind, least):
     assert least <= clock.now <= least + 5 * bool(least)
 
 
-# --- The ssh that stays open: every request gets its own answer, whether a script reads, prints or leaves data
+# --- the ssh that stays open: every request gets its own answer, whether a script reads, prints or leaves data
 
 
 #: In the place of ssh: the other side is this machine.

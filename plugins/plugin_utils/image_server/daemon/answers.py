@@ -220,7 +220,7 @@ def fast_answer(answers: Answers, data: bytes, now: float) -> tuple[bytes, Image
     return answers.range_head(image, start, last + 1) + body, image, start, last + 1
 
 
-# --- What is served: public paths and the overlays behind them, changed while readers read
+# --- what is served: public paths and the overlays behind them, changed while readers read
 
 
 CONTENT_TYPES = {".iso": "application/x-iso9660-image", ".ipxe": "text/plain; charset=utf-8"}

@@ -184,7 +184,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     return parser
 
 
-# --- The program's entry: settings, log, limits. It ends with 0 by a signal, 1 when it cannot go on, 2: wrong settings
+# --- the entry: settings, log, limits
 
 
 FAILED, USAGE = 1, 2

@@ -343,7 +343,7 @@ class TlsConnection(Connection):
         self._tls.shutdown(socket.SHUT_WR)
 
 
-# --- Sockets that are ready, many at a time: a busy client does not pay for a whole turn of the event loop per request.
+# --- sockets that are ready, many at a time: a busy client does not pay for a whole turn of the event loop per request.
 #
 # An epoll set of its own inside an asyncio loop. The loop sees one descriptor; what is ready in it is handled here,
 # and as long as clients keep asking, without going back to the loop, whose other tasks get their turn every few

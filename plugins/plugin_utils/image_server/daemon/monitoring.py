@@ -160,7 +160,7 @@ class AccessLog:
         self._progress.ranged(image, address, start, stop, now)
 
 
-# --- For those who look after the server: systemd's notifications, and a second socket with metrics and probes
+# --- systemd's notifications, and the second socket
 
 
 _TEXT = "text/plain; charset=utf-8"

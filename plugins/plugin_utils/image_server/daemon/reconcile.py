@@ -220,7 +220,7 @@ def _named(image: Mapping[str, Any]) -> tuple[str, str]:
     return image["metadata"]["namespace"], image["metadata"]["name"]
 
 
-# --- What to do next about one PreprovisioningImage, from what is known of it (pure).
+# --- what to do next about one PreprovisioningImage, from what is known of it (pure).
 #
 # `decide` asks for one thing at a time: read a Secret, build an image, write finalizers or status. The caller does it
 # and asks again with the answer; a plan that asks for nothing is the end of a pass. After a crash at any point the

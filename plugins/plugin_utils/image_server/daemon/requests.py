@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bytes of a connection become requests; httptools parses, this keeps the limits."""
+"""Bytes of a connection become requests (httptools parses, this keeps the limits), and their fields ranges."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _one_head(data: bytes) -> bool:
     return data.find(b"\r\n\r\n") == len(data) - 4 and data.count(b"\n") == data.count(b"\r\n")
 
 
-# --- Range and conditional headers (RFC 9110), as far as a server of images needs them (pure)
+# --- range and conditional headers (RFC 9110), as far as a server of images needs them (pure)
 
 
 MOST = 32  # ranges in one request; for more, the whole image is sent

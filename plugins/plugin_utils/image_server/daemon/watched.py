@@ -121,7 +121,7 @@ class Changes:
         return changed, gone
 
 
-# --- What is wrong now: each problem is logged once when it comes, and once when it is gone.
+# --- what is wrong now: each problem is logged once when it comes, and once when it is gone.
 #
 # Callers report a problem, and its end, after they have changed what is served: a log line and the served images agree.
 
@@ -158,7 +158,7 @@ class Problems:
         return {escaped(what): escaped(problem) for what, problem in sorted(self._found.copy().items())}
 
 
-# --- Files that are read again when they change: what all hosts have in common, and the TLS certificate
+# --- files that are read again when they change: what all hosts have in common, and the TLS certificate
 
 
 PULL_SECRET = "/run/secrets/pull-secret"

@@ -96,7 +96,7 @@ def test_many_workers_never_share_a_key_and_lose_none():
     assert min(seen.values()) >= 2
 
 
-# --- What the controller does with its rights: Secrets are watched where that is one, else read now and then
+# --- what the controller does with its rights: Secrets are watched where that is one, else read now and then
 
 
 EVERYTHING = {**kubernetes_api.IMAGE_RIGHTS, ("", "secrets", ""): ("get", "list", "watch", "update")}

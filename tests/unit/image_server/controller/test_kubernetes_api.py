@@ -86,7 +86,7 @@ def test_other_content_is_refused(data, message):
         network_data(data)
 
 
-# --- What differs between two statuses, and only that, goes to the API server
+# --- what differs between two statuses, and only that, goes to the API server
 
 
 VALUES = st.recursive(
@@ -139,7 +139,7 @@ def test_namespaces_of_a_list():
     assert namespaces("a, b,,a") == ("a", "b")
 
 
-# --- The CRD is baremetal-operator's own, and what the tests judge by it is judged rightly
+# --- the CRD is baremetal-operator's own, and what the tests judge by it is judged rightly
 
 
 READY = {"type": "Ready", "status": "True", "reason": "ImageSuccess", "message": "", "lastTransitionTime": THEN}
