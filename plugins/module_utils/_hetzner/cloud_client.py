@@ -232,6 +232,8 @@ class Api:
             with self._lock:
                 if self._stopped is not None:
                     raise self._stopped
+                if self.news is not None:
+                    self.news.raise_if_alone()
                 delay = self.budget.delay()
                 if delay <= 0:
                     return self.budget.sent()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -97,7 +98,11 @@ class MachineRun:
 
 
 class News:
-    """Appends to a file. An error of writing it stops no machine."""
+    """Appends to a file. An error of writing it stops no machine.
+
+    Who reads it for a run holds a lock on it: the kernel gives that back when the run is killed, which does not end a
+    module that it has started.
+    """
 
     def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
@@ -107,6 +112,20 @@ class News:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise FleetError(f"progress_file: '{path}' cannot be written: {error.strerror}") from error
+        self._is_watched = not self._is_free()
+
+    def raise_if_alone(self) -> None:
+        """Raises FleetError when the run that this module belongs to was killed: the next one may be at work."""
+        if self._is_watched and self._is_free():
+            raise FleetError("the run that this belongs to has ended")
+
+    def _is_free(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        return True
 
     def follow(self, run: MachineRun) -> None:
         """Write every change of the boot state of a machine from now on, and its present one."""

@@ -287,6 +287,8 @@ class Robot:
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped
+        if self.news is not None:
+            self.news.raise_if_alone()
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import contextvars
+import fcntl
 import os
 import tempfile
 import time
@@ -58,9 +59,9 @@ class ApiAction(ModuleAction):
         if not names or mode not in (None, *CHOICES) or not self._is_here():
             return self._as_usual(tmp, task_vars)
         handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
-        os.close(handle)
         given = self._task.args
         try:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # as long as we live; see the module's News
             self._task.args = {**given, "progress_file": path}
             show = display.view_of(names, mode, states=True)
             for one in given["machines"]:  # as the task before this one left it
@@ -70,6 +71,7 @@ class ApiAction(ModuleAction):
             return self.run_with(show, tmp, task_vars)
         finally:
             self._task.args = given
+            os.close(handle)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import time
 
@@ -18,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     NoAnswer,
     TimeLimit,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
@@ -54,6 +56,21 @@ def test_a_request_carries_token_agent_and_body_and_is_counted():
     assert query == "/v1/actions?id=1&id=2"
     assert (client.calls, client.calls_of) == (2, {"n1": 1})
     assert client.budget.limit == 3600
+
+
+def test_nothing_is_sent_for_a_run_that_was_killed(tmp_path):
+    with ScriptedServer(Reply(200, {"servers": []}, BUDGET)) as server, (tmp_path / "news").open("w") as run:
+        fcntl.flock(run, fcntl.LOCK_EX)
+        client = api(server)
+        client.news = News(str(tmp_path / "news"), client)
+        client.request("GET", "/servers")
+        fcntl.flock(run, fcntl.LOCK_UN)
+        with pytest.raises(FleetError, match="the run that this belongs to has ended"):
+            client.request("GET", "/servers")
+        # a file that no run reads has no such meaning
+        client.news = News(str(tmp_path / "other"), client)
+        client.request("GET", "/servers")
+        assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
