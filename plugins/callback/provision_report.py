@@ -282,6 +282,7 @@ class CallbackModule(CallbackBase):
         """Write and send what is known of a run that was interrupted."""
         if (self._report or self._files.is_begun) and not self._ended and os.getpid() == self._process:
             self._ended = True
+            self._files.take_back()
             data = self._files.data(time.time(), final=True, interrupted=True)
             self._files.end(data)
             self._exports.send(data)

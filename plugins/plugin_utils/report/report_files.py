@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
 
 from . import page, results
 
@@ -78,6 +79,21 @@ class ReportFiles:
                 self._put(self.data(began, final=False))
                 self._is_new = False
                 self._not_before = time.time() + (time.time() - began) / _SHARE
+
+    def take_back(self) -> None:
+        """Take what a worker of this run has written and could not return, since it was interrupted."""
+        try:
+            with open(self.json_path, encoding="utf-8") as file:
+                kept = json_object(file.read()) or {}
+        except (OSError, ValueError):
+            return
+        if kept.get("started") != times.to_rfc3339(self._started):
+            return
+        with self._lock:
+            ours = {machine["name"]: len(machine["transitions"]) for machine in self.report.machines}
+            further = [one for one in kept["machines"] if len(one["transitions"]) > ours.get(one["name"], -1)]
+            machines = [{**one, "msg": one["reason"], "api_calls": 0} for one in further]
+            self.report.add("localhost", {"machines": machines})
 
     def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
         """The whole report as plain data; ``final``: whether the run has ended."""

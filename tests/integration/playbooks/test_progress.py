@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import termios
+from pathlib import Path
 
 import pytest
 
 from tests.integration.playbooks.screens import OnTerminal
+from tests.waiting import until
 
 NAMES, OTHERS = ([f"{stem}-{number}" for number in range(1, 7)] for stem in ("fleet", "other"))
 #: Seconds until a run counts as hanging.
@@ -43,7 +48,18 @@ def test_programs_read_json_and_people_read_sums(fleet):
     assert [line.split(": ")[1] for line in of_one] == ["late", "late"], done.stderr
 
 
-def test_a_run_that_is_killed_while_servers_are_made_leaves_its_own_report(fleet):
+def writers(run):
+    """Processes that have the progress file of a run open."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if f"ansible-local-{run}" in os.readlink(link) and "kubenode-progress-" in os.readlink(link):
+                found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_ends_while_servers_are_made_leaves_its_own_report(fleet, by):
     names = [f"killed-{number}" for number in range(1, 7)]
     fleet.testbed.write_inventory(names)
     report, page = fleet.testbed.report, fleet.testbed.report.with_suffix(".html")
@@ -54,13 +70,18 @@ def test_a_run_that_is_killed_while_servers_are_made_leaves_its_own_report(fleet
     run = fleet.start()
     try:
         run.until(lambda: [one["name"] for one in json.loads(report.read_text())["machines"]] == names, "a report")
+        run.interrupt(by)
+        until(lambda: not writers(run.process.pid), "the end of what makes the servers")
     finally:
         run.kill()
         fleet.control("DELETE", "/faults")
     left = json.loads(report.read_text())
-    assert (left["finished"], left["interrupted"]) == (None, False)
+    assert (left["finished"], left["interrupted"]) == (None, by == signal.SIGINT)
+    assert [one["name"] for one in left["machines"]] == names
     assert not any(one["failed"] for one in left["machines"])
-    assert "The run goes on, or it was killed" in page.read_text()
+    assert (
+        "The run was interrupted" if left["interrupted"] else "The run goes on, or it was killed"
+    ) in page.read_text()
     assert "creating, arming and starting 6 machines: about 26 API requests, 8 at a time, about " in run.output
 
 

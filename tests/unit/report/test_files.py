@@ -111,6 +111,38 @@ def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path,
     assert clock[0] == written + 100, "nothing is new"
 
 
+def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path):
+    """The worker is a fork with a report of its own, and dies without a result."""
+
+    def step(to, at):
+        return {"from": "", "to": to, "at": f"2026-11-21T10:00:{at}.000Z", "seconds": 1.0}
+
+    worker = report_files.ReportFiles(lambda _data, _now: {"check": False, "cost": None}, print, reports.STARTED)
+    worker.json_path = files.json_path
+    running = {"boot_state": "OperatingSystemRunning", "verified": True}
+    steps = [step("Initializing", 10), step("OperatingSystemRunning", 20)]
+    worker.note("localhost", machine("n1", **running, transitions=steps, api_calls=3))
+    worker._not_before = 0.0
+    worker.note("localhost", machine("n2", boot_state="ProvisioningFailed", failed=True, msg="n2: no disk. Name it"))
+    files.report.add("localhost", {**machine("n1", transitions=steps[:1], api_calls=3), "api_calls": 5})
+    files.take_back()
+    first, second = files.report.machines
+    assert (first["verified"], first["boot_state"], len(first["transitions"])) == (True, "OperatingSystemRunning", 2)
+    assert (first["api_calls"], files.report.api_calls) == (3, 5)
+    assert (second["failed"], second["reason"]) == (True, "no disk. Name it")
+    # what the main process knows better stays, and no other run's machines are taken
+    files.report.add("localhost", machine("n2", boot_state="Initializing", failed=False))
+    files.take_back()
+    assert not files.report.machines[1]["failed"]
+    other = report_files.ReportFiles(lambda _data, _now: {"check": False, "cost": None}, print, reports.STARTED + 9)
+    other.json_path = files.json_path
+    other.take_back()
+    assert other.report.machines == []
+    for text in ("{", "[]", ""):
+        (tmp_path / "report.json").write_text(text)
+        other.take_back()
+
+
 def test_the_end_is_written_also_right_after_another_write(files):
     files.note("localhost", machine("n1"))
     data = files.data(reports.STARTED + 5, final=True)
