@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from tests.integration.installimage.conftest import IMAGE
 
 pytestmark = pytest.mark.nspawn
@@ -111,6 +114,23 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
     done = controller.install("inst-held", empty=found["to_empty"])
     assert not done.failed, done.output
     assert "emptying: " in controller.log("inst-held", "stdout")
+
+
+@pytest.mark.long
+def test_a_disk_that_changes_after_the_look_is_not_written(controller):
+    """A person makes a file system there, just when the program asks for the network of the rescue."""
+    controller.machine("inst-late")
+    (device,) = controller.devices("inst-late")
+    disk = f"/dev/disk/by-id/nvme-{device}"
+    begun = f"{protocol.BASE}/{specs.WORK}/images"
+    person = (
+        f'#!/bin/sh\n[ ! -d {begun} ] || {{ rm "$0"; mkfs.ext4 -q -F -L kept {disk}; }} >&2\nexec /usr/bin/ip "$@"\n'
+    )
+    controller.ssh("inst-late", f"printf %s {shlex.quote(person)} >/usr/local/sbin/ip; chmod 755 /usr/local/sbin/ip")
+    run = controller.install("inst-late")
+    assert "is not empty: nvme0n1: ext4" in error_of(run)
+    assert (run["began"], run["changed"]) == (False, False)
+    assert controller.ssh("inst-late", f"blkid -p -s LABEL -o value {disk}").strip() == "kept"
 
 
 def tarball(path: Path, content: bytes = b"", size: int = 0) -> Path:
