@@ -58,7 +58,7 @@ def machine(server):
     return server(disks=[NVME, SATA])
 
 
-def test_facts_hints_and_an_empty_disk(machine):
+def test_facts_hints_and_an_empty_disk(machine, tmp_path):
     before = machine.disk_marks()
     run = machine.disks(root_device_hints={"model": "lab nvme"})
     assert not run.failed
@@ -102,6 +102,25 @@ def test_facts_hints_and_an_empty_disk(machine):
     assert not run.failed
     assert "how fast it is read is unknown: fio measured nothing (exit code 3)" in str(run["warnings"])
     assert machine.disk_marks() == before
+
+    # A person makes a file system there before the image command begins.
+    assert [one["serial"] for one in run["found_empty"]] == ["SATA1"]
+    (tmp_path / "image-url-command-late").write_text(
+        "#!/bin/sh\nhead -c 4M /dev/urandom >/dev/sda; echo IMAGE_URL_DONE\n"
+    )
+    (tmp_path / "image-url-command-late").chmod(0o755)
+    machine.sh("mkfs.ext4 -q -F -L kept /dev/sda")
+    kept = machine.disk_marks()
+    given = {
+        "image_url": "https://images.example/a.raw",
+        "command": "image-url-command-late",
+        "command_dir": str(tmp_path),
+    }
+    given |= {"root_devices": ["sda"], "consent": "checked+empty", "log_dir": str(tmp_path / "logs")}
+    late = machine.start("image_url_command", still_empty=run["found_empty"], **given).wait()
+    assert late.failed
+    assert "SATA1, wwn 0x5002538d40aa0001) does not hold any more what was found before" in late["msg"]
+    assert machine.disk_marks() == kept
 
 
 def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
