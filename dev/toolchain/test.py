@@ -73,9 +73,14 @@ def _marked(marker: str, *without: str) -> tuple[str, ...]:
 
 
 def _units(core: str) -> Part:
-    ignored = tuple(f"--ignore={folder}" for folder in ONCE)
-    arguments = ("-n", "3", *ignored, "tests/unit")
+    arguments = ("-n", "3", *(f"--ignore={folder}" for folder in ONCE), "tests/unit")
     return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
+
+
+def _artefact(core: str) -> Part:
+    files = [f"tests/integration/playbooks/test_{name}.py" for name in ("paths", "documents", "whole_run")]
+    checks = f"the built collection on ansible-core {core}: every command of README and the guides"
+    return Part(f"artefact-{core}", checks, 8, ("-n", "3", "--dist", "loadfile", *files), core)
 
 
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
@@ -93,7 +98,7 @@ DEFAULT = Part(
 )
 #: the parts of the long run, in the order in which CI takes them
 LONG = (
-    *(_units(core) for core in ("2.18", "2.20", "2.21")),
+    *(part(core) for part in (_units, _artefact) for core in ("2.18", "2.20", "2.21")),
     Part(
         "machines",
         "interruptions, faults and rare ways of provisioning, on container machines; releases of two clones",
@@ -283,8 +288,7 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
 
 def _tests(part: Part, left: float | None, further: Sequence[str], files: dict[str, str]) -> int | None:
     """pytest's exit code, or None when it was ended at the deadline."""
-    name = environments.CORES[part.core]
-    environment = {**test_variables(name), **part.environment, **files}
+    environment = {**test_variables(name := environments.CORES[part.core]), **part.environment, **files}
     if part.small_disks and (folder := memory(PLENTY)):
         environment.setdefault("KUBENODE_DISKS", str(folder / "kubenode-labs"))
     command = [_python(name), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]

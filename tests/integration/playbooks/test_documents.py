@@ -3,6 +3,7 @@
 """Every ``ansible-playbook`` of README and the guides, with the inventory before it and the built collection.
 
 In check mode, with the accounts of a lab whose machines never answer; nothing but the files that a reader has is added.
+The quick start of README is run on machines, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.documents import DOCUMENTS, Step, blocks, steps
 from tests.integration.accounts import CloudAccount
@@ -38,8 +40,9 @@ KUBECONFIG = {
 class Reader(CloudAccount):
     """A reader with accounts, a home with a key and a kubeconfig, and the files that the documents name."""
 
-    def __init__(self, lab: Any, folder: Path, installed: Path, step: Step) -> None:
-        self.installed, self.step = installed, step
+    def __init__(self, lab: Any, folder: Path, installed: Path, step: Step, **more: Any) -> None:
+        """``more``: variables beside those of the document."""
+        self.installed, self.step, self.more = installed, step, more
         named = json.dumps(step.files)
         super().__init__(lab, folder, "my-key" if "my-key" in named else "laptop")
         self.home = folder / "reader"
@@ -79,7 +82,7 @@ class Reader(CloudAccount):
             interface = "{name: eth0, type: ethernet, state: up, ipv4: {enabled: true, dhcp: true}}"
             (self.works / "nmstate/web-1.yml").write_text(f"interfaces: [{interface}]\n")
             (self.works / "pull-secret.json").write_text('{"auths": {}}')
-        self.step.write(self.works, {"ansible_host": "127.0.0.1", "ansible_port": 1})
+        self.step.write(self.works, self.more)
 
     def _image(self, name: str) -> int:
         """A node image of the project; returns its id."""
@@ -96,10 +99,9 @@ class Reader(CloudAccount):
         path = os.pathsep.join([str(self.installed), os.environ["ANSIBLE_COLLECTIONS_PATH"]])
         return {**super().environment, "ANSIBLE_COLLECTIONS_PATH": path, "HOME": str(self.home)}
 
-    def do(self) -> Run:
-        """The command of the document, which only says what it would do."""
-        check = [] if "--check" in self.step.words else ["--check"]
-        return self.begin([*self.step.words, *check], self.works).wait()
+    def do(self, *words: str) -> Run:
+        """The command of the document, or another one."""
+        return self.begin(words or self.step.words, self.works).wait()
 
     def close(self) -> None:
         super().close()
@@ -111,14 +113,15 @@ class Reader(CloudAccount):
 
 @pytest.fixture(params=STEPS, ids=lambda step: f"{step.place}-{'-'.join(step.playbooks)}")
 def reader(request, lab_dry, tmp_path, installed) -> Iterator[Reader]:
-    one = Reader(lab_dry, tmp_path, installed, request.param)
+    one = Reader(lab_dry, tmp_path, installed, request.param, ansible_host="127.0.0.1", ansible_port=1)
     yield one
     one.close()
 
 
 @pytest.mark.long
 def test_a_command_does_what_its_document_says(reader):
-    done = reader.do()
+    words = reader.step.words
+    done = reader.do(*words, *([] if "--check" in words else ["--check"]))
     said = " ".join(done.output.split())
     assert "Traceback" not in said
     assert "[WARNING]" not in said, done.output
@@ -126,6 +129,38 @@ def test_a_command_does_what_its_document_says(reader):
         done.output
     )
     assert reader.servers().keys() == reader._before
+
+
+def changes(run: Run) -> list[str]:
+    """How many tasks changed something on each of the machines."""
+    return re.findall(r"^node-[0-9] +: ok=[0-9]+ +changed=([0-9]+)", run.output, re.MULTILINE)
+
+
+@pytest.mark.long
+def test_the_quick_start_of_readme_makes_a_machine(lab_nspawn, tmp_path, installed):
+    """As printed, but for the address of the image: from nothing to a verified system, which later plays reach."""
+    image = f"{lab_nspawn.images_url}/debian.raw.zst"
+    url = f"{image}#sha256={requests.get(image + '.sha256', timeout=600).text.split()[0]}"
+    first = steps("README.md")[0]
+    files = re.sub(r"https://images\.example\.com/[^\"]*", url, json.dumps(first.files))
+    reader = Reader(lab_nspawn, tmp_path, installed, Step(first.place, first.words, json.loads(files)))
+    try:
+        data = {"ssh_authorized_keys": [reader.public_key.strip()], "disable_root": False}
+        (reader.works / "cloud-init.yml").write_text(f"#cloud-config\n{json.dumps(data)}\n")
+        done = reader.do()
+        assert done.rc == 0, done.output
+        assert changes(done)[0] != "0", "tasks of the whole fleet count for its first machine"
+        again = reader.do()
+        assert again.rc == 0, again.output
+        assert changes(again) == ["0", "0"], again.output
+        later = reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.node_base", "--check")
+        assert later.rc == 0, later.output
+        named = json.dumps({"kubenode_delete": ["node-1", "node-2"]})
+        gone = reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.hcloud_delete", "-e", named)
+        assert gone.rc == 0, gone.output
+        assert not {"node-1", "node-2"} & set(reader.servers())
+    finally:
+        reader.close()
 
 
 PLAYBOOKS = [block for document in DOCUMENTS for block in blocks(document) if block.is_playbook]
