@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.filter import preprov_images
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
+    awx,
     known_variables,
     machine_specs,
     site,
@@ -83,6 +84,8 @@ def used(playbook: str) -> set[str]:
     if "preprov_images(" in text:
         names |= {f"kubenode_image_{name}" for name in (*preprov_images.COMMON, *preprov_images.OWN)}
         names |= {f"kubenode_image_{name}_file" for name in preprov_images.IN_FILES}
+    if "'awx_plan'" in text:
+        names |= {one.name for one in specification.taken_by(awx.PLAYBOOK)}  # it goes through them all
     return names & set(VARIABLES)
 
 
