@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -17,6 +21,8 @@ SECRETS = {
     "ssh": {"ssh_key_data": "key"},
 }
 WISH = {"kubenode_awx_image": "registry.example.com/ee:1", "kubenode_awx_project_url": "https://git.example.com/p.git"}
+
+TASKS = yaml.safe_load((Path(__file__).resolve().parents[3] / "playbooks/tasks/awx.yml").read_text(encoding="utf-8"))
 
 
 def plan(**more):
@@ -155,3 +161,20 @@ def test_slices_share_what_robot_allows_or_are_refused():
 def test_what_cannot_be_right_is_an_error(more, text):
     assert text in errors(**more)
     assert set(plan(**more)) == {"errors"}
+
+
+@pytest.mark.parametrize("task", [one for one in TASKS if any(key.startswith("awx.awx.") for key in one)], ids=str)
+def test_each_task_gives_options_that_its_module_has_and_values_that_are_in_the_plan(task):
+    (module,) = [key for key in task if key.startswith("awx.awx.")]
+    name = module.rpartition(".")[2]
+    documented = importlib.import_module(f"ansible_collections.awx.awx.plugins.modules.{name}").DOCUMENTATION
+    assert set(task[module]) <= set(yaml.safe_load(documented)["options"])
+    found = plan(credentials=["hcloud", "robot", "kubeconfig", "ssh"])
+    for part, key in re.findall(r"kubenode_awx\.(\w+)\.(\w+)", str(task)):
+        assert key in found[part]
+    looped = re.fullmatch(r"{{ kubenode_awx\.(\w+) }}", task.get("loop", ""))
+    for item in found[looped[1]] if looped else ():
+        assert set(re.findall(r"\bitem\.(\w+)", str({module: task[module], "when": task.get("when")}))) <= set(item)
+    # a check run leaves it out when something that it needs is not there
+    part = looped[1] if looped else "organization" if name == "organization" else None
+    assert ("kubenode_awx_waiting" in str(task)) == (part not in ("organization", "types"))
