@@ -35,7 +35,7 @@ async def test_the_documented_command_finds_its_partition(nspawn_backend: Backen
     await one.machine.power_on()
     await one.answers("true")
     server = await publish(nspawn_backend, images.ensure("debian").files["zst"])
-    data = f"#cloud-config\nssh_authorized_keys:\n- {key.public}\n"
+    data = "#cloud-config\ndisable_root: false\n"  # the keys of the rescue are handed over by the command
     await one.ssh(f"cat >/root/command <<'END'\n{_documented_command()}END\ncat >/root/data <<'END'\n{data}END")
     url = f"http://{nspawn_backend.gateway}:8080/debian.raw.zst"
     answer = await one.ssh(f"KUBENODE_INSTALLATION={'0' * 32} bash /root/command {url} /root/data web-1 sda")

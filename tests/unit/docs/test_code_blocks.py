@@ -8,6 +8,8 @@ The runs themselves are in tests/integration/playbooks/test_documents.py.
 from __future__ import annotations
 
 import re
+import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,30 @@ def test_what_is_wrong_is_found(tmp_path):
     assert wrong({"base_packages": 1, "base_prebake": "perhaps"}) != []
     step = Step("x", ["ansible-playbook", "-i", "i.yml", f"{COLLECTION}node", "-e", "a=b", "-e", '{"c": [1]}'], {})
     assert (step.extra, step.playbooks) == ({"a": "b", "c": [1]}, ["node"])
+
+
+@pytest.mark.parametrize(("disk", "partition"), [("sda", "sda2"), ("nvme0n1", "nvme0n1p2")])
+def test_the_shortest_image_command_names_the_partition_and_hands_over_the_keys(tmp_path, disk, partition):
+    """With programs in the places of those that need a disk; test_udev_control.py of the lab boots what it wrote."""
+    text = (CHECKOUT / "docs/commands.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^    #!/bin/bash\n(?:    .*\n|\n)+?    echo IMAGE_URL_DONE\n", text, re.MULTILINE)
+    code = re.sub(r"(?<![\w/])/(root|mnt)\b", rf"{tmp_path}/\1", textwrap.dedent(code))
+    for folder in ("root/.ssh", "mnt", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("curl", "zstd", "dd", "blockdev", "udevadm", "umount", "mount"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    keys = "# a comment\nssh-ed25519 AAAAC3 me@home: # 1\nno-pty ecdsa-sha2-nistp256 AAAAE2=\n"
+    (tmp_path / "root/.ssh/authorized_keys").write_text(keys)
+    (tmp_path / "data").write_text("#cloud-config\n")
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "KUBENODE_INSTALLATION": "0" * 32}
+    words = ["bash", "-c", code, "command", "http://x", str(tmp_path / "data"), "web-1", disk]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["IMAGE_URL_DONE"]), done.stderr
+    assert f"mount /dev/{partition} {tmp_path}/mnt" in (tmp_path / "calls").read_text().splitlines()
+    meta = yaml.safe_load((tmp_path / "mnt/var/lib/cloud/seed/nocloud/meta-data").read_text())
+    assert meta == {
+        "instance-id": f"iid-kubenode-{'0' * 32}",
+        "local-hostname": "web-1",
+        "public-keys": ["ssh-ed25519 AAAAC3", "ecdsa-sha2-nistp256 AAAAE2="],
+    }
