@@ -26,9 +26,16 @@ from tests.unit.liveimage import maker
 
 STEPS = [step for document in DOCUMENTS for step in steps(document)]
 #: Ends of runs on machines that there are none of: what Ansible's own connection or a check of machines says.
-SILENT = ("unreachable", "does not answer", "no server", "not resolve", "cannot be reached")
-#: Playbooks that need a machine that runs.
-NODES = ("node", "node_base", "node_join", "node_reboot", "node_upgrade", "robot_release", "hcloud_delete")
+SILENT = (
+    "unreachable",
+    "does not answer",
+    "no server",
+    "not resolve",
+    "cannot be reached",
+    "trying to connect to https://127",
+)
+#: Playbooks that need a machine that runs, or an AWX.
+NODES = ("awx", "node", "node_base", "node_join", "node_reboot", "node_upgrade", "robot_release", "hcloud_delete")
 KUBECONFIG = {
     "apiVersion": "v1", "kind": "Config", "current-context": "x",
     "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
