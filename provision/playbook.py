@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
-from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
+from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 from provision.errors import RunError
 from provision.state_folder import private_folder
 from provision.variables import TOKEN_VARIABLE
@@ -138,7 +138,7 @@ def run_folder(state: Path) -> Iterator[Path]:
 
 def _remove(folder: Path) -> None:
     try:
-        trees.remove(str(folder))
+        safe_files.remove(str(folder))
     except OSError as error:
         raise RunError(f"{error.filename or folder}: {error.strerror}") from None
 

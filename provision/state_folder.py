@@ -117,13 +117,13 @@ def remove_older(state: Path, current: Path) -> list[str]:
     Only folders that carry the mark of this program, at the place where it made them. For the holder of the lock. The
     helper for trees is the payload's, so this comes after unpacking.
     """
-    from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
+    from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
 
     stays = []
     for other in sorted(state.glob(PREFIX + "*")):
         if other != current and _is_ours(other):
             try:
-                stays += [f"{path} is mounted" for path in trees.remove(str(other))]
+                stays += [f"{path} is mounted" for path in safe_files.remove(str(other))]
             except OSError as error:
                 stays.append(f"{error.filename or other}: {error.strerror}")
     return stays

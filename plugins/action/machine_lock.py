@@ -17,7 +17,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names, private_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names, safe_files, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.run_server import start_of
@@ -197,7 +197,7 @@ class Locks:
             raise LockError(f"{self._path(name)} cannot be read ({exc.strerror}); make it readable") from exc
 
     def _write(self, name: str, run: Holder) -> None:
-        private_files.write_json(str(self._path(name)), asdict(run), durable=False)
+        safe_files.write_json(str(self._path(name)), asdict(run), durable=False)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{names.check_machine_name(name)}.json"

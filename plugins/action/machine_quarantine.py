@@ -14,7 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names, private_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names, safe_files, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
@@ -119,7 +119,7 @@ class Quarantine:
         path = self._path(entry.name)
         content = {"machine": entry.name, "reason": entry.reason, "since": entry.since}
         try:
-            private_files.write_json(str(path), content, durable=False)
+            safe_files.write_json(str(path), content, durable=False)
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be written ({exc.strerror}); make {self._folder} writable") from exc
         return True

@@ -128,7 +128,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes, tokens
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes
 
 
 def argument_spec() -> dict[str, Any]:
@@ -154,18 +154,18 @@ def argument_spec() -> dict[str, Any]:
 def make(module: AnsibleModule) -> dict[str, Any]:
     """Make a token; returns the module's result."""
     params, now = module.params, time.time()
-    token_id, token_secret = tokens.new_token()
+    token_id, token_secret = cluster.new_token()
     try:
-        ttl = tokens.ttl_seconds(params["ttl"])
+        ttl = cluster.ttl_seconds(params["ttl"])
         groups, usages = params["groups"], params["usages"]
-        body = tokens.secret(token_id, token_secret, now, ttl, groups, usages, params["description"])
-    except tokens.InvalidToken as error:
+        body = cluster.token_secret(token_id, token_secret, now, ttl, groups, usages, params["description"])
+    except cluster.InvalidToken as error:
         module.fail_json(msg=str(error))
     reached = cluster.Cluster(module)
     name = look_for_name(module, reached) if params["node_name"] else "unknown"
     result = {"changed": True, "token": "", "token_id": "", "expires": now + ttl, "name": name}
     if not module.check_mode:
-        reached.create_secret(tokens.NAMESPACE, body)
+        reached.create_secret(cluster.NAMESPACE, body)
         result.update(token="%s.%s" % (token_id, token_secret), token_id=token_id)
     return result
 
@@ -187,14 +187,14 @@ def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
 def remove(module: AnsibleModule) -> dict[str, Any]:
     """Remove a token; returns the module's result."""
     try:
-        name = tokens.secret_name(module.params["token_id"])
-    except tokens.InvalidToken as error:
+        name = cluster.secret_name(module.params["token_id"])
+    except cluster.InvalidToken as error:
         module.fail_json(msg=str(error))
     reached = cluster.Cluster(module)
     if module.check_mode:
-        changed = reached.secret_exists(tokens.NAMESPACE, name)
+        changed = reached.secret_exists(cluster.NAMESPACE, name)
     else:
-        changed = reached.delete_secret(tokens.NAMESPACE, name)
+        changed = reached.delete_secret(cluster.NAMESPACE, name)
     return {"changed": changed, "token_id": module.params["token_id"]}
 
 

@@ -176,7 +176,7 @@ from typing import Any, NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.times import to_whole_seconds
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, events
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 
 
 def argument_spec() -> dict[str, Any]:
@@ -222,7 +222,7 @@ def post_all(module: AnsibleModule) -> list[dict[str, Any]]:
     now = to_whole_seconds(time.time())
     lost, poster, results = "", None, []
     try:
-        poster = events.Events(cluster.Cluster(_Raising(module)), module.check_mode)
+        poster = cluster.Events(cluster.Cluster(_Raising(module)), module.check_mode)
     except _CannotReach as error:
         lost = str(error)
     for given in module.params["events"]:
@@ -233,10 +233,10 @@ def post_all(module: AnsibleModule) -> list[dict[str, Any]]:
             result.update(failed=True, msg=lost)
             continue
         try:
-            event = events.build(given, poster.about(given["object"]), now, socket.gethostname()[:128])
+            event = cluster.build_event(given, poster.about(given["object"]), now, socket.gethostname()[:128])
             result.update(event["metadata"], message=event["message"])
             result["count"] = poster.post(event)
-        except (events.Impossible, cluster.Refused) as error:
+        except (cluster.Impossible, cluster.Refused) as error:
             result.update(failed=True, msg=str(error))
         except cluster.NoAnswer as error:
             lost = "the cluster of the kubeconfig does not answer: %s" % error

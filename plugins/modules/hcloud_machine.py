@@ -477,7 +477,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import (
     Api,
     api_options,

@@ -227,16 +227,11 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import (
-    artifact_spec,
-    fetch,
-    install,
-    record,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node import module_options
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import artifact_spec, fetch, install
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import ADOPTED, read_record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 
 
 def main() -> None:
@@ -266,7 +261,7 @@ def main() -> None:
             "retries": {"type": "int", "default": 4},
             "headers": {"type": "dict", "default": {}, "no_log": True},
             "extra_ca": {"type": "list", "elements": "str", "default": []},
-            "proxies": proxies.option(),
+            "proxies": module_options.proxy_option(),
         },
         supports_check_mode=True,
     )
@@ -280,7 +275,7 @@ def run(module: NoLogModule) -> None:
         for entry in artifact["install"]:
             for field in [field for field, value in entry.items() if value is None]:
                 del entry[field]
-    proxies.use(params["proxies"])
+    module_options.use_proxies(params["proxies"])
     shown = [artifact["url"] for artifact in params["artifacts"]]
     shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
     module.no_log_values.update(fetch.secrets(shown))
@@ -307,7 +302,7 @@ def run(module: NoLogModule) -> None:
         module.fail_json(msg=str(error), artifacts=[], changed_ids=[])
     found = [report(*pair, done) for pair in zip(params["artifacts"], reasons)]
     failed = [entry["error"] for entry in found if "error" in entry]
-    ids = ["artifact:" + entry["name"] for entry in found if entry["changed"] and entry["reason"] != record.ADOPTED]
+    ids = ["artifact:" + entry["name"] for entry in found if entry["changed"] and entry["reason"] != ADOPTED]
     result = dict(diff, changed=any(entry["changed"] for entry in found), artifacts=found, changed_ids=ids)
     if failed:
         module.fail_json(msg="; ".join(failed), **result)
@@ -337,7 +332,7 @@ def differences(
     found = []
     for artifact, reason in zip(artifacts, reasons):
         if reason:
-            before = record.read(host, artifact["name"])
+            before = read_record(host, artifact["name"])
             header = "%s (%s)" % (artifact["name"], reason)
             found.append(
                 {

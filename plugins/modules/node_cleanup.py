@@ -135,8 +135,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, reach, removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 
 
 def arguments() -> dict[str, Any]:
@@ -145,7 +145,7 @@ def arguments() -> dict[str, Any]:
         "remove": {
             "type": "list",
             "elements": "str",
-            "choices": sorted(removable.ITEMS),
+            "choices": sorted(cleanup.ITEMS),
             "default": [
                 "machine-id",
                 "host-keys",
@@ -165,10 +165,10 @@ def arguments() -> dict[str, Any]:
     }
 
 
-def differences(actions: Iterable[cleanup_actions.Action]) -> list[dict[str, str]]:
+def differences(actions: Iterable[cleanup.Action]) -> list[dict[str, str]]:
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
-    for item in removable.ITEMS:
+    for item in cleanup.ITEMS:
         lines = ["%s %s\n" % (action.verb, action.path) for action in actions if action.item == item]
         if lines:
             entries.append({"before_header": item, "after_header": item, "before": "".join(lines), "after": ""})
@@ -183,15 +183,15 @@ def main() -> None:
     home = os.environ.get("HOME", "/root")
     own = [os.path.realpath(re.sub(r"\A~(?=/|\Z)", home, path)) for path in (module._remote_tmp, __file__)]
     try:
-        cleanup_actions.refuse_joined(host)
-        found = reach.Reach(host)
-        actions = cleanup_actions.actions(host, module.params["remove"], own, found)
+        cleanup.refuse_joined(host)
+        found = cleanup.Reach(host)
+        actions = cleanup.actions(host, module.params["remove"], own, found)
         warnings = found.left
         if not module.check_mode:
-            warnings += cleanup_actions.apply(host, actions)
+            warnings += cleanup.apply(host, actions)
             if module.params["trim"]:
-                warnings += cleanup_actions.trim(host)
-    except cleanup_actions.Refused as error:
+                warnings += cleanup.trim(host)
+    except cleanup.Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg="%s cannot be cleaned: %s" % (error.filename, error.strerror))

@@ -140,10 +140,9 @@ diff:
 
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images, references, runtimes
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
+from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, module_options
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 
 
 def arguments() -> dict[str, Any]:
@@ -167,7 +166,7 @@ def arguments() -> dict[str, Any]:
         "runtime": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
         "headers": {"type": "dict", "default": {}, "no_log": True},
         "timeout": {"type": "int", "default": 600},
-        "proxies": proxies.option(),
+        "proxies": module_options.proxy_option(),
     }
 
 
@@ -175,15 +174,20 @@ def main() -> None:
     """Find what is missing, bring it, say so."""
     module = NoLogModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()
-    proxies.use(given["proxies"])
-    kind = runtimes.Docker if given["runtime"] == "docker" else runtimes.Containerd
-    work = images.Work(host, kind(host, given["timeout"]), given)
+    module_options.use_proxies(given["proxies"])
+    kind = container_images.Docker if given["runtime"] == "docker" else container_images.Containerd
+    work = container_images.Work(host, kind(host, given["timeout"]), given)
     try:
         result = work.predict() if module.check_mode else work.bring()
-    except (images.ImagesFailed, references.BadReference, runtimes.RuntimeFailed, OSError) as error:
+    except (
+        container_images.ImagesFailed,
+        container_images.BadReference,
+        container_images.RuntimeFailed,
+        OSError,
+    ) as error:
         module.fail_json(msg=str(error))
     if module._diff:
-        result["diff"] = images.difference(result)
+        result["diff"] = container_images.difference(result)
     module.exit_json(**result)
 
 

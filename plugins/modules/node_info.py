@@ -217,8 +217,8 @@ node:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node import info
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 
 
 def main() -> None:
@@ -229,13 +229,13 @@ def main() -> None:
         dict(spec, candidates={"type": "bool", "default": False}, artifacts={"type": "bool", "default": False}),
         supports_check_mode=True,
     )
-    errors = gather.query_errors(module.params)
+    errors = info.query_errors(module.params)
     if errors:
         module.fail_json(msg="; ".join(errors))
-    asked = gather.Queries(**{field: module.params[field] for field in gather.Queries._fields})
+    asked = info.Queries(**{field: module.params[field] for field in info.Queries._fields})
     try:
-        module.exit_json(changed=False, node=gather.read(Host(), asked))
-    except gather.Late as error:
+        module.exit_json(changed=False, node=info.read(Host(), asked))
+    except info.Late as error:
         module.fail_json(msg=str(error))
 
 

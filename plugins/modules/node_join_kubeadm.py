@@ -98,10 +98,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeadm
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 #: kubeadm waits for discovery, the kubelet and its certificate, one after the other.
 _WAITS = 3
@@ -123,7 +123,7 @@ def argument_spec() -> dict[str, Any]:
 
 def failed(params: Mapping[str, Any], done: Done, began: float) -> JoinFailure:
     """The :class:`JoinFailure` of a kubeadm that ended with ``done``; it began at ``began``."""
-    said = kubeadm.failure(done.code, done.err)
+    said = codes.failure(done.code, done.err)
     if not said.of_kubelet:
         return JoinFailure(said.code, said.detail)
     asked = {name: params[name] for name in ("api_server", "node_name", "timeout")}

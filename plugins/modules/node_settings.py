@@ -169,9 +169,8 @@ diff:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 

@@ -25,8 +25,8 @@ from typing import Any
 import dev.pytest_collection  # noqa: F401  # pylint: disable=unused-import
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import inspect
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole as whole_base
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise
 from tests.bench import _image_load as load
 from tests.bench._image_peers import NGINX, Server, certificate, icc, nginx, ours
 from tests.unit.liveimage.maker import Layout, make

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import installed, private_files, times
+from . import installed, safe_files, times
 from .text import json_value
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
@@ -104,7 +104,7 @@ def record_or_kept(
 def write(path: str, intent: Mapping[str, Any]) -> None:
     """Whole or not at all, readable for us alone."""
     try:
-        private_files.write_json(path, intent, sort_keys=True)
+        safe_files.write_json(path, intent, sort_keys=True)
     except OSError as error:
         raise IntentError(
             "intent %r cannot be written (%s); make its folder writable, with room on its disk" % (path, error.strerror)

@@ -1,14 +1,346 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ask by SSH which system answers: a POSIX shell script, and what its answer says; nothing in it is trusted."""
+"""Asks a machine by SSH which system answers, where that came from, and by the one rule: is this the rescue?
+
+The question is a POSIX shell script; nothing in its answer is trusted. A host name proves nothing: installimage renames
+the rescue that it runs in, and a system on a disk may be called ``rescue``. What cannot be renamed is the root file
+system: a rescue runs from memory or from the network, no disk is below its root, and Hetzner's carries marks of
+Hetzner's.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
-from . import origin
-from .text import base64_bytes, json_object
+from .mounts import unescape
+from .text import ascii_words, base64_bytes, json_object, whole_number
+
+#: Where the root file system lies.
+RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
+
+_IN_RAM = frozenset(["rootfs", "ramfs", "tmpfs"])
+_ON_NETWORK = frozenset(["nfs", "nfs4"])
+_LAYER = re.compile(r"(?:^|,)(lowerdir|upperdir|lowerdir\+|datadir\+)=((?:\\.|[^,\\])*)")
+_DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
+_MOST = 64
+_MOST_SECTORS = 1 << 50
+
+_ABOUT_DISK = r"""
+first_line() { # FILE: its first line as $line
+    line=
+    read -r line <"$1" || :
+}
+about_disk() { # FOLDER in /sys: what tells the disk from others
+    echo "disk ${1##*/}"
+    first_line "$1/size"
+    echo "size $line"
+    for file in "$1/wwid" "$1/device/wwid"; do [ ! -r "$file" ] || { first_line "$file" && echo "wwn $line"; }; done
+    for file in "$1/serial" "$1/device/serial"; do
+        [ ! -r "$file" ] || { first_line "$file" && echo "serial $line"; }
+    done
+    first_line "$1/dev"
+    sed -n -e 's/^E:ID_WWN=/wwn /p' -e 's/^E:ID_WWN_WITH_EXTENSION=/wwn /p' -e 's/^E:ID_SERIAL_SHORT=/serial /p' \
+        -e 's/^E:ID_SCSI_SERIAL=/serial /p' "/run/udev/data/b$line"
+}
+"""
+
+#: Shell functions (POSIX): ``seen_disks NAME…`` prints what `parse_written` reads of these disks.
+SCRIPT_OF_DISKS = (
+    r"""exec 2>/dev/null
+"""
+    + _ABOUT_DISK
+    + r"""
+seen_disks() { # NAME…: kernel names, WWNs, or names below /dev/disk/by-id
+    whole=0
+    for disk in /sys/block/*; do
+        case ${disk##*/} in loop* | ram* | zram* | sr* | fd* | md* | dm-* | nbd*) ;; *) whole=$((whole + 1)) ;; esac
+    done
+    echo "disks $whole"
+    udevadm settle --timeout=10
+    for name; do
+        for path in "/dev/$name" "/dev/disk/by-id/$name" "/dev/disk/by-id/wwn-$name" "/dev/disk/by-id/nvme-$name"; do
+            [ -b "$path" ] || continue
+            path=$(readlink -f "$path")
+            about_disk "/sys/block/${path##*/}"
+            for part in "$path" /sys/block/"${path##*/}"/"${path##*/}"*/partition; do
+                [ "$part" = "$path" ] || { part=${part%/partition} && part=/dev/${part##*/}; }
+                [ -b "$part" ] || continue
+                blkid -p -o export "$part" | sed -n -e 's/^UUID=/holds /p' -e 's/^PTUUID=/holds /p' \
+                    -e 's/^PART_ENTRY_UUID=/holds /p' -e 's/^PTTYPE=/kind /p' -e 's/^TYPE=/kind /p'
+            done
+            [ "$(head -c 1048576 "$path" | tr -d '\000' | wc -c)" -eq 0 ] || echo "kind data"
+            break
+        done
+    done
+    echo "end of disks"
+}
+"""
+)
+
+#: Shell functions and commands (POSIX) that print what `Origin.parse` reads, as lines ``key=value``. They need /proc,
+#: and say less where /sys or udev's database is missing.
+ORIGIN_SCRIPT = (
+    _ABOUT_DISK
+    + r"""
+pack() { head -c 49152 | base64 | tr -d '\n'; }
+on() ( # PATH: the lines of mountinfo of what is mounted there, the last one is the one that is seen
+    set -f
+    while read -r line; do
+        set -- "$1" $line
+        [ "$6" != "$1" ] || echo "$line"
+    done </proc/self/mountinfo
+)
+disks_below() ( # MAJOR:MINOR: the folders in /sys of the whole disks below a device
+    folder=$(readlink -f "/sys/dev/block/$1") && [ -e "$folder/dev" ] || exit 0
+    if [ -e "$folder/partition" ]; then folder=${folder%/*}; fi
+    for below in "$folder"/slaves/*/dev; do
+        [ -e "$below" ] || { echo "$folder" && exit 0; }
+        disks_below "$(cat "$below")"
+    done
+)
+seen_root() { # what the system runs from: the root file system, or the disk that one of the others is on
+    for place in / /sysroot /etc /var /usr; do
+        set -f
+        set -- $(on "$place" | tail -n 1)
+        set +f
+        [ "$#" -gt 6 ] || continue
+        number=$3
+        while [ "$#" -gt 0 ] && [ "$1" != - ]; do shift; done
+        source=$(readlink -f "${3:-}")
+        [ -e "/sys/dev/block/$number" ] || number=$(cat "/sys/class/block/${source##*/}/dev")
+        [ -n "$number" ] && [ -e "/sys/dev/block/$number" ] || continue
+        echo "on $number"
+        sed -n -e 's/^E:ID_FS_UUID=/uuid /p' -e 's/^E:ID_PART_ENTRY_UUID=/uuid /p' "/run/udev/data/b$number"
+        disks_below "$number" | sort -u | while read -r folder; do about_disk "$folder"; done
+        break
+    done
+}
+echo "uid=$(id -u)"
+read -r uptime _ </proc/uptime
+echo "uptime=$uptime"
+echo "root=$(on / | pack)"
+case $(on /) in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
+marks=
+[ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
+! grep -q 'Hetzner Rescue System' /etc/motd || marks=$marks,motd
+echo "rescue_marks=${marks#,}"
+echo "root_disks=$(seen_root | pack)"
+"""
+)
+
+
+class Disk(TypedDict):
+    """What identifies a disk."""
+
+    name: str
+    #: In bytes, 0 where it is not known.
+    size: int
+    wwns: list[str]
+    serials: list[str]
+
+
+class WrittenDisk(Disk, total=False):
+    """A disk that an image command wrote, with the UUIDs and the kinds of what it holds."""
+
+    holds: list[str]
+    kinds: list[str]
+    #: Whether the machine has no other disk.
+    only: bool
+    #: What it held before the command; None where that is not known.
+    before: list[str] | None
+
+
+class _Mount(TypedDict):
+    device: str
+    place: str
+    type: str
+    source: str
+    options: str
+
+
+class Origin:
+    """What a system runs from. ``root``: RAM, NETWORK, DISK or UNKNOWN; ``marks``: Hetzner's, of its rescue."""
+
+    def __init__(
+        self,
+        uid: int = -1,
+        root: str = UNKNOWN,
+        marks: Iterable[str] = (),
+        uptime: float | None = None,
+        disks: Iterable[Disk] = (),
+        uuids: Iterable[str] = (),
+    ) -> None:
+        self.uid = uid
+        self.root = root
+        self.marks = tuple(marks)
+        self.uptime = uptime
+        #: The whole disks below the root file system.
+        self.disks = tuple(disks)
+        #: UUIDs of the root file system and of its partition.
+        self.uuids = tuple(uuids)
+
+    @property
+    def is_rescue(self) -> bool:
+        """Whether the provider's rescue answers, as root."""
+        return not self.why_no_rescue
+
+    @property
+    def why_no_rescue(self) -> str:
+        """Why it is no rescue, as a clause; empty when it is one."""
+        if self.root == DISK:
+            return "it runs from a disk"
+        if self.root == UNKNOWN:
+            return "it does not tell what its root file system is"
+        if not self.marks:
+            return "it runs from memory and has none of the marks of Hetzner's rescue"
+        return "" if self.uid == 0 else "the user is not root"
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, str]) -> Origin:
+        """From the lines of `SCRIPT` as a dictionary; nothing in it is trusted to be well-formed."""
+        uid, uptime = whole_number(fields.get("uid")), fields.get("uptime", "")
+        disks, uuids = parse_disks(unpacked(fields.get("root_disks", "")))
+        return cls(
+            uid=-1 if uid is None else uid,
+            root=place_of(unpacked(fields.get("root", "")), unpacked(fields.get("block_mounts", ""))),
+            marks=[mark for mark in fields.get("rescue_marks", "").split(",") if mark in ("oldroot", "motd")],
+            uptime=float(uptime) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", uptime) else None,
+            disks=disks,
+            uuids=uuids,
+        )
+
+
+def place_of(root_lines: str, block_mounts: str) -> str:
+    """Where the root file system lies: from the lines of mountinfo for ``/``, and those of what is on block devices.
+
+    A disk anywhere below is a disk: also in a lower layer of an overlay, and under what was mounted over it.
+    """
+    mounts = [mount for mount in map(_mount, root_lines.splitlines()) if mount is not None and mount["place"] == "/"]
+    places = [_place(mount, block_mounts) for mount in mounts]
+    for place in (DISK, UNKNOWN, NETWORK, RAM):
+        if place in places:
+            return place
+    return UNKNOWN
+
+
+def _place(mount: _Mount, block_mounts: str) -> str:
+    kind = mount["type"]
+    if kind == "overlay":
+        on_disks = [found["place"] for found in map(_mount, block_mounts.splitlines()) if found is not None]
+        # Layers may have been mounted before the root was changed, so that their paths lead nowhere now.
+        seen = [layer for layer in _layers(mount["options"]) if any(_below(layer, place) for place in on_disks)]
+        return DISK if seen else RAM
+    if mount["device"].split(":")[0] != "0" or mount["source"].startswith("/dev/"):
+        return DISK
+    if kind in _IN_RAM:
+        return RAM
+    return NETWORK if kind in _ON_NETWORK else UNKNOWN
+
+
+def _mount(line: str) -> _Mount | None:
+    """One line of mountinfo; None when it is none."""
+    before, dash, after = line.partition(" - ")
+    fields, more = before.split(" "), after.split(" ")
+    if not dash or len(fields) < 6 or len(more) < 3 or not _DEVICE.match(fields[2]):
+        return None
+    return {
+        "device": fields[2],
+        "place": unescape(fields[4]),
+        "type": more[0],
+        "source": unescape(more[1]),
+        "options": more[2],
+    }
+
+
+def _layers(options: str) -> list[str]:
+    found: list[str] = []
+    for key, value in _LAYER.findall(options):
+        parts = re.split(r"(?<!\\):", value) if key == "lowerdir" else [value]
+        found += [unescape(part).replace("\\:", ":") for part in parts if part.startswith("/")]
+    return found
+
+
+def _below(path: str, place: str) -> bool:
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def parse_disks(text: str) -> tuple[list[Disk], list[str]]:
+    """``(disks, uuids)`` of the listing that the script makes of the root's disks."""
+    disks: list[Disk] = []
+    uuids: list[str] = []
+    for line in text.splitlines():
+        key, _blank, value = line.partition(" ")
+        value = ascii_words(value)
+        if key == "disk" and value and len(disks) < _MOST:
+            disks.append({"name": value, "size": 0, "wwns": [], "serials": []})
+        elif key == "size" and disks:
+            disks[-1]["size"] = (whole_number(value, _MOST_SECTORS) or 0) * 512
+        elif key in ("wwn", "serial") and disks and value:
+            numbers = disks[-1]["wwns"] if key == "wwn" else disks[-1]["serials"]
+            if value not in numbers:
+                numbers.append(value)
+        elif key == "uuid" and value and not disks:
+            uuids.append(value.lower())
+    return disks, uuids
+
+
+def parse_written(text: str) -> list[WrittenDisk] | None:
+    """What ``seen_disks`` said: each disk with what it ``holds`` (UUIDs), the ``kinds`` of that, and whether it is the
+    ``only`` disk of the machine. None when the listing is not whole."""
+    lines = text.splitlines()
+    if "end of disks" not in lines:
+        return None
+    only = "disks 1" in lines
+    disks: list[WrittenDisk] = [
+        {
+            "name": disk["name"],
+            "size": disk["size"],
+            "wwns": disk["wwns"],
+            "serials": disk["serials"],
+            "holds": [],
+            "kinds": [],
+            "only": only,
+        }
+        for disk in parse_disks(text)[0]
+    ]
+    place = -1
+    for line in lines:
+        key, _blank, value = line.partition(" ")
+        place += key == "disk"
+        if key in ("holds", "kind") and 0 <= place < len(disks) and ascii_words(value):
+            (disks[place]["kinds"] if key == "kind" else disks[place]["holds"]).append(ascii_words(value).lower())
+    return disks
+
+
+WWN, SERIAL, SIZE = "wwn", "serial", "size"
+
+
+def same_disk(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool | None, str]:
+    """Whether two descriptions are of the same disk: (True, False or None for "unknown"; by what)."""
+    for what, numbers in ((WWN, _wwns), (SERIAL, _serials)):
+        mine, theirs = numbers(one), numbers(other)
+        if mine and theirs:
+            return bool(mine & theirs), what
+    if one.get("size") and other.get("size") and one["size"] != other["size"]:
+        return False, SIZE
+    return None, ""
+
+
+def _wwns(disk: Mapping[str, Any]) -> set[str]:
+    """Without the ways to write them: naa., eui., 0x, and the extension of a volume's number."""
+    found = set()
+    for text in disk.get("wwns") or []:
+        number = re.sub(r"^(naa\.|eui\.|nvme\.|uuid\.|t10\.|0x)+", "", text.lower())
+        if number.strip("0"):
+            found.add(number)
+    return found
+
+
+def _serials(disk: Mapping[str, Any]) -> set[str]:
+    return {text.strip().lower() for text in disk.get("serials") or [] if text.strip()}
+
 
 #: The first line of every answer.
 _BEGIN = "kubenode-probe=1"
@@ -31,7 +363,7 @@ echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
 echo "record=$(encode /etc/kubenode/installed.json 16384)"
 echo "intent=$(encode /root/.kubenode/intent.json 8192)"
 """
-    + origin.SCRIPT
+    + ORIGIN_SCRIPT
 )
 
 

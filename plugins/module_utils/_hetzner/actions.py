@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._common.times import from_rfc3339
+from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, TimeLimit
 from .api_types import Action
-from .errors import ApiError, FleetError, MachineError, NoAnswer, TimeLimit
-from .retry import Deadline
 
 if TYPE_CHECKING:
     from .cloud_client import Api

@@ -17,12 +17,11 @@ from typing import Any
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from . import boot_decision as decision
+from .api_failures import LOOK_EVERY, ApiError, Deadline, EndedEarly, MachineError, NoAnswer, Refused
 from .api_types import Machine
 from .boot_decision import ObservedState
-from .errors import ApiError, EndedEarly, MachineError, NoAnswer, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings
 from .intent_store import IntentStore
-from .retry import LOOK_EVERY, Deadline
 from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 
 #: Seconds to find out who answers when the machine will be rebooted in any case.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.text import is_digits
 from .._common.times import from_rfc3339
+from .api_failures import ApiError
 from .api_types import Image, RegisteredKey
-from .errors import ApiError
 from .labels import IMAGE_LABEL, is_label_value
 
 if TYPE_CHECKING:
+    from .api_failures import Deadline
     from .cloud_client import Api
-    from .retry import Deadline
 
 #: A type, network, key … of a list of the API.
 _Item = TypeVar("_Item", bound="Mapping[str, Any]")

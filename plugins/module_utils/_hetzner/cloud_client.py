@@ -17,14 +17,26 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import missing_required_lib
 
 from .._common.web import AGENT, VERSION, is_http_url
+from .api_failures import (
+    AGAIN,
+    CREDENTIAL_CODES,
+    FINAL,
+    LOCKED_CODES,
+    ApiError,
+    Backoff,
+    FirstAnswer,
+    FleetError,
+    NoAnswer,
+    may_have_arrived,
+    transport_reason,
+    verdict,
+)
 from .budget import Budget
-from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
-from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, FirstAnswer, may_have_arrived, transport_reason, verdict
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-    from .retry import Deadline
+    from .api_failures import Deadline
 
 
 try:

@@ -13,17 +13,29 @@ from .._common import consent as consents
 from . import catalog as catalogs
 from . import cloud_networks
 from .actions import ActionBoard
+from .api_failures import ApiError, Deadline, FleetError, Refused
 from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
-from .cloud_choices import NO_ROOM, Room, instead, members_of, out_of_room, spread, words
 from .cloud_client import CONCURRENCY
-from .cloud_orders import PLACEHOLDER, create_body, labelled, read_user_data, resolve, wanted_labels
+from .cloud_orders import (
+    NO_ROOM,
+    PLACEHOLDER,
+    Room,
+    create_body,
+    instead,
+    labelled,
+    members_of,
+    out_of_room,
+    read_user_data,
+    resolve,
+    spread,
+    wanted_labels,
+    words,
+)
 from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
-from .errors import ApiError, FleetError, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half
-from .retry import Deadline
 
 if TYPE_CHECKING:
     from .cloud_client import Api

@@ -13,6 +13,7 @@ from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
+from .api_failures import LOOK_EVERY, Deadline, FleetError, MachineError, Refused, TimeLimit
 from .api_types import Action, Machine, RegisteredKey, Server
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
@@ -20,12 +21,10 @@ from .catalog import Catalog, Unfit
 from .cloud_arming import Arming, started_for
 from .cloud_client import Api
 from .cloud_servers import Servers, addresses_of
-from .errors import FleetError, MachineError, Refused, TimeLimit
 from .fleet import MachineRun, explain, run_all
 from .intent_store import NONE
 from .labels import INSTALLATION_LABEL, installation_of, is_ours
 from .login_keys import public_half, resolve_keys
-from .retry import LOOK_EVERY, Deadline
 from .ssh import SILENT, Answer, Ssh
 
 #: Seconds in which a rescue is disabled, however long a stuck action locks the server.

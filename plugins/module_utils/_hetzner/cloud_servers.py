@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.times import from_rfc3339
+from .api_failures import ApiError, MachineError
 from .api_types import Action, Attachment, Server
-from .errors import ApiError, MachineError
 from .labels import LABEL, is_ours
 
 if TYPE_CHECKING:
+    from .api_failures import Deadline
     from .cloud_client import Api
-    from .retry import Deadline
 
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.

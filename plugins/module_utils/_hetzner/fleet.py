@@ -18,10 +18,10 @@ from ansible.module_utils.common.parameters import remove_values
 
 from .._common import boot_states, times
 from .._common.names import machine_error
-from .._common.wording import in_variables
+from .._common.option_values import in_variables
 from .actions import ActionFailed
+from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
-from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._common import installed, intents
-from .errors import MachineError
+from .api_failures import MachineError
 
 if TYPE_CHECKING:
     from .fleet import MachineRun

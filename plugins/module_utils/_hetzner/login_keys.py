@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.ssh_keys import key_blob
+from .api_failures import ApiError
 from .api_types import RegisteredKey
 from .catalog import Unfit, pick
-from .errors import ApiError
 from .ssh import run_limited
 
 if TYPE_CHECKING:
-    from .retry import Deadline
+    from .api_failures import Deadline
     from .robot_client import Robot
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._common import consent
 from .._common.ssh_keys import sha256_fingerprint
 from . import ssh
-from .errors import MachineError, Permanent
-from .retry import LOOK_EVERY, Deadline
+from .api_failures import LOOK_EVERY, Deadline, MachineError, Permanent
 
 if TYPE_CHECKING:
     from .robot_boot import BootRoutes

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._common import boot_states, times
+from .api_failures import LOOK_EVERY, Deadline, FleetError, HandedBack, LeftAlone, Permanent
 from .api_types import Reset
-from .errors import FleetError, HandedBack, LeftAlone, Permanent
 from .fleet import MachineRun
 from .rescue_probe import ARRIVED, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
-from .retry import LOOK_EVERY, Deadline
 from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh
 

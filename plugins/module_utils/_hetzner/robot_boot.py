@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import ApiError, MachineError, NoAnswer, Permanent
+from .api_failures import ApiError, MachineError, NoAnswer, Permanent
 from .robot_client import is_limit, items, part
 from .robot_limits import RESET
 
 if TYPE_CHECKING:
-    from .retry import Deadline
+    from .api_failures import Deadline
     from .robot_client import Robot
 
 

@@ -18,14 +18,26 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 
 from .._common.web import AGENT, VERSION, is_http_url
-from .errors import UNAUTHORIZED, ApiError, FleetError, LimitSpent, NoAnswer
-from .retry import AGAIN, FINAL, Backoff, FirstAnswer, may_have_arrived, transport_reason, verdict
+from .api_failures import (
+    AGAIN,
+    FINAL,
+    UNAUTHORIZED,
+    ApiError,
+    Backoff,
+    FirstAnswer,
+    FleetError,
+    LimitSpent,
+    NoAnswer,
+    may_have_arrived,
+    transport_reason,
+    verdict,
+)
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-    from .retry import Deadline
+    from .api_failures import Deadline
 
 
 try:

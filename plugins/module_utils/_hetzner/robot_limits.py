@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .._common.private_files import write_json
+from .._common.safe_files import write_json
 from .._common.text import json_value
 
 WINDOW = 3600.0

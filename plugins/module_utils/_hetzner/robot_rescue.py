@@ -13,16 +13,15 @@ from .._common import boot_states, installed, intents, times
 from .._common import consent as consents
 from .._common.ssh_keys import key_blob
 from . import boot_decision as decision
+from .api_failures import Deadline, FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
 from .api_types import Machine, Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
-from .errors import FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
 from .fleet import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
 from .reset_escalation import EscalationOptions, ResetEscalation
-from .retry import Deadline
 from .robot_boot import SSH, WOL, BootRoutes
 from .robot_client import Robot, items
 from .robot_limits import RESET, WINDOW, ResetPlan

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._common.text import whole_number
+from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused
 from .api_types import Machine
-from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
 from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
-from .retry import Deadline
 from .robot_client import part
 
 if TYPE_CHECKING:

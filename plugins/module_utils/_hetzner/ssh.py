@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .._common import access, intents, probe, ssh_keys
-from .._common import origin as origins
-from .._common.private_files import replacing
+from .._common import probe as origins
+from .._common.safe_files import replacing
 from .._common.text import ascii_words
-from .errors import FleetError, MachineError
+from .api_failures import FleetError, MachineError
 
 #: The most bytes that are read from either stream.
 LONGEST_OUTPUT = 65536

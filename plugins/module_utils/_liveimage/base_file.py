@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from .._common.private_files import write_json
+from .._common.safe_files import write_json
 from .._common.text import json_value
 from .errors import ImageError
 

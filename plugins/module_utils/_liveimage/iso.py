@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""A CoreOS live ISO: what is in it, and images that differ from it."""
+"""A CoreOS live ISO: what is in it, and images that differ from it.
+
+Its embed area is what its boot loader hands to the kernel as a further initramfs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,94 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._common.text import json_value
-from . import cpio, embed, kargs, miniso
+from . import cpio, kargs, miniso
 from .base_file import identify
 from .errors import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
-from .overlay import Overlay, Patch, Zeros, whole
-from .overlay_io import read
+from .overlay import Overlay, Patch, Zeros, read, whole
+
+INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
+_MAGIC = b"coreiso+"
+_LIMIT = 64 * 1024
+LARGEST_EMBED_AREA = 64 * 1024 * 1024  # bytes of an area, which is read whole; published ones have 256 KiB
+
+
+@dataclass(frozen=True)
+class EmbedArea:
+    """Where the area is; ``source``: where that was found (igninfo, file or header)."""
+
+    extent: Extent
+    source: str
+    file: str | None  # the file that is nothing but the area
+
+
+def find_embed_area(files: IsoFiles) -> EmbedArea:
+    """The area by igninfo.json, by the file every x86 image has, or by the header of images until 2021."""
+    found = _find(files)
+    if found.extent.length > LARGEST_EMBED_AREA:
+        raise ImageError(
+            f"{files.overlay.base.path} says that its embed area has {found.extent.length} bytes; "
+            f"{LARGEST_EMBED_AREA} is the most"
+        )
+    return found
+
+
+def _find(files: IsoFiles) -> EmbedArea:
+    data = files.read(INFO, _LIMIT)
+    if data is not None:
+        return _by_info(files, data)
+    image = files.find(DEFAULT)
+    header = _by_header(files)
+    if image is None:
+        if header is None:
+            raise ImageError(
+                f"{files.overlay.base.path} has no embed area: neither {INFO} nor {DEFAULT} is in it; is it a CoreOS "
+                "live ISO?"
+            )
+        return EmbedArea(header, "header", None)
+    if header is not None and header != image:
+        raise ImageError(
+            f"the header of {files.overlay.base.path} and its file {DEFAULT} disagree about the embed area"
+        )
+    return EmbedArea(image, "file", DEFAULT)
+
+
+def _by_info(files: IsoFiles, data: bytes) -> EmbedArea:
+    try:
+        info = json_value(data)
+        path = "/" + str(info["file"]).lstrip("/")
+        offset, length = info.get("offset"), info.get("length")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ImageError(f"{INFO} is not what it should be: {error}") from error
+    for name, value in (("offset", offset), ("length", length)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise ImageError(f"{INFO}: {name} {value!r} is no number of bytes")
+    file = files.find(path)
+    if file is None:
+        raise ImageError(f"{INFO} names {path!s:.200}, which is not in the image")
+    start = offset or 0
+    size = file.length - start if length is None else length
+    if size <= 0 or start + size > file.length:
+        raise ImageError(
+            f"{INFO}: the area of {size} bytes at offset {start} is outside {path!s:.200}, which has "
+            f"{file.length} bytes"
+        )
+    alone = path if (start, size) == (0, file.length) else None
+    return EmbedArea(Extent(file.offset + start, size), "igninfo", alone)
+
+
+def _by_header(files: IsoFiles) -> Extent | None:
+    header = read(files.overlay, SYSTEM_AREA - 24, 24)
+    if header[:8] != _MAGIC:
+        return None
+    offset, length = struct.unpack("<QQ", header[8:])
+    if not length or offset < SYSTEM_AREA or offset + length > files.overlay.size:
+        raise ImageError(
+            f"the header of {files.overlay.base.path} puts an embed area of {length} bytes at byte {offset}, "
+            f"outside the image of {files.overlay.size} bytes"
+        )
+    return Extent(offset, length)
+
 
 IGNITION = "config.ign"
 NETWORK = "etc/coreos-firstboot-network"
@@ -36,7 +121,7 @@ class Iso:
 
     overlay: Overlay
     files: IsoFiles = field(compare=False, repr=False)
-    area: embed.EmbedArea
+    area: EmbedArea
     kernel_arguments: kargs.KernelArguments | None
     features: Mapping[str, Any]
     embedded: Mapping[str, bytes]  # members of the embed area now
@@ -57,7 +142,7 @@ def inspect(path: str) -> Iso:
 def of(overlay: Overlay) -> Iso:
     """Read an ISO that is itself an overlay."""
     files = IsoFiles(overlay)
-    area = embed.find(files)
+    area = find_embed_area(files)
     arguments = kargs.find(files)
     inside = read(overlay, area.extent.offset, area.extent.length)
     return Iso(overlay, files, area, arguments, _features(files), _members(inside), not inside.strip(b"\0"))
@@ -168,8 +253,8 @@ def _moved(iso: Iso, archive: bytes) -> tuple[list[tuple[int, Patch]], list[Patc
     """A larger area at the end of the image, and directories that say so."""
     if iso.area.file is None:
         raise ImageError("the embed area of this image is a part of a boot file and cannot be made larger")
-    if len(archive) > embed.LARGEST:
-        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), embed.LARGEST))
+    if len(archive) > LARGEST_EMBED_AREA:
+        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), LARGEST_EMBED_AREA))
     start = iso.overlay.size + -iso.overlay.size % SECTOR
     length = len(archive) + -len(archive) % SECTOR
     patches: list[tuple[int, Patch]] = [(iso.area.extent.offset, Zeros(iso.area.extent.length))]

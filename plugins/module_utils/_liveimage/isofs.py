@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from .errors import ImageError
-from .overlay import Overlay
-from .overlay_io import open_overlay
+from .overlay import Overlay, open_overlay
 
 SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .._common.text import json_value
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
-from .overlay_io import read
+from .overlay import read
 
 INFO = "/coreos/kargs.json"
 _MAGIC = b"coreKarg"

@@ -13,8 +13,7 @@ import lzma
 
 from .errors import ImageError
 from .isofs import SECTOR, IsoFiles
-from .overlay import Bytes, Overlay, Segment
-from .overlay_io import open_overlay
+from .overlay import Bytes, Overlay, Segment, open_overlay
 
 DATA = "/coreos/miniso.dat"
 _MAGIC = b"MINISO\0\0"

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .._common import consent as consents
-from .._common import intents, origin
-from . import fetchable, job, protocol
-from .disks import disk_facts, disk_gather, disk_names, disk_tools, listing, serve, wiping
+from .._common import intents, probe
+from . import image_url, job, protocol
+from .disks import disk_facts, disk_gather, disk_names, disk_tools, serve, wiping
 from .disks.disk_facts import Identity
 from .job import Job, Run
 
@@ -22,7 +22,7 @@ from .job import Job, Run
 #: used up by that; the caller has looked at the disks and emptied them.
 NAMED, CHECKED = "named", "checked"
 #: Prints what is on the disks that its arguments name.
-LOOK = origin.SCRIPT_OF_DISKS + 'seen_disks "$@"\n'
+LOOK = probe.SCRIPT_OF_DISKS + 'seen_disks "$@"\n'
 
 
 def kinds_of(text: str) -> list[str]:
@@ -143,7 +143,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
         why = words.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
-            % (disk["name"], "\n  ".join(listing.held(disk)), why)
+            % (disk["name"], "\n  ".join(disk_facts.held(disk)), why)
         )
 
 
@@ -202,8 +202,8 @@ def _look_at_image(wanted: Job) -> None:
     if not wanted.check_image:
         return
     try:
-        fetchable.check(wanted.arguments[0], wanted.token)
-    except fetchable.NotFetchable as exc:
+        image_url.check_fetchable(wanted.arguments[0], wanted.token)
+    except image_url.NotFetchable as exc:
         raise job.JobError(
             f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets "
             "the image "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 
 from .builds import DEBIAN_NAMES
 
@@ -162,8 +162,11 @@ def _tarball_name(
         return None
     name = re.sub(r"\{([^{}]*)\}", lambda match: facts[match[1]], template) + ".tar.zst"
     try:
-        read, meant = image_names.parse_image_name(name), image_names.parse_image_name(f"{system}-{architecture}-x.tar")
-    except image_names.InvalidImageName as exc:
+        read, meant = (
+            config_words.parse_image_name(name),
+            config_words.parse_image_name(f"{system}-{architecture}-x.tar"),
+        )
+    except config_words.InvalidImageName as exc:
         findings.append(f"the name {name!r} is none for installimage: {exc}")
         return None
     if read != meant:

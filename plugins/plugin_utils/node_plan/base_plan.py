@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from .. import role_specs
@@ -134,7 +134,7 @@ def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
         "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
         "units": join["units"],
         # a machine that has joined is no image
-        "files": sorted({*(removable.JOINED if inputs["prebake"] else ()), *join["files"]}),
+        "files": sorted({*(cleanup.JOINED if inputs["prebake"] else ()), *join["files"]}),
         "sysctls": [],
         "modules": [],
     }

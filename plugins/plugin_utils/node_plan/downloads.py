@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import difference
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 
 from . import base_inputs, runtime
 from .plan_types import BaseInputs
@@ -92,7 +92,7 @@ def missing(node: Node, inputs: BaseInputs, steps: Iterable[str] | None = None) 
     there = node.get("artifacts") or {}
     wanted = {name for step in (_PROGRAMS if steps is None else steps) for name in _PROGRAMS.get(step, ())}
     listed = [one for one in artifacts(node, inputs) if one["name"] in wanted]
-    return [one for one in listed if one["name"] not in there or record.difference(one, there[one["name"]])]
+    return [one for one in listed if one["name"] not in there or difference(one, there[one["name"]])]
 
 
 def pinned_digest(node: Node, inputs: BaseInputs, component: str, version: str) -> str | None:

@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.option_
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Network
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
 
 from .. import role_specs
 from ..plain import yaml_value

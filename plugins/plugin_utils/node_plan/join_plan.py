@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig, paths
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
@@ -166,7 +166,10 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     ``node`` is node_info's, ``inputs`` what join_inputs.checked() returned, ``seen`` the result of node_join_check.
     """
     kubelet = Kubelet(node, inputs)
-    listed = [builders.directory("join/dir/etc", paths.ETC), builders.directory("join/dir/pki", paths.ETC + "/pki")]
+    listed = [
+        builders.directory("join/dir/etc", join_files.ETC),
+        builders.directory("join/dir/pki", join_files.ETC + "/pki"),
+    ]
     listed += _credentials(inputs, seen)
     if inputs["method"] == "kubeadm":
         files = _kubeadm_files(kubelet, inputs) if seen["need_bootstrap"] else []
@@ -176,9 +179,9 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     if inputs["cni_config"]:
         text = inputs["cni_config"]
         text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
-        listed.append(builders.file("join/cni", paths.CNI, text))
-    elif paths.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(builders.absent("join/cni", paths.CNI))
+        listed.append(builders.file("join/cni", join_files.CNI, text))
+    elif join_files.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(builders.absent("join/cni", join_files.CNI))
     if inputs["method"] == "bootstrap":
         ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
         restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
@@ -191,8 +194,8 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
 def finished(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """The settings once the Node is there: no secret is left, and what was joined is written down."""
     return [
-        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
-        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
+        builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
         recorded(node, inputs, seen),
     ]
 
@@ -202,12 +205,12 @@ def undone(seen: Seen) -> list[Setting]:
     before = set(seen["present"])
     listed = [
         _unit(state="stopped", optional=True),
-        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
-        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
-        builders.absent("join/key-unused", paths.PKI + "/kubelet-client.key.tmp"),
+        builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
+        builders.absent("join/key-unused", join_files.PKI + "/kubelet-client.key.tmp"),
     ]
-    listed += [builders.absent("join/undo" + path, path) for path in paths.MADE if path not in before]
-    folders = paths.MADE_FOLDERS + paths.STATE
+    listed += [builders.absent("join/undo" + path, path) for path in join_files.MADE if path not in before]
+    folders = join_files.MADE_FOLDERS + join_files.STATE
     listed += [builders.absent("join/undo" + path, path, recursive=True) for path in folders if path not in before]
     unique = {one.get("path", one["id"]): one for one in listed}
     return list(unique.values())
@@ -216,12 +219,12 @@ def undone(seen: Seen) -> list[Setting]:
 def absent(seen: Seen) -> list[Setting]:
     """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
     listed = [_unit(state="stopped", optional=True)]
-    listed += [builders.absent("join/leave" + path, path) for path in paths.MADE if path != paths.CNI]
-    if paths.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(builders.absent("join/leave" + paths.CNI, paths.CNI))
-    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
+    listed += [builders.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
+    if join_files.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(builders.absent("join/leave" + join_files.CNI, join_files.CNI))
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in join_files.MADE_FOLDERS]
     # what is mounted below them is unmounted first, never emptied
-    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.STATE]
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in join_files.STATE]
     return listed
 
 
@@ -236,9 +239,9 @@ def recorded(node: Node, inputs: JoinInputs, seen: Seen) -> Setting:
         "kubelet": kubelet.version,
         "node_ips": kubelet.addresses,
         "drop_ins": sorted(inputs["kubelet_drop_ins"]),
-        "files": [paths.CNI] if inputs["cni_config"] else [],
+        "files": [join_files.CNI] if inputs["cni_config"] else [],
     }
-    return builders.file("join/record", paths.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+    return builders.file("join/record", join_files.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
 
 def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str, str]:
@@ -248,14 +251,14 @@ def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str,
     if inputs["method"] == "kubeadm":
         whole = join_configuration(Kubelet(node, inputs), inputs, token, seen["ca_hashes"])
         return {"kubeadm-join": _yaml(whole)}
-    return {"bootstrap-kubeconfig": kubeconfig.bootstrap(inputs["api_server"], token)}
+    return {"bootstrap-kubeconfig": join_files.bootstrap(inputs["api_server"], token)}
 
 
 def _credentials(inputs: JoinInputs, seen: Seen) -> list[Setting]:
-    listed = [builders.file("join/ca", paths.CA, seen["ca_cert"])]
+    listed = [builders.file("join/ca", join_files.CA, seen["ca_cert"])]
     if inputs["method"] == "kubeadm" and seen["need_bootstrap"]:
         # it writes these itself, and its preflight refuses a machine that has them, or a kubelet that runs
-        mine = (paths.CA, paths.BOOTSTRAP_KUBECONFIG, paths.KUBECONFIG, paths.CLIENT_PEM)
+        mine = (join_files.CA, join_files.BOOTSTRAP_KUBECONFIG, join_files.KUBECONFIG, join_files.CLIENT_PEM)
         return [_unit(state="stopped", optional=True)] + [builders.absent("join/before" + path, path) for path in mine]
     if inputs["method"] == "kubeadm":
         return listed
@@ -263,31 +266,31 @@ def _credentials(inputs: JoinInputs, seen: Seen) -> list[Setting]:
     if seen["need_bootstrap"]:
         if client["state"] == "refused":
             # still valid by its dates, so the kubelet would go on using it
-            listed.append(builders.absent("join/client-refused", paths.CLIENT_PEM))
-            listed.append(builders.absent("join/kubeconfig-refused", paths.KUBECONFIG))
-        listed.append(builders.secret_file("join/bootstrap", paths.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
+            listed.append(builders.absent("join/client-refused", join_files.CLIENT_PEM))
+            listed.append(builders.absent("join/kubeconfig-refused", join_files.KUBECONFIG))
+        listed.append(builders.secret_file("join/bootstrap", join_files.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
         return listed
-    listed.append(builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG))
+    listed.append(builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG))
     if client["server"] != inputs["api_server"]:
         listed.append(
-            builders.file("join/kubeconfig", paths.KUBECONFIG, kubeconfig.final(inputs["api_server"]), "0600")
+            builders.file("join/kubeconfig", join_files.KUBECONFIG, join_files.final(inputs["api_server"]), "0600")
         )
     return listed
 
 
 def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     listed = [
-        builders.directory("join/dir/kubelet", paths.KUBELET_DIR, "0750"),
-        builders.file("join/config", paths.CONFIG, _yaml(kubelet.config()), "0600"),
+        builders.directory("join/dir/kubelet", join_files.KUBELET_DIR, "0750"),
+        builders.file("join/config", join_files.CONFIG, _yaml(kubelet.config()), "0600"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
+        listed.append(builders.directory("join/dir/drop-ins", join_files.DROP_INS))
     for name, content in sorted(inputs["kubelet_drop_ins"].items()):
         text = _yaml(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
-        listed.append(builders.file("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name), text, "0600"))
+        listed.append(builders.file("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name), text, "0600"))
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
-            listed.append(builders.absent("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
+            listed.append(builders.absent("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name)))
     listed.append(_kubelet_env(inputs, kubelet.args()))
     return listed
 
@@ -297,7 +300,7 @@ def _kubelet_env(inputs: JoinInputs, args: list[str]) -> Setting:
         text = templates.render("join", "kubelet.env.j2", inputs, args=args)
     except templates.TemplateFailed as error:
         raise InvalidInput(str(error)) from error
-    return builders.file("join/args", paths.KUBELET_ENV, text)
+    return builders.file("join/args", join_files.KUBELET_ENV, text)
 
 
 def _unit(**fields: Any) -> Setting:
@@ -310,23 +313,23 @@ def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
         raise InvalidInput(f"join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is {kubelet.version}")
     patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
     flags = [
-        f"--bootstrap-kubeconfig={paths.BOOTSTRAP_KUBECONFIG}",
-        f"--kubeconfig={paths.KUBECONFIG}",
-        f"--config={paths.CONFIG}",
+        f"--bootstrap-kubeconfig={join_files.BOOTSTRAP_KUBECONFIG}",
+        f"--kubeconfig={join_files.KUBECONFIG}",
+        f"--config={join_files.CONFIG}",
     ]
     if kubelet.reads_drop_ins:
-        flags.append(f"--config-dir={paths.DROP_INS}")
+        flags.append(f"--config-dir={join_files.DROP_INS}")
     whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
     listed = [
-        builders.directory("join/dir/patches", paths.PATCHES),
-        builders.file("join/patch", paths.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
+        builders.directory("join/dir/patches", join_files.PATCHES),
+        builders.file("join/patch", join_files.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
         _kubelet_env(inputs, flags),
-        builders.secret_file("join/kubeadm-join", paths.KUBEADM_JOIN, "kubeadm-join"),
+        builders.secret_file("join/kubeadm-join", join_files.KUBEADM_JOIN, "kubeadm-join"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
+        listed.append(builders.directory("join/dir/drop-ins", join_files.DROP_INS))
         for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-            path = posixpath.join(paths.DROP_INS, name)
+            path = posixpath.join(join_files.DROP_INS, name)
             listed.append(builders.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
     return listed
 
@@ -357,7 +360,7 @@ def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hash
             "taints": kubelet.taints,
             "kubeletExtraArgs": [{"name": name, "value": value} for name, value in sorted(extra.items()) if value],
         },
-        "patches": {"directory": paths.PATCHES},
+        "patches": {"directory": join_files.PATCHES},
         "timeouts": {"discovery": limit, "kubeletHealthCheck": limit, "tlsBootstrap": limit},
     }
 

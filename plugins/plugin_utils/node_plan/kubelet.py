@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Binary, Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import base_inputs, builders, join_inputs, kubelet_config, runtime, templates, trust, version_numbers
@@ -144,11 +144,11 @@ class Kubelet(KubeletOptions):
         """The arguments of the kubelet."""
         inputs = self._inputs
         wanted = {
-            "bootstrap-kubeconfig": paths.BOOTSTRAP_KUBECONFIG,
-            "kubeconfig": paths.KUBECONFIG,
-            "config": paths.CONFIG,
-            "config-dir": paths.DROP_INS if self.reads_drop_ins else "",
-            "cert-dir": paths.PKI,
+            "bootstrap-kubeconfig": join_files.BOOTSTRAP_KUBECONFIG,
+            "kubeconfig": join_files.KUBECONFIG,
+            "config": join_files.CONFIG,
+            "config-dir": join_files.DROP_INS if self.reads_drop_ins else "",
+            "cert-dir": join_files.PKI,
             "hostname-override": self.name,
             "node-ip": ",".join(self.addresses),
             "node-labels": ",".join("{}={}".format(*item) for item in sorted(inputs["labels"].items())),
@@ -222,7 +222,7 @@ def queries() -> dict[str, list[str]]:
             place for name in ("kubelet", "kubeadm") for place in [name, *(f"{one}/{name}" for one in _FOLDERS)]
         ],
         "units": ["kubelet.service"],
-        "files": list(paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,)),
+        "files": list(join_files.MADE + join_files.MADE_FOLDERS + (join_files.CLIENT_PEM,)),
     }
 
 

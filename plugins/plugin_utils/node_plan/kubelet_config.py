@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 
 from ..plain import yaml_value
 from . import templates
@@ -76,7 +76,7 @@ def defaults(inputs: JoinInputs, facts: Mapping[str, Any]) -> dict[str, Any]:
     read_only_usr, shutdown (spans that base was given: grace_period, grace_period_critical), taints (parsed),
     kube_reserved and system_reserved (None: none).
     """
-    given = {**facts, "ca_file": paths.CA, "resolv_conf": resolv_conf(facts["resolv"])}
+    given = {**facts, "ca_file": join_files.CA, "resolv_conf": resolv_conf(facts["resolv"])}
     text = templates.render("join", _TEMPLATE, inputs, **given)
     try:
         config = yaml_value(text)

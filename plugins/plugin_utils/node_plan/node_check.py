@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 
 from . import base_inputs, downloads, packages, runtime, version_numbers
 from .plan_types import BaseInputs
@@ -166,7 +166,7 @@ def _selinux(node: Node, inputs: BaseInputs) -> list[str]:
 def _joined(node: Node, inputs: BaseInputs) -> list[str]:
     """An image of a node would make every machine of it claim to be that node."""
     files = node.get("files", {})
-    there = [path for path in removable.JOINED if path in files and files[path]["exists"]]
+    there = [path for path in cleanup.JOINED if path in files and files[path]["exists"]]
     if not inputs["prebake"] or not there:
         return []
     text = "base_prebake is true, but the machine belongs to a cluster (%s); let it leave first (join_state: absent)"

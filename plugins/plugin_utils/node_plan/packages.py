@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import base_inputs, builders, downloads, host_settings, runtime, trust, version_numbers

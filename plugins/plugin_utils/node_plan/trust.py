@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import builders, templates

@@ -16,9 +16,8 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
-from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
 from ..report import report_files

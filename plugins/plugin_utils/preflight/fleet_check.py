@@ -15,9 +15,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
 from ..rescue_run import install_plan, machine_install
 from ..rescue_run.flow import Host

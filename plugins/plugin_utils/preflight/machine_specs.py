@@ -14,7 +14,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_choices import words
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_orders import words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 
 from . import controller_paths, known_variables, specification

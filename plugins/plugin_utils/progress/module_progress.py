@@ -22,8 +22,8 @@ from typing import Any
 from ansible import constants as C  # noqa: N812
 from ansible.plugins.action.normal import ActionModule as NormalAction
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
 from ..report import report_files
 from . import display, fleet_state, fleet_view

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, private_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, safe_files, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 
 #: Seconds.
@@ -70,7 +70,7 @@ def claim(
         "begun": begun,
     }
     try:
-        private_files.write_json(path, content)
+        safe_files.write_json(path, content)
     except OSError as exc:
         raise ClaimError(
             f"claim_file {path!r} cannot be written ({exc.strerror}); make {Path(path).parent} writable"

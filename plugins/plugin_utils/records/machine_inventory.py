@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import private_files, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_keys
 
 from ..plain import plain, yaml_value
 from ..preflight import controller_paths, known_variables
@@ -139,7 +139,7 @@ def change(path: str, hosts: Mapping[str, Mapping[str, Any]], gone: Iterable[str
             after = {name: host for name, host in {**before, **plain(hosts)}.items() if name not in set(gone)}
             if after == before:
                 return False
-            with private_files.replacing(path) as (file, _draft):
+            with safe_files.replacing(path) as (file, _draft):
                 text = yaml.safe_dump({"all": {"hosts": after}}, allow_unicode=True, width=10000)
                 file.write((_HEAD + text).encode("utf-8"))
         finally:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
 
 from . import page, results

@@ -21,9 +21,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
     times,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
 from ..progress import display

@@ -18,7 +18,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName, check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url, pre_provision
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, pre_provision
 
 from ..preflight import controller_paths
 from . import rescue_programs
@@ -65,10 +65,10 @@ def examine(
             )
     command = None
     if name:
-        allowed = spec.get("command_names") or command_names.PREFIXED
+        allowed = spec.get("command_names") or options.PREFIXED
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
     devices = spec.get("root_devices") or []
-    _check(findings, "root_devices", devices, InvalidName, lambda: command_names.check_root_devices(devices))
+    _check(findings, "root_devices", devices, InvalidName, lambda: options.check_root_devices(devices))
     bootstrap = read_bootstrap(spec, read_file, findings)
     if findings or command is None or bootstrap is None:
         return None, findings
@@ -241,10 +241,10 @@ class Command:
             yield from iter(lambda: file.read(_PIECE), b"")
 
 
-def find_command(name: str, directory: str, allowed: str = command_names.PREFIXED) -> Command:
+def find_command(name: str, directory: str, allowed: str = options.PREFIXED) -> Command:
     """The command ``name`` of ``directory``, else the one of that name shipped with the collection."""
     try:
-        command_names.check_command_name(name, allowed)
+        options.check_command_name(name, allowed)
     except InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name

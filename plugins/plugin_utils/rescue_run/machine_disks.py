@@ -10,7 +10,12 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, guard, hints, listing
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
+    disk_facts,
+    disk_names,
+    guard,
+    hints,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.hints import HintError
 
 from ..records import claims
@@ -118,7 +123,7 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {"disks": self._disks, "table": listing.lines(self._disks), "hints": hints.to_copy(self._disks)}
+        return {"disks": self._disks, "table": disk_facts.disk_lines(self._disks), "hints": hints.to_copy(self._disks)}
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()

@@ -10,9 +10,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import wrong_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, wrong_value
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 from ..progress import display, fleet_state

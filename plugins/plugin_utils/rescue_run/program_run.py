@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, probe
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
@@ -216,7 +216,7 @@ class RescueRun:
             return True
         return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
-    def _written(self) -> list[origin.WrittenDisk] | None:
+    def _written(self) -> list[probe.WrittenDisk] | None:
         """The disks of the job: what they hold now, and what they held ``before`` it; None when it is unknown."""
         before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
         script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
@@ -224,7 +224,7 @@ class RescueRun:
             then, marked, now = self._remote.run(script, *self._job.devices)[1].partition("\nand now\n")
         except Unreachable:
             return None
-        disks, earlier = origin.parse_written(now) if marked else None, origin.parse_written(then)
+        disks, earlier = probe.parse_written(now) if marked else None, probe.parse_written(then)
         for disk in disks or []:
             old = [one for one in earlier or [] if one["name"] == disk["name"]]
             disk["before"] = sorted({*old[0]["holds"], *old[0]["kinds"]}) if old else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, Origin, same_disk
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, Origin, same_disk
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url as image_urls
 
 #: What a system showed, the strongest first: the id of its installation; that it runs from the disk that was written;

@@ -17,23 +17,17 @@ from ansible.errors import AnsibleError
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking, web
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import (
-    command_names,
-    image_url,
-    protocol,
-    steps,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     autosetup,
     image_file,
+    installer,
     program,
-    verdict,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import shown
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image_names import EXAMPLE
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import EXAMPLE, shown
 
 from ..ssh.remote import Unreachable
 from ..ssh.system_probe import System
@@ -142,7 +136,7 @@ class _Run(RescueRun):
         ends = {name: self._keep_file(name, path, best_effort) for name, path in EXTRA_LOGS.items()}
         self.outcome = _outcome(stdout or b"")
         debug = (ends["debug"] or b"").decode("utf-8", "replace")
-        tail = [printable(line, 300) for line in verdict.tail(debug)]
+        tail = [printable(line, 300) for line in installer.tail(debug)]
         if not self.outcome:
             return {"debug_tail": tail, "permanent": False}
         outcome = self.outcome
@@ -374,7 +368,7 @@ def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], fi
 
 def _check_devices(devices: list[str]) -> list[str]:
     try:
-        command_names.check_root_devices(devices)
+        options.check_root_devices(devices)
     except InvalidName as exc:
         return [f"root_devices {shown(devices)}: {exc}"]
     return [

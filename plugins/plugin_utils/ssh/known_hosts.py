@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 
 
 class KnownHosts:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
+from ansible_collections.kubenode.provision.plugins.module_utils._common import probe as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 #: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).

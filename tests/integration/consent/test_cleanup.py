@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.root]
 CODE = """
 import json, os
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, reach, removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 machine, mine = {machine!r}, {precious!r}
 for folder in ("tmp/t", "var/tmp", "var/log/apt", "home/anna/.ssh", "home/bob", "root/.ssh", "etc/ssh", "var/lib/cloud",
                "var/cache/apt/archives", "var/lib/apt/lists", "var/lib/systemd/coredump", "var/crash", "var/lib/dhcp"):
@@ -114,7 +114,7 @@ def test_a_mount_that_comes_between_looking_and_removing_stays(tmp_path, preciou
     out = in_namespace(
         f"""
         from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions
-        from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+        from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
         host = Host({str(machine)!r})
         found_actions = cleanup_actions.actions(host, ["tmp", "logs"])
         sh("mount --bind {precious} {machine}/tmp/t/on; mount --bind {precious}/file {machine}/var/log/syslog")

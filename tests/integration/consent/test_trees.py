@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
 
 from .conftest import intact
 
@@ -22,24 +22,24 @@ def test_a_tree_goes_and_its_links_are_not_followed(tmp_path, precious):
     (tree / "a/b/file").write_text("x")
     os.symlink(precious, tree / "a/link")
     os.mkfifo(tree / "pipe")
-    assert trees.remove(str(tree)) == []
+    assert safe_files.remove(str(tree)) == []
     assert not tree.exists()
     assert intact(precious)
 
 
 def test_a_link_goes_and_what_it_shows_stays(tmp_path, precious):
     os.symlink(precious, tmp_path / "link")
-    assert trees.remove(str(tmp_path / "link")) == []
+    assert safe_files.remove(str(tmp_path / "link")) == []
     assert not os.path.lexists(tmp_path / "link")
     os.symlink(precious, tmp_path / "again")
     with pytest.raises(OSError):
-        trees.empty(str(tmp_path / "again"))
+        safe_files.empty(str(tmp_path / "again"))
     assert intact(precious)
 
 
 def test_what_is_not_there_is_no_error(tmp_path):
-    assert trees.remove(str(tmp_path / "nothing")) == []
-    assert trees.remove(str(tmp_path / "no/parent")) == []
+    assert safe_files.remove(str(tmp_path / "nothing")) == []
+    assert safe_files.remove(str(tmp_path / "no/parent")) == []
 
 
 def test_a_tree_that_is_too_deep_is_an_error_and_no_crash(tmp_path):
@@ -51,7 +51,7 @@ def test_a_tree_that_is_too_deep_is_an_error_and_no_crash(tmp_path):
         parent = child
     os.close(parent)
     with pytest.raises(OSError, match="folders in each other"):
-        trees.remove(str(tmp_path / "d"))
+        safe_files.remove(str(tmp_path / "d"))
 
 
 @pytest.mark.root

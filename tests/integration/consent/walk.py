@@ -23,11 +23,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import ApiError, Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
@@ -190,12 +190,12 @@ class World:
             return ssh.SILENT
         return ssh.SYSTEM if system is None or system.lets_in else ssh.DENIED
 
-    def origin(self) -> origin.Origin:
+    def origin(self) -> Origin:
         """What the running system reports of its root."""
         if self.boot.kind == "rescue":
-            return origin.Origin(0, origin.RAM, ["motd"], uptime=10.0)
+            return Origin(0, RAM, ["motd"], uptime=10.0)
         uuids = [self.system.uuid] if self.system else []
-        return origin.Origin(0, origin.DISK, disks=[self.about(self.boot.disk)], uuids=uuids, uptime=10.0)
+        return Origin(0, DISK, disks=[self.about(self.boot.disk)], uuids=uuids, uptime=10.0)
 
     def about(self, disk: str) -> dict[str, Any]:
         """What identifies a disk."""

@@ -236,7 +236,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             world.empties(disk)
 
     walk.play(world, monkeypatch)
-    monkeypatch.setattr(targets.fetchable, "check", lambda _url, _token: None)
+    monkeypatch.setattr(targets.image_url, "check_fetchable", lambda _url, _token: None)
     monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": world.facts()})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: world.facts())

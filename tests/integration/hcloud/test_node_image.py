@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import summary
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet, ImageLookup
 from tests.integration.hcloud.conftest import Project

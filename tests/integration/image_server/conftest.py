@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso, overlay_io
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso, overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from lab.nodes import Node
 from tests.integration.controller import Controller
@@ -68,7 +68,7 @@ class World:
         )
         host = hosts.HostInputs(name=name, network=document or None)
         target = folder / f"{name}.iso"
-        overlay_io.materialise(
+        overlay.materialise(
             hosts.iso_overlay(iso.inspect(str(self.base)), hosts.build(inputs.checked(), host), host), str(target)
         )
         return target.read_bytes()

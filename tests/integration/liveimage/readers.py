@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import from_environment
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import read
 from tests.integration.liveimage.program import ENVIRONMENT
 from tests.unit.liveimage import maker
 

@@ -16,8 +16,7 @@ import requests
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, whole
 from lab import ports
 from tests.integration.liveimage.program import Program
 from tests.integration.liveimage.readers import MIB, base, expected, network

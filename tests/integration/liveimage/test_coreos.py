@@ -13,8 +13,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso, miniso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise, read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, materialise, read
 from lab.coreos import LiveImage
 
 CONFIG = b'{"ignition": {"version": "3.2.0"}}'

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import bond, bridge
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import controllers
 
 READER = Path(__file__).parent / "read_keyfiles.py"
 ALL = sorted((Path(__file__).parents[2] / "unit/liveimage/nmstate/documents").glob("*.yaml"))
@@ -155,22 +155,22 @@ def test_rules(answers):
 
 def limits():
     """Documents at both ends of what each option of a bond and a bridge may be."""
-    options = {key: list(words) for key, words in bond._WORDS.items()}
-    options.update({key: [low, high] for key, (low, high) in bond._NUMBERS.items() if key != "arp_missed_max"})
-    options.update({key: [0, 1] for key in (*bond._FLAGS, "balance-slb")})
+    options = {key: list(words) for key, words in controllers._WORDS.items()}
+    options.update({key: [low, high] for key, (low, high) in controllers._NUMBERS.items() if key != "arp_missed_max"})
+    options.update({key: [0, 1] for key in (*controllers._FLAGS, "balance-slb")})
     options.update({"ad_actor_system": ["02:00:00:00:00:01"], "primary": ["e0"]})
     watched = ({}, {"miimon": 100}, {"arp_interval": 100, "arp_ip_target": "192.0.2.1,192.0.2.2"})
-    for mode, (key, values), more in itertools.product(bond.MODES, options.items(), watched):
+    for mode, (key, values), more in itertools.product(controllers.MODES, options.items(), watched):
         for value in values:
             section = {"mode": mode, "options": {**more, key: value}, "port": ["e0", "e1"]}
             yield {"name": "b0", "type": "bond", "link-aggregation": section}
-    bridges = {key: [low, high] for key, (_name, low, high) in bridge._NUMBERS.items() if key != "hash-max"}
-    bridges.update({key: [True, False] for key in bridge._FLAGS})
+    bridges = {key: [low, high] for key, (_name, low, high) in controllers._BRIDGE_NUMBERS.items() if key != "hash-max"}
+    bridges.update({key: [True, False] for key in controllers._BRIDGE_FLAGS})
     bridges.update({"hash-max": [1, 2**31], "multicast-router": [0, 1, 2], "group-forward-mask": [0, 65528]})
     for key, values in bridges.items():
         for value in values:
             yield {"name": "br0", "type": "linux-bridge", "bridge": {"options": {key: value}}}
-    for enabled, (key, ends) in itertools.product((True, False), bridge._STP.items()):
+    for enabled, (key, ends) in itertools.product((True, False), controllers._STP.items()):
         for value in ends:
             section = {"options": {"stp": {"enabled": enabled, key: value}}}
             yield {"name": "br0", "type": "linux-bridge", "bridge": section}

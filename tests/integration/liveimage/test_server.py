@@ -17,8 +17,7 @@ import requests
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, read, whole
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import connection
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits

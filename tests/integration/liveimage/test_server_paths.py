@@ -13,8 +13,7 @@ import pytest
 import requests
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, read, whole
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from tests.integration.liveimage.serving import Served
 

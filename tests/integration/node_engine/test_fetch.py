@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch, install, record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch, install
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install as install_
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import ADOPTED, read_record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from tests.integration.node_engine.web import Web, cut, serving, status, trickle
 
 DATA = random.Random(1).randbytes(3 << 20)
@@ -264,7 +264,7 @@ def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):
     (tmp_path / "usr/local/bin").mkdir(parents=True)
     (tmp_path / "usr/local/bin/tool").write_bytes(DATA)
     (tmp_path / "usr/local/bin/tool").chmod(0o755)
-    assert install.plan(host, [artifact(web)], 1) == [record.ADOPTED]
+    assert install.plan(host, [artifact(web)], 1) == [ADOPTED]
     assert bring(host, artifact(web)) == [None]
     assert install.plan(host, [artifact(web)], 1) == [None]
     assert web.requests == []
@@ -283,7 +283,7 @@ def test_one_that_fails_leaves_the_old_file_and_stops_no_other(web, tmp_path):
     assert second is None
     assert (tmp_path / "usr/local/bin/bad").read_bytes() == b"old"
     assert (tmp_path / "usr/local/bin/tool").read_bytes() == DATA
-    assert record.read(host, "bad") is None
+    assert read_record(host, "bad") is None
     assert install.plan(host, [bad, good], 2) == ["is not installed", None]
     web.files["/bad"] = DATA
     assert bring(host, bad, good) == [None]

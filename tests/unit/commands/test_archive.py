@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_extract import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.rootfs_tar import (
     extended_attributes,
     nanoseconds,
 )

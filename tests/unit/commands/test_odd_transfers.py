@@ -12,16 +12,16 @@ from email.message import Message
 import pytest
 from hypothesis import given
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.download import LONGEST_WAIT, Interrupted
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import LONGEST_WAIT, Interrupted
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     Descriptor,
     Login,
     error_code,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_extract import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.rootfs_tar import (
     LATEST,
     nanoseconds,
 )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     Descriptor,
     Login,
     OciImage,

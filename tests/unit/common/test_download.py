@@ -11,8 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import download
-from ansible_collections.kubenode.provision.plugins.module_utils._common.download import Download, DownloadError
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import Download, DownloadError, retry_after
 
 DATA = bytes(range(256)) * 40
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -282,4 +281,4 @@ def test_a_redirect_to_another_protocol_is_refused(web):
 def test_odd_urls_end_in_an_error_that_shows_no_piece_of_them():
     with pytest.raises(DownloadError, match="https://shown/x: its URL holds characters that must be percent-encoded"):
         list(Download("https://shown/x", "http://127.0.0.1:1/a b?sig=s3cret").chunks())
-    assert download.retry_after({"Retry-After": "²"}) == 0
+    assert retry_after({"Retry-After": "²"}) == 0

@@ -15,12 +15,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
+from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, info
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, discovery
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
@@ -39,16 +38,16 @@ def machine(text: str) -> SimpleNamespace:
 @pytest.mark.parametrize("text", _TEXTS)
 def test_records_on_a_machine_are_none(text):
     host = machine(text)
-    assert images.read_record(host) == {}
-    assert pending.Pending(host).ids() == set()
-    assert record.read(host, "containerd") is None
-    assert gather._base(host) is None
+    assert container_images.read_record(host) == {}
+    assert Pending(host).ids() == set()
+    assert install.read_record(host, "containerd") is None
+    assert info._base(host) is None
 
 
 @pytest.mark.parametrize("text", _TEXTS)
 def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
     with pytest.raises(ValueError, match="was not written by the role join"):
-        kubeconfig.token_of(text)
+        join_files.token_of(text)
     (tmp_path / "archive.json").write_text(text)
     assert debian._known(str(tmp_path / "archive"), "abc") is None
 
@@ -123,5 +122,5 @@ def test_a_url_with_half_an_address_is_refused(url):
 def test_a_good_text_is_read():
     assert request._is_url("https://[2001:db8::1]:8443/images")
     assert probe.unpacked_json("e30=") == {}
-    assert gather._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
+    assert info._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
     assert Path(known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 
 VARIABLES = {
     "image_url": "kubenode_image_url",

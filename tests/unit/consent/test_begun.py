@@ -24,7 +24,7 @@ def rescue(tmp_path, monkeypatch):
     monkeypatch.setattr(targets.serve, "look", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
-    monkeypatch.setattr(targets.listing, "held", lambda _disk: ["a system"])
+    monkeypatch.setattr(targets.disk_facts, "held", lambda _disk: ["a system"])
 
     def wipe(_tools, _disks):
         intent = json.loads((tmp_path / protocol.INTENT).read_text())
@@ -111,9 +111,9 @@ def test_an_emptying_that_changed_nothing_has_not_begun(rescue, monkeypatch, ear
 
 def test_an_image_that_cannot_be_fetched_is_no_beginning(rescue, monkeypatch):
     def refuse(_url, _token):
-        raise targets.fetchable.NotFetchable("it cannot be fetched")
+        raise targets.image_url.NotFetchable("it cannot be fetched")
 
-    monkeypatch.setattr(targets.fetchable, "check", refuse)
+    monkeypatch.setattr(targets.image_url, "check_fetchable", refuse)
     with pytest.raises(job.JobError, match="No disk was touched"):
         rescue("reinstall")
     assert (rescue.done, (rescue.base / protocol.INTENT).exists()) == ([], False)

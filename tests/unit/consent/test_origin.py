@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import origin
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import (
+from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import (
     DISK,
     NETWORK,
     RAM,
@@ -21,8 +21,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
     place_of,
     same_disk,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node import info
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 
 ROOTFS = "1 1 0:2 / / rw - rootfs rootfs rw,size=8g"
 HETZNER = (
@@ -98,11 +98,11 @@ def test_a_root_on_a_disk_is_never_hidden_by_other_lines(before, after):
 def test_the_script_describes_this_very_system():
     """The machine of the tests is no rescue of Hetzner's."""
     done = subprocess.run(
-        ["sh"], input="exec 2>/dev/null\n" + origin.SCRIPT, text=True, capture_output=True, check=True
+        ["sh"], input="exec 2>/dev/null\n" + probe.ORIGIN_SCRIPT, text=True, capture_output=True, check=True
     )
     fields = dict(line.split("=", 1) for line in done.stdout.splitlines())
     assert sorted(fields) == sorted({*fields, "uid", "uptime", "root", "rescue_marks", "root_disks"})
-    assert origin.unpack(fields["root"]).splitlines()[-1].split()[4] == "/"
+    assert probe.unpacked(fields["root"]).splitlines()[-1].split()[4] == "/"
     assert not Origin.parse(fields).is_rescue
 
 
@@ -159,4 +159,4 @@ def test_the_node_phase_has_the_same_rule(tmp_path, monkeypatch, root, marks, ui
         (tmp_path / "root/.oldroot/nfs").mkdir(parents=True)
     (tmp_path / "etc/motd").write_text("Hetzner Rescue System" if "motd" in marks else "Debian")
     monkeypatch.setattr("os.geteuid", lambda: uid)
-    assert gather.in_rescue(Host(str(tmp_path))) is expected
+    assert info.in_rescue(Host(str(tmp_path))) is expected

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin, parse_written
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin, parse_written
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof

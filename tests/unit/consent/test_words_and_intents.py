@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_arming
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer

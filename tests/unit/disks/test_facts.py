@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
     disk_gather,
-    tool_output,
+    disk_tools,
     wiping,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import listing as table
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts as table
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 from tests.unit.disks import recorded
 
@@ -277,7 +277,7 @@ def test_content_id_changes_with_content_alone():
     ],
 )
 def test_smart(code, text, status):
-    assert tool_output.smart(code, text)["status"] == status
+    assert disk_tools.smart(code, text)["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_smart(code, text, status):
     ],
 )
 def test_nvme_log(text, status):
-    assert tool_output.nvme_log(0, text)["status"] == status
+    assert disk_tools.nvme_log(0, text)["status"] == status
 
 
 def test_readable_links_come_first_and_those_of_volumes_never():
@@ -316,7 +316,7 @@ def test_readable_links_come_first_and_those_of_volumes_never():
     [(0, "0 bytes"), (512110190592, "512 GB"), (4000787030016, "4 TB"), (1 << 20, "1 MB"), (999_999_999_999, "1 TB")],
 )
 def test_size_words(size, words):
-    assert tool_output.size_words(size) == words
+    assert disk_tools.size_words(size) == words
 
 
 def test_control_characters_of_a_label_are_never_shown():
@@ -324,7 +324,7 @@ def test_control_characters_of_a_label_are_never_shown():
         recorded.lsblk(recorded.sata("a", model="evil\x1b[2Jmodel\u202e")),
         blkid={"sda": recorded.content("ext4", "filesystem", "1", "bad\x1b]0;x\x07")},
     )
-    text = "\n".join(table.lines(disk_facts.facts(raw)))
+    text = "\n".join(table.disk_lines(disk_facts.facts(raw)))
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
@@ -355,8 +355,8 @@ def test_no_output_of_a_tool_crashes_anything(one, two, text):
             wipefs={"sda": json.dumps(two)},
             pvs=json.dumps(two),
         )
-    except tool_output.ParseError:
+    except disk_tools.ParseError:
         return
     found = disk_facts.facts(raw)
-    table.lines(found)
+    table.disk_lines(found)
     json.dumps(found)

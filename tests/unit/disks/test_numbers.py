@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import raw, source_disk
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import source_disk
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
+    disk_tools,
     hints,
     inside,
-    tool_output,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
 from tests.unit.common import odd
@@ -33,7 +33,7 @@ JSON = st.recursive(
 @odd.examples(float("inf"), float("nan"), 10**400, -1, True, 1.5, "²", "9" * 5000, "1_000")
 @given(JSON)
 def test_a_size_is_a_number_or_nothing(value):
-    number = tool_output.number(value)
+    number = disk_tools.number(value)
     assert 0 <= number < 1 << 63
     if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
         assert number == int(value)
@@ -41,15 +41,15 @@ def test_a_size_is_a_number_or_nothing(value):
         assert number == value
     else:
         assert number == 0 or isinstance(value, str)
-    nodes = tool_output.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]}))
+    nodes = disk_tools.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]}))
     assert list(nodes) == ["sda"]
-    tool_output.size_words(nodes["sda"].size)
+    disk_tools.size_words(nodes["sda"].size)
 
 
 @odd.examples("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "[")
 @given(JSON.map(json.dumps))
 def test_the_health_of_an_nvme_disk_is_known_or_unknown(text):
-    found = tool_output.nvme_log(0, '{"critical_warning": %s}' % text)
+    found = disk_tools.nvme_log(0, '{"critical_warning": %s}' % text)
     assert found["status"] in ("passed", "failed", "unknown")
     if text in ("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "["):
         assert found["status"] == "unknown"
@@ -126,7 +126,7 @@ def test_a_partition_that_has_no_place_is_not_packed(field, text):
 
 @pytest.mark.parametrize("text", [text for text in odd.WORDS if text != "9" * 20])
 def test_a_file_system_of_unknown_size_is_not_packed(text):
-    image = raw.RawImage.__new__(raw.RawImage)
+    image = source_disk.RawImage.__new__(source_disk.RawImage)
     image._epoch = 0
     for blocks, size in (("5", text), (text, "4096")):
         image._disk = Disk({"e2fsck": "", "resize2fs": f"Estimated minimum size: {blocks}\n",

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_gather,
+    disk_tools,
     guard,
     serve,
-    tool_output,
 )
 from tests.unit.common import odd
 from tests.unit.disks.recorded import block, disk
@@ -40,13 +40,13 @@ def fio(speed: object, error: object = 0) -> str:
     ],
 )
 def test_what_fio_says(code, text, speed, failed, detail):
-    assert tool_output.read_speed(code, text) == {"speed": speed, "failed": failed, "detail": detail}
+    assert disk_tools.read_speed(code, text) == {"speed": speed, "failed": failed, "detail": detail}
 
 
 @odd.examples(True, -1, 10**400, "9" * 5000, "²", 1.5, None)
 @given(st.none() | st.booleans() | st.integers() | odd.texts)
 def test_a_speed_is_a_number_or_unknown(value):
-    found = tool_output.read_speed(0, fio(value))["speed"]
+    found = disk_tools.read_speed(0, fio(value))["speed"]
     assert found is None or 0 <= found < 1 << 63
 
 
@@ -54,7 +54,7 @@ def test_a_speed_is_a_number_or_unknown(value):
 @example("{")
 @example('{"jobs": [{"error": null, "read": null}]}')
 def test_any_text(text):
-    assert set(tool_output.read_speed(0, text)) == {"speed", "failed", "detail"}
+    assert set(disk_tools.read_speed(0, text)) == {"speed", "failed", "detail"}
 
 
 class Machine:

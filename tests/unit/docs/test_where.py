@@ -82,7 +82,7 @@ def test_what_a_document_names_is_there(document):
 
 def test_what_is_not_there_is_found():
     text = (
-        "`roles/ROLE/templates/`, `_common/origin`, `lab/nowhere.py`, `docs/NAME.rst`, `_old/a`, `kubenode.provision/a`"
+        "`roles/ROLE/templates/`, `_common/probe`, `lab/nowhere.py`, `docs/NAME.rst`, `_old/a`, `kubenode.provision/a`"
     )
     assert missing(paths(text)) == ["lab/nowhere.py", "docs/NAME.rst", "_old/a"]
 

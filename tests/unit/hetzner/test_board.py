@@ -14,14 +14,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action
     ActionBoard,
     ActionFailed,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import first_address
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
+    Deadline,
     FleetError,
     MachineError,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import first_address
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 

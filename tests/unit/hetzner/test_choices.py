@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_choices as choices
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_orders as choices
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 
 

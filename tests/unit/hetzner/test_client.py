@@ -10,18 +10,18 @@ import time
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
+    Deadline,
     FleetError,
     MachineError,
     NoAnswer,
     TimeLimit,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 

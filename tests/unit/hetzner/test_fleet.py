@@ -11,15 +11,15 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, cloud_rescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
+    Deadline,
     FleetError,
     MachineError,
     Refused,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, Answer
 
 

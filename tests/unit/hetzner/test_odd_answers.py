@@ -23,9 +23,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
     ssh,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
+    ApiError,
+    Deadline,
+    FleetError,
+    NoAnswer,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, FleetError, NoAnswer
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from tests.unit.common import odd
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 

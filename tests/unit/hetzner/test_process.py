@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import KILLED, LONGEST_OUTPUT, run_limited
 from tests.waiting import until
 

@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
-    ApiError,
-    FleetError,
-    NoAnswer,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     AGAIN,
     FINAL,
     LOOK_FIRST,
+    ApiError,
     Backoff,
+    FleetError,
+    NoAnswer,
     verdict,
 )
 

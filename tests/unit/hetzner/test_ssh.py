@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import (
     DENIED,
     SILENT,

@@ -9,15 +9,15 @@ import threading
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
+    Deadline,
     FleetError,
     LimitSpent,
     NoAnswer,
     Permanent,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import (
     FAILED,
     NOT_OFFERED,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_servers
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import robot_access
 
 SERVERS = [

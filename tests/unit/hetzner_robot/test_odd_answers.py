@@ -17,14 +17,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
     robot_servers,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
+    Deadline,
     FleetError,
     MachineError,
     NoAnswer,
     Refused,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 
 ERRORS = (MachineError, ApiError, NoAnswer)
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"

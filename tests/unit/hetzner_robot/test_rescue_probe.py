@@ -9,9 +9,13 @@ import base64
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue_probe
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, Permanent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
+    Deadline,
+    MachineError,
+    Permanent,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue_probe import (
     ARRIVED,
     NOT_THERE,
@@ -19,7 +23,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue
     SAME_BOOT,
     RescueProbe,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
 
 

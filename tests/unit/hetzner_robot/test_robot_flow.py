@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
-from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import Origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
     RobotFlow,

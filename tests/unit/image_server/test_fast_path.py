@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, read, whole
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import (
     Answers,
     Registry,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, config_words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image_names import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import (
     SUFFIXES,
     InvalidImageName,
     check_architecture,

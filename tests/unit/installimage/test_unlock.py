@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install, remote_unlock
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.network import Network
 
@@ -18,10 +18,10 @@ ED, RSA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", "ssh-rsa AAAAB3NzaC1yc2EAAAA
 
 def test_each_key_may_unlock_and_nothing_else():
     texts = [f'# mine\n{ED} me@home\nfrom="10.0.0.0/8",no-pty {RSA} other\n', f"{ED} again\nssh-dss AAAA old\n"]
-    lines = remote_unlock.authorized_keys(texts).splitlines()
+    lines = post_install.authorized_keys(texts).splitlines()
     assert [" ".join(line.split()[-2:]) for line in lines] == [ED, RSA]
     assert all(line.startswith("no-port-forwarding,") and 'command="/bin/cryptroot-unlock" ' in line for line in lines)
-    assert remote_unlock.authorized_keys(["", "sk-ssh-ed25519@openssh.com AAAA x\n"]) == ""
+    assert post_install.authorized_keys(["", "sk-ssh-ed25519@openssh.com AAAA x\n"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_each_key_may_unlock_and_nothing_else():
 )
 def test_the_initramfs_has_the_address_of_the_rescue_and_a_way_to_its_gateway(address, gateway, settings):
     found = Network("96:00:00:12:00:01", {4: address}, {4: gateway}, [])
-    text = remote_unlock.initramfs_network(found, "node-1.example.com")
+    text = post_install.initramfs_network(found, "node-1.example.com")
     assert text.splitlines()[1:] == [f"IP={settings}:node-1::off", "BOOTIF=01-96-00-00-12-00-01"]
 
 
 def test_an_initramfs_knows_ipv4_alone():
-    assert remote_unlock.initramfs_network(None, "n") is None
-    assert remote_unlock.initramfs_network(Network("m", {4: "203.0.113.10/32"}, {4: "172.31.1.1"}, []), "n") is None
-    assert remote_unlock.initramfs_network(Network("m", {6: "2001:db8::2/64"}, {6: "fe80::1"}, []), "n") is None
+    assert post_install.initramfs_network(None, "n") is None
+    assert post_install.initramfs_network(Network("m", {4: "203.0.113.10/32"}, {4: "172.31.1.1"}, []), "n") is None
+    assert post_install.initramfs_network(Network("m", {6: "2001:db8::2/64"}, {6: "fe80::1"}, []), "n") is None
 
 
 HOOKS = ("dropbear", "cryptroot", "cryptroot-unlock")

@@ -13,11 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    installer,
-    post_install,
-    verdict,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer, post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 
 NONCE = "5f0c9d"
@@ -34,10 +30,10 @@ TERMINAL = "\n".join(f" {n:>2}/3 : {text} ... done" for n, text in enumerate(["p
 
 
 def judged(code=0, terminal=TERMINAL + "\n INSTALLATION COMPLETE\n", debug="", said=WELL):
-    steps = verdict.Steps()
+    steps = installer.Steps()
     for line in terminal.splitlines():
         steps.take(line)
-    return verdict.judge(code, terminal, debug, post_install.Report(said, NONCE), steps)
+    return installer.judge(code, terminal, debug, post_install.Report(said, NONCE), steps)
 
 
 def test_all_three_signs_make_a_success():
@@ -246,7 +242,7 @@ def test_a_part_counts_until_it_is_done():
         (" busy noise\n   done", ""),
         (" busy done\n  11/15  :  Next", ""),
     ):
-        steps = verdict.Steps()
+        steps = installer.Steps()
         for line in f"  10/15  :  Executing\n         :    Setting hostname {rest}".splitlines():
             steps.take(line)
         assert steps.part == part, rest
@@ -353,8 +349,8 @@ def test_any_output_can_be_read(data):
     terminal = installer.Terminal(lambda line: None, lambda text: None)
     terminal.take(data)
     terminal.end()
-    verdict.tail(terminal.text)
-    verdict.telling_line(terminal.text)
+    installer.tail(terminal.text)
+    installer.telling_line(terminal.text)
 
 
 @pytest.mark.parametrize("word", ["done ", "a busy. ", "… ", "disk is "])
@@ -366,7 +362,7 @@ def test_a_line_without_end_is_read_at_its_ends(word):
         terminal.take(line[place : place + 5000].encode())
     terminal.end()
     assert len(terminal.steps.text) < 700
-    failure = verdict.judge(1, terminal.text, f"# it\n{line}", post_install.Report("", NONCE), terminal.steps)
+    failure = installer.judge(1, terminal.text, f"# it\n{line}", post_install.Report("", NONCE), terminal.steps)
     assert failure is not None
     assert len(failure.reason) < 2000
 

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.ignition import content
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import read
 from tests.unit.liveimage.maker import KARGS, LAYOUTS, Layout, make
 
 INPUTS = AgentInputs(agent_image="example.test/ipa:1", ironic_urls=("http://ironic.test",))

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, initramfs, iso, kargs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise, read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, read
 from tests.unit.liveimage import maker
 
 IGNITION = b'{"ignition":{"version":"3.2.0"}}'

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso, kargs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import read
 from tests.unit.liveimage import maker
 
 

@@ -20,12 +20,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
     Bytes,
     Overlay,
     Zeros,
-    whole,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import (
     materialise,
     open_overlay,
     read,
+    whole,
 )
 
 CONTENT = bytes(range(256)) * 40

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
@@ -271,7 +271,12 @@ def seen_as_wanted(artifact):
     folder = artifact["install"][0].get("directory")
     paths = [entry.get("path") or folder + "/bridge" for entry in artifact["install"]]
     files = {path: {"mode": "0755", "same": True} for path in paths}
-    return {"version": "x", **dict([record.pin(artifact)]), "install": record.install_id(artifact), "files": files}
+    return {
+        "version": "x",
+        **dict([install.pinned_digest(artifact)]),
+        "install": install.install_id(artifact),
+        "files": files,
+    }
 
 
 def test_only_what_is_not_there_as_it_should_be_is_fetched():
@@ -287,7 +292,7 @@ def test_only_what_is_not_there_as_it_should_be_is_fetched():
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
             found = downloads.missing(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
-        for key in (record.pin(artifact)[0], "install"):
+        for key in (install.pinned_digest(artifact)[0], "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
             found = downloads.missing(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]

@@ -17,11 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import pack, pax
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.packing import Packing, Tree
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.raw import RawImage
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import pack
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.root import Root
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.source_disk import RawImage
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import (
+    BLOCK,
+    FILE,
+    PIECE,
+    NotPacked,
+    Packing,
+    Tree,
+    pax_member,
+    segments,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
 EPOCH = 1_700_000_000
@@ -129,7 +137,7 @@ def test_gnu_tar_makes_the_same_tree_of_it(tmp_path):
     assert os.getxattr(out / "umlaut-ü", "user.binary") == b"\0\xff\n="
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=6), st.integers(1, 5 * pax.PIECE))
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=6), st.integers(1, 5 * PIECE))
 @settings(max_examples=60, deadline=None)
 def test_segments_hold_all_that_is_not_zero(tmp_path_factory, writes, size):
     path = tmp_path_factory.mktemp("holes") / "file"
@@ -143,7 +151,7 @@ def test_segments_hold_all_that_is_not_zero(tmp_path_factory, writes, size):
             file.write(data[: size - start])
             content[start : start + 20] = data[: size - start]
     with path.open("rb") as file:
-        parts = pax.segments(file.fileno(), size)
+        parts = segments(file.fileno(), size)
     again = bytearray(size)
     for start, length in parts:
         assert length > 0
@@ -161,8 +169,8 @@ def test_segments_hold_all_that_is_not_zero(tmp_path_factory, writes, size):
 )
 @settings(max_examples=200, deadline=None)
 def test_headers_are_read_by_pythons_tarfile(name, size, uid, mtime):
-    blocks = pax.member(b"./" + name, pax.FILE, 0o755, uid, 5, mtime, size=size)
-    assert len(blocks) % pax.BLOCK == 0
+    blocks = pax_member(b"./" + name, FILE, 0o755, uid, 5, mtime, size=size)
+    assert len(blocks) % BLOCK == 0
     stream = io.BytesIO(blocks)
     with tarfile.open(fileobj=stream, errors="surrogateescape") as tar:
         info = tar.next()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.writer import ArchiveWriter, HttpTarget
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.pack import ArchiveWriter, HttpTarget
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import tarballs as files
 
@@ -45,7 +45,7 @@ def test_names_of_both_formats():
 @pytest.mark.parametrize("base", sorted(files.SYSTEMS))
 def test_known_bases_are_what_installimage_takes_them_for(base):
     (name,) = names(build(base))
-    parsed = image_names.parse_image_name(name)
+    parsed = config_words.parse_image_name(name)
     assert parsed.distro == base.partition("-")[0]
     assert str(parsed.version).startswith(base.partition("-")[2].replace(".", ""))
 
@@ -81,7 +81,7 @@ def test_any_name_is_refused_or_fits(template):
         (name,) = names(build(), name=template)
     except files.TarballsNotUsable:
         return
-    assert image_names.parse_image_name(name).distro == "debian"
+    assert config_words.parse_image_name(name).distro == "debian"
     assert "/" not in name
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import PENDING_FILE, Done, Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
@@ -106,7 +105,7 @@ class Machine:
     @property
     def pending(self) -> str:
         """What remains to do."""
-        return self.file(PATH).read_text() if self.file(PATH).exists() else "{}"
+        return self.file(PENDING_FILE).read_text() if self.file(PENDING_FILE).exists() else "{}"
 
 
 def setting(kind: str, label: str = "", /, **fields: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import archive, install
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch, install
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 
 
 def member(name: str, data: bytes = b"data", **fields: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -86,7 +86,7 @@ def test_members_are_installed(tmp_path, pack):
     ],
 )
 def test_a_hostile_archive_installs_nothing(tmp_path, members, says):
-    with pytest.raises(archive.ArchiveError, match="archive") as caught:
+    with pytest.raises(fetch.ArchiveError, match="archive") as caught:
         bring(tmp_path, packed(*members), BIN)
     assert says in str(caught.value)
     assert tree(tmp_path) == ["part"]
@@ -104,7 +104,7 @@ def test_links_that_are_not_wanted_are_not_followed(tmp_path):
     ids=["nothing", "noise", "packed noise", "zstd noise"],
 )
 def test_what_is_no_archive_installs_nothing(tmp_path, data):
-    with pytest.raises(archive.ArchiveError):
+    with pytest.raises(fetch.ArchiveError):
         bring(tmp_path, data, BIN)
     assert tree(tmp_path) == ["part"]
 
@@ -113,20 +113,20 @@ def test_what_is_no_archive_installs_nothing(tmp_path, data):
 def test_an_archive_that_was_cut_installs_nothing(tmp_path, pack):
     whole = pack(packed(member("bin/a", bytes(range(256)) * 400), member("bin/b", bytes(range(256)) * 400)))
     for share in (0.3, 0.6, 0.9):
-        with pytest.raises(archive.ArchiveError):
+        with pytest.raises(fetch.ArchiveError):
             bring(tmp_path, whole[: int(len(whole) * share)], {"member": "bin/b", "path": "/b"})
         assert tree(tmp_path) == ["part"]
 
 
 def test_two_members_for_one_path_install_nothing(tmp_path):
-    with pytest.raises(archive.ArchiveError, match="would become /x"):
+    with pytest.raises(fetch.ArchiveError, match="would become /x"):
         bring(tmp_path, packed(member("bin/a"), member("bin/b")), {"member": "bin/*", "path": "/x"})
     assert tree(tmp_path) == ["part"]
 
 
 def test_a_directory_in_the_way_is_left(tmp_path):
     (tmp_path / "root/opt/bin/b").mkdir(parents=True)
-    with pytest.raises(archive.ArchiveError, match="is a directory"):
+    with pytest.raises(fetch.ArchiveError, match="is a directory"):
         bring(tmp_path, packed(member("bin/a"), member("bin/b")), BIN)
     assert tree(tmp_path) == ["part"]
 
@@ -134,8 +134,8 @@ def test_a_directory_in_the_way_is_left(tmp_path):
 @given(st.text(alphabet="ab./\n\0-", min_size=1))
 def test_a_name_that_passes_stays_inside(name):
     try:
-        clean = archive.member_name(name)
-    except archive.ArchiveError:
+        clean = fetch.member_name(name)
+    except fetch.ArchiveError:
         return
     assert not clean.startswith("/")
     assert ".." not in clean.split("/")
@@ -143,18 +143,18 @@ def test_a_name_that_passes_stays_inside(name):
 
 
 def test_patterns_do_not_go_into_folders():
-    assert archive.matches("bin/*", "bin/a")
-    assert archive.matches("./*", "bridge")
-    assert not archive.matches("*", "bin/a")
-    assert not archive.matches("bin/*", "bin/a/b")
-    assert archive.matches("containerd-?.?/bin/ctr", "containerd-2.1/bin/ctr")
+    assert fetch.matches("bin/*", "bin/a")
+    assert fetch.matches("./*", "bridge")
+    assert not fetch.matches("*", "bin/a")
+    assert not fetch.matches("bin/*", "bin/a/b")
+    assert fetch.matches("containerd-?.?/bin/ctr", "containerd-2.1/bin/ctr")
 
 
 def test_the_cache_is_root_s_alone_and_one_run_waits_for_another(tmp_path):
     host = Host(str(tmp_path))
     with install.locked(host, 5):
         assert (tmp_path / install.CACHE.lstrip("/")).stat().st_mode & 0o777 == 0o700
-        with pytest.raises(archive.FetchError, match="another run"), install.locked(host, 0):
+        with pytest.raises(fetch.FetchError, match="another run"), install.locked(host, 0):
             pass
     with install.locked(host, 0):
         pass

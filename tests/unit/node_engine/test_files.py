@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, files, setting_spec
 from tests.unit.node_engine.machine import Machine, setting
 

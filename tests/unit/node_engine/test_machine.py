@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import atomic
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import (
+from ansible_collections.kubenode.provision.plugins.module_utils._node import info
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import (
     LATE,
     MISSING,
+    PENDING_FILE,
     Done,
     Host,
+    Pending,
     run_commands,
+    write_file,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
 
 
 def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
@@ -77,8 +78,8 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
     for path in ("/pipe", "/link", "/nonesuch", "/"):
         assert host.data(path) is None
         assert host.sha256(path) is None
-    assert gather.file_facts(host, "/pipe")["type"] == "other"
-    assert gather.file_facts(host, "/link")["type"] == "link"
+    assert info.file_facts(host, "/pipe")["type"] == "other"
+    assert info.file_facts(host, "/link")["type"] == "link"
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
@@ -89,7 +90,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
         raise ValueError
 
     with pytest.raises(ValueError):
-        atomic.write_file(Host(str(tmp_path)), "/x", b"new", 0o600, check=refuse)
+        write_file(Host(str(tmp_path)), "/x", b"new", 0o600, check=refuse)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_text() == "old"
 
@@ -112,7 +113,7 @@ def test_kernel_modules(tmp_path):
     (tmp_path / "proc/modules").write_text("ip_vs 1 0 - Live 0x0\n")
     (tmp_path / "sys/module/nf_conntrack").mkdir(parents=True)
     names = ["br-netfilter", "ip_vs", "overlay", "nf_conntrack", "nope"]
-    found = gather.kernel_modules(Host(str(tmp_path)), names)
+    found = info.kernel_modules(Host(str(tmp_path)), names)
     assert list(found.values()) == ["available", "loaded", "builtin", "builtin", "missing"]
 
 
@@ -128,11 +129,11 @@ def test_pending_handlers_outlive_the_run_and_end_when_all_were_reported(tmp_pat
     again.add(["a"])
     assert Pending(host).ids("unit") == {"a", "b"}, "it changed once more"
     again.drop(["a", "b"])
-    assert json.loads((tmp_path / PATH.lstrip("/")).read_text()) == {}
+    assert json.loads((tmp_path / PENDING_FILE.lstrip("/")).read_text()) == {}
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"a": 1}', '{"a"'])
 def test_pending_that_cannot_be_read_are_none(tmp_path, text):
     (tmp_path / "run/kubenode").mkdir(parents=True)
-    (tmp_path / PATH.lstrip("/")).write_text(text)
+    (tmp_path / PENDING_FILE.lstrip("/")).write_text(text)
     assert Pending(Host(str(tmp_path))).ids() == set()

@@ -18,12 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.download import retry_after
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import retry_after
+from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, parse
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.images import image_archive
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import tokens
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import SettingError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
@@ -108,8 +107,8 @@ def test_sizes_and_spans_are_ones_or_none(text):
     plain = re.fullmatch("[0-9]+[A-Za-z0-9]*", text) is not None
     assert base_inputs.size(text) is None or plain
     assert base_inputs.seconds(text) is None or plain
-    with contextlib.suppress(tokens.InvalidToken):
-        assert 60 <= tokens.ttl_seconds(text) <= 86400
+    with contextlib.suppress(cluster.InvalidToken):
+        assert 60 <= cluster.ttl_seconds(text) <= 86400
 
 
 @pytest.mark.parametrize("text", DIGIT_TEXTS)
@@ -215,5 +214,5 @@ def test_the_index_of_an_image_archive_may_be_any_json(tmp_path):
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(odd.DEEP)
         packed.addfile(entry, io.BytesIO(odd.DEEP.encode()))
-    with pytest.raises(image_archive.ArchiveError):
-        image_archive.names(tmp_path / "x.tar")
+    with pytest.raises(container_images.ArchiveError):
+        container_images.names_in_archive(tmp_path / "x.tar")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
+from ansible_collections.kubenode.provision.plugins.module_utils._node import parse
 
 UBUNTU = """PRETTY_NAME="Ubuntu 24.04.1 LTS"
 NAME="Ubuntu"

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node import host, info
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import artifact_spec, fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import name_checks
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 
 
@@ -119,7 +118,7 @@ def test_who_waits_comes_later():
 
 @given(st.text())
 def test_a_path_that_passes_is_one_line_and_has_no_detours(path):
-    if name_checks.path_error(path) is None:
+    if host.path_error(path) is None:
         assert path.startswith("/")
         assert not set(path.split("/")) & {".", ".."}
         assert "\n" not in path
@@ -136,11 +135,11 @@ def test_no_value_breaks_the_checks(value):
 
 def test_queries():
     empty = dict.fromkeys(("packages", "binaries", "units", "files", "sysctls", "modules"), ())
-    assert gather.query_errors(empty) == []
+    assert info.query_errors(empty) == []
     good = {"binaries": ["containerd", "/opt/cni/bin/bridge"], "units": ["kubelet", "a@b.service"], "files": ["/x"]}
-    assert gather.query_errors({**empty, **good}) == []
+    assert info.query_errors({**empty, **good}) == []
     bad = {"packages": ["--admindir=x"], "binaries": ["a/b"], "units": ["-H"], "files": ["x"], "modules": ["a b"]}
-    assert len(gather.query_errors({**empty, **bad})) == 5
+    assert len(info.query_errors({**empty, **bad})) == 5
 
 
 SHA = "0" * 64

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, units
 from tests.unit.node_engine.machine import Machine, PowerCut, setting
 

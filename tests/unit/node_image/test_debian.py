@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds as images
 
 PLAIN = {

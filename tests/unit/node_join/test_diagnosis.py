@@ -12,15 +12,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import (
     check,
+    cluster,
     codes,
-    journal,
-    kubeconfig,
-    tokens,
+    join_files,
     wait,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 EXIT = "kubelet.service: Main process exited, code=exited, status=1/FAILURE"
 CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a signed certificate: "
@@ -42,7 +41,7 @@ CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a 
     ],
 )
 def test_reasons_in_the_log(line, code):
-    assert journal.cause(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
+    assert wait.cause(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
 
 
 NO_SWAP = "failed to run Kubelet: running with swap on is not supported"
@@ -84,7 +83,7 @@ FAILED = 'E1125 01:02:03.5 99 run.go:72] "command failed" err='
     ],
 )
 def test_the_reason_of_an_exit(lines, reason):
-    assert journal.reason(["I first", *lines, EXIT, HARMLESS]) == reason
+    assert wait.exit_reason(["I first", *lines, EXIT, HARMLESS]) == reason
 
 
 @pytest.mark.parametrize(
@@ -101,14 +100,14 @@ def test_the_reason_of_an_exit(lines, reason):
     ],
 )
 def test_reasons_after_which_no_start_helps(reason, hopeless):
-    assert journal.hopeless(reason) is hopeless
+    assert wait.hopeless(reason) is hopeless
 
 
 def test_tail_leaves_out_noise_and_shortens():
     noise = ['E "Unable to register mirror pod because node is not registered yet"', HARMLESS] * 50
-    text = journal.tail(["first", "x" * 1000, *EFFECTIVE] + noise + [EXIT, ""])
+    text = wait.tail(["first", "x" * 1000, *EFFECTIVE] + noise + [EXIT, ""])
     assert text.splitlines() == ["first", "x" * 400, EXIT]
-    assert journal.exits([EXIT, "a", EXIT]) == 2
+    assert wait.exits([EXIT, "a", EXIT]) == 2
 
 
 class Unit(Host):
@@ -223,30 +222,30 @@ def test_every_failure_says_what_to_do():
 
 
 def test_kubeconfigs():
-    text = kubeconfig.bootstrap("https://h:6443", "abcdef.0123456789abcdef")
-    assert kubeconfig.token_of(text) == ("https://h:6443", "abcdef.0123456789abcdef")
-    assert kubeconfig.server_of(text) == kubeconfig.server_of(kubeconfig.final("https://h:6443")) == "https://h:6443"
-    assert kubeconfig.server_of("clusters:\n- cluster:\n    server: https://h:6443/\n  name: x\n") == "https://h:6443"
-    assert kubeconfig.server_of("kind: Config\n") is None
+    text = join_files.bootstrap("https://h:6443", "abcdef.0123456789abcdef")
+    assert join_files.token_of(text) == ("https://h:6443", "abcdef.0123456789abcdef")
+    assert join_files.server_of(text) == join_files.server_of(join_files.final("https://h:6443")) == "https://h:6443"
+    assert join_files.server_of("clusters:\n- cluster:\n    server: https://h:6443/\n  name: x\n") == "https://h:6443"
+    assert join_files.server_of("kind: Config\n") is None
     with pytest.raises(ValueError) as caught:
-        kubeconfig.token_of('{"users": [{"user": {"token": "SECRET"}}]}')
+        join_files.token_of('{"users": [{"user": {"token": "SECRET"}}]}')
     assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("1h30m", 5400), ("900", 900), (90, 90), ("24h", 86400)])
 def test_life_of_a_token(text, seconds):
-    assert tokens.ttl_seconds(text) == seconds
+    assert cluster.ttl_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "59s", "25h", "1d", "-5m", "m"])
 def test_no_life_of_a_token(text):
-    with pytest.raises(tokens.InvalidToken, match=r"^ttl: "):
-        tokens.ttl_seconds(text)
+    with pytest.raises(cluster.InvalidToken, match=r"^ttl: "):
+        cluster.ttl_seconds(text)
 
 
 def test_secret_of_a_token():
-    token_id, token_secret = tokens.new_token()
-    made = tokens.secret(token_id, token_secret, 0, 900, ["system:bootstrappers:a"], ["authentication"], "d")
+    token_id, token_secret = cluster.new_token()
+    made = cluster.token_secret(token_id, token_secret, 0, 900, ["system:bootstrappers:a"], ["authentication"], "d")
     assert made["metadata"]["name"] == "bootstrap-token-" + token_id
     assert made["type"] == "bootstrap.kubernetes.io/token"
     assert made["stringData"] == {
@@ -259,5 +258,5 @@ def test_secret_of_a_token():
     }
     for change in ({"groups": ["system:masters"]}, {"usages": ["all"]}):
         given = {"groups": [], "usages": [], **change}
-        with pytest.raises(tokens.InvalidToken):
-            tokens.secret(token_id, token_secret, 0, 900, given["groups"], given["usages"], "")
+        with pytest.raises(cluster.InvalidToken):
+            cluster.token_secret(token_id, token_secret, 0, 900, given["groups"], given["usages"], "")

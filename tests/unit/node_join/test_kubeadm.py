@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import check, kubeadm
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import check, codes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 
@@ -208,7 +208,7 @@ To see the stack trace of this error execute with --v=5 or higher
     ],
 )
 def test_why_kubeadm_failed(errors, phase, code, words):
-    found = kubeadm.failure(3, errors)
+    found = codes.failure(3, errors)
     assert (found.phase, found.code) == (phase, code)
     assert found.detail.startswith(words)
     assert "\n" not in found.detail
@@ -216,10 +216,10 @@ def test_why_kubeadm_failed(errors, phase, code, words):
 
 
 def test_where_the_kubelet_itself_is_to_be_asked():
-    assert kubeadm.failure(1, KUBELET).of_kubelet
+    assert codes.failure(1, KUBELET).of_kubelet
     taken = 'error: error execution phase kubelet-start: a Node with name "a" and status "Ready" already exists\n'
-    assert not kubeadm.failure(1, taken).of_kubelet
-    assert not kubeadm.failure(1, PREFLIGHT).of_kubelet
+    assert not codes.failure(1, taken).of_kubelet
+    assert not codes.failure(1, PREFLIGHT).of_kubelet
 
 
 class Server:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, removable
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 
-DEFAULT = [item for item in removable.ITEMS if item not in removable.ASKED]
+DEFAULT = [item for item in cleanup.ITEMS if item not in cleanup.ASKED]
 MACHINE = {
     "/etc/machine-id": "0123456789abcdef0123456789abcdef\n",
     "/etc/hostname": "node-1\n",
@@ -62,9 +62,9 @@ CLEAN = {
     "/var/tmp/kept/inner",
     "/usr/local/bin/kubelet",
     "/etc/machine-id",
-    removable.HOST_KEYS_UNIT,
-    removable.HOST_KEYS_WANTED,
-    removable.SEED_DROP_IN,
+    cleanup.HOST_KEYS_UNIT,
+    cleanup.HOST_KEYS_WANTED,
+    cleanup.SEED_DROP_IN,
 }
 
 
@@ -98,9 +98,9 @@ class Machine:
         return found
 
     def clean(self, items=DEFAULT, kept=("/var/tmp/kept/inner",)):
-        actions = cleanup_actions.actions(self.host, items, kept)
+        actions = cleanup.actions(self.host, items, kept)
         before = self.files()
-        cleanup_actions.apply(self.host, actions)
+        cleanup.apply(self.host, actions)
         assert before != self.files() or not actions
         return actions
 
@@ -112,7 +112,7 @@ def machine(tmp_path):
 
 def test_looking_changes_nothing(machine):
     before = machine.files()
-    assert cleanup_actions.actions(machine.host, removable.ITEMS)
+    assert cleanup.actions(machine.host, cleanup.ITEMS)
     assert machine.files() == before
     assert machine.ran == []
 
@@ -122,17 +122,17 @@ def test_identity_caches_and_logs_go_and_all_else_stays(machine):
     files = machine.files()
     assert set(files) == CLEAN
     assert files["/etc/machine-id"] == files["/var/log/syslog"] == ""
-    assert files[removable.HOST_KEYS_UNIT] == removable.HOST_KEYS_TEXT
+    assert files[cleanup.HOST_KEYS_UNIT] == cleanup.HOST_KEYS_TEXT
     assert files["/usr/local/bin/kubelet"] == "binary"
 
 
 def test_the_second_run_finds_nothing(machine):
     machine.clean()
-    assert cleanup_actions.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
+    assert cleanup.actions(machine.host, DEFAULT, ["/var/tmp/kept/inner"]) == []
 
 
 def test_nothing_is_named_twice(machine):
-    paths = [action.path for action in machine.clean(removable.ITEMS)]
+    paths = [action.path for action in machine.clean(cleanup.ITEMS)]
     assert sorted(paths) == sorted(set(paths))
 
 
@@ -141,7 +141,7 @@ def test_host_keys_go_last(machine):
 
 
 def test_every_item_alone_touches_only_its_own(tmp_path):
-    for item in removable.ITEMS:
+    for item in cleanup.ITEMS:
         machine = Machine(tmp_path / item, MACHINE)
         before = machine.files()
         touched = {action.path for action in machine.clean([item])}
@@ -151,7 +151,7 @@ def test_every_item_alone_touches_only_its_own(tmp_path):
 
 
 def test_what_is_asked_for_goes(machine):
-    machine.clean(removable.ASKED)
+    machine.clean(cleanup.ASKED)
     assert set(MACHINE) - set(machine.files()) == {"/etc/hostname", "/root/.ssh/authorized_keys"}
 
 
@@ -170,11 +170,11 @@ def test_links_are_never_followed(machine, tmp_path):
 
 def test_a_log_that_becomes_a_link_is_not_emptied(machine, tmp_path):
     (tmp_path / "precious").write_text("precious")
-    actions = cleanup_actions.actions(machine.host, ["logs"])
+    actions = cleanup.actions(machine.host, ["logs"])
     os.unlink(tmp_path / "var/log/syslog")
     os.symlink(tmp_path / "precious", tmp_path / "var/log/syslog")
     with pytest.raises(OSError, match="syslog"):
-        cleanup_actions.apply(machine.host, actions)
+        cleanup.apply(machine.host, actions)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
@@ -188,7 +188,7 @@ def test_without_cloud_init_the_network_stays(tmp_path):
 def test_a_system_that_makes_its_own_host_keys_gets_no_unit(machine):
     machine.write("/usr/lib/systemd/system/sshd-keygen@.service", "[Unit]")
     machine.clean(["host-keys"])
-    assert removable.HOST_KEYS_UNIT not in machine.files()
+    assert cleanup.HOST_KEYS_UNIT not in machine.files()
 
 
 @pytest.mark.parametrize("release", ["ID=flatcar\n", 'NAME="Flatcar"\nID="flatcar"\n'])
@@ -212,13 +212,13 @@ def test_dbus_keeps_a_link_and_loses_a_copy(machine, tmp_path):
     assert machine.clean(["machine-id"]) == []
 
 
-@pytest.mark.parametrize(("unit", "left"), [("open-iscsi.service", removable.ISCSI_TEXT), ("iscsi-init.service", None)])
+@pytest.mark.parametrize(("unit", "left"), [("open-iscsi.service", cleanup.ISCSI_TEXT), ("iscsi-init.service", None)])
 def test_the_iscsi_initiator_takes_a_new_name(machine, unit, left):
     machine.write("/usr/lib/systemd/system/" + unit, "[Unit]")
-    machine.write(removable.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
+    machine.write(cleanup.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
     machine.clean(["iscsi"])
-    assert machine.files().get(removable.ISCSI_NAME) == left
-    assert cleanup_actions.actions(machine.host, ["iscsi"]) == []
+    assert machine.files().get(cleanup.ISCSI_NAME) == left
+    assert cleanup.actions(machine.host, ["iscsi"]) == []
 
 
 def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
@@ -227,9 +227,9 @@ def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
     assert machine.ran == [["journalctl", "--rotate"], ["journalctl", "--relinquish-var"]]
 
 
-@pytest.mark.parametrize("path", removable.JOINED)
+@pytest.mark.parametrize("path", cleanup.JOINED)
 def test_a_node_of_a_cluster_is_refused(machine, path):
-    cleanup_actions.refuse_joined(machine.host)
+    cleanup.refuse_joined(machine.host)
     machine.write(path, "identity")
-    with pytest.raises(cleanup_actions.Refused, match=path):
-        cleanup_actions.refuse_joined(machine.host)
+    with pytest.raises(cleanup.Refused, match=path):
+        cleanup.refuse_joined(machine.host)

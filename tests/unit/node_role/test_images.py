@@ -13,13 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.images import (
-    image_archive,
-    images,
-    references,
-    runtimes,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 
 DIGEST = "sha256:" + "a" * 64
 PAUSE = "registry.k8s.io/pause:3.10.2"
@@ -46,23 +41,23 @@ docker.io/library/a:1        application/vnd.oci.image.manifest.v1+json sha256:b
     ],
 )
 def test_references_are_written_as_the_runtime_lists_them(given_reference, listed):
-    assert references.canonical(given_reference) == listed
-    assert references.canonical(listed) == listed
+    assert container_images.canonical(given_reference) == listed
+    assert container_images.canonical(listed) == listed
 
 
 @pytest.mark.parametrize(
     "wrong", ["", " ", "a b", "a\n", "-flag", "a/B", "a:b:c", "a@sha256:12", "a/../b", "https://a/b"]
 )
 def test_what_is_no_reference_is_refused(wrong):
-    with pytest.raises(references.BadReference):
-        references.canonical(wrong)
+    with pytest.raises(container_images.BadReference):
+        container_images.canonical(wrong)
 
 
 @given(st.text())
 def test_a_reference_never_looks_like_an_option_or_a_path(text):
     try:
-        found = references.canonical(text)
-    except references.BadReference:
+        found = container_images.canonical(text)
+    except container_images.BadReference:
         return
     assert "/" in found
     assert not found.startswith(("-", "/", "."))
@@ -70,9 +65,9 @@ def test_a_reference_never_looks_like_an_option_or_a_path(text):
 
 
 def test_the_list_of_containerd_is_understood():
-    there = runtimes.parse_list(LISTED)
+    there = container_images.parse_list(LISTED)
     assert set(there) == {PAUSE, "docker.io/library/a:1"}
-    pinned = runtimes.Containerd(None, 1).pinned
+    pinned = container_images.Containerd(None, 1).pinned
     assert pinned(there[PAUSE])
     assert not pinned(there["docker.io/library/a:1"])
 
@@ -93,9 +88,9 @@ def index(*names, note="io.containerd.image.name"):
 
 def test_names_in_archives_of_both_kinds(tmp_path):
     write_archive(tmp_path / "oci", index_json=index(PAUSE))
-    assert image_archive.names(str(tmp_path / "oci")) == [PAUSE]
+    assert container_images.names_in_archive(str(tmp_path / "oci")) == [PAUSE]
     write_archive(tmp_path / "docker", manifest_json=[{"RepoTags": ["a:1", PAUSE]}, {"RepoTags": None}])
-    assert image_archive.names(str(tmp_path / "docker")) == ["docker.io/library/a:1", PAUSE]
+    assert container_images.names_in_archive(str(tmp_path / "docker")) == ["docker.io/library/a:1", PAUSE]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +106,14 @@ def test_names_in_archives_of_both_kinds(tmp_path):
 )
 def test_an_archive_without_names_is_refused(tmp_path, files):
     write_archive(tmp_path / "archive", **files)
-    with pytest.raises(image_archive.ArchiveError):
-        image_archive.names(str(tmp_path / "archive"))
+    with pytest.raises(container_images.ArchiveError):
+        container_images.names_in_archive(str(tmp_path / "archive"))
 
 
 def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "archive").write_bytes(b"\0" * 100 + b"x" * 1000)
-    with pytest.raises(image_archive.ArchiveError):
-        image_archive.names(str(tmp_path / "archive"))
+    with pytest.raises(container_images.ArchiveError):
+        container_images.names_in_archive(str(tmp_path / "archive"))
 
 
 class Layout:
@@ -166,7 +161,7 @@ class DockerHost(Host):
 
 def loaded(tmp_path, archive_path, machine="x86_64"):
     host = DockerHost(str(tmp_path / "root"))
-    runtimes.Docker(host, 5, machine).load(archive_path)
+    container_images.Docker(host, 5, machine).load(archive_path)
     assert list((tmp_path / "root/var/lib/kubenode").iterdir()) == []
     return json.loads(host.given.pop("manifest.json")), host.given
 
@@ -202,7 +197,7 @@ def test_docker_gets_an_oci_layout_as_an_archive_of_its_own(tmp_path, mode, pref
 def test_docker_gets_an_archive_of_its_own_as_it_is(tmp_path):
     host = DockerHost(str(tmp_path))
     write_archive(tmp_path / "docker", manifest_json=[{"RepoTags": [PAUSE]}], other=b"kept")
-    runtimes.Docker(host, 5).load(str(tmp_path / "docker"))
+    container_images.Docker(host, 5).load(str(tmp_path / "docker"))
     assert host.given["other"] == b"kept"
 
 
@@ -225,8 +220,8 @@ def test_what_docker_could_not_import_is_refused_before(tmp_path):
         (endless, "no OCI layout"),
     ):  # fmt: skip
         host = DockerHost(str(tmp_path))
-        with pytest.raises(image_archive.ArchiveError, match=words):
-            runtimes.Docker(host, 5, "x86_64").load(layout.write())
+        with pytest.raises(container_images.ArchiveError, match=words):
+            container_images.Docker(host, 5, "x86_64").load(layout.write())
         assert not hasattr(host, "given")
 
 
@@ -257,7 +252,7 @@ class Runtime:
 
 def work(root, runtime, **options):
     given_options = {"images": [], "archives": [], "pin": True, "headers": {}, "timeout": 5, **options}
-    return images.Work(Host(str(root)), runtime, given_options)
+    return container_images.Work(Host(str(root)), runtime, given_options)
 
 
 def archived(root):
@@ -300,30 +295,30 @@ def test_an_image_that_was_removed_is_brought_again(tmp_path):
 def test_a_wrong_archive_is_never_imported(tmp_path):
     runtime, one = Runtime(brings=[PAUSE]), archived(tmp_path)
     one["sha256"] = "0" * 64
-    with pytest.raises(image_archive.FetchFailed, match="0000") as failed:
+    with pytest.raises(container_images.FetchFailed, match="0000") as failed:
         work(tmp_path, runtime, archives=[one]).bring()
     assert hashlib.sha256((tmp_path / "pause.tar").read_bytes()).hexdigest() in str(failed.value)
     assert runtime.done == []
 
 
 def test_an_archive_that_does_not_bring_what_it_names_is_an_error(tmp_path):
-    with pytest.raises(images.ImagesFailed, match="is not there"):
+    with pytest.raises(container_images.ImagesFailed, match="is not there"):
         work(tmp_path, Runtime(brings=[]), archives=[archived(tmp_path)]).bring()
-    assert images.read_record(Host(str(tmp_path))) == {}
+    assert container_images.read_record(Host(str(tmp_path))) == {}
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"a": 1}'])
 def test_a_broken_record_is_no_record(tmp_path, text):
     (tmp_path / "etc/kubenode").mkdir(parents=True)
     (tmp_path / "etc/kubenode/images.json").write_text(text)
-    assert images.read_record(Host(str(tmp_path))) == {}
+    assert container_images.read_record(Host(str(tmp_path))) == {}
 
 
 def test_credentials_in_urls_are_not_shown():
-    assert images.public("https://user:secret@host:1/a.tar?token=secret#x") == "https://host:1/a.tar"
+    assert container_images.public("https://user:secret@host:1/a.tar?token=secret#x") == "https://host:1/a.tar"
 
 
 @pytest.mark.parametrize("url", ["file:///etc/shadow", "ftp://host/a.tar"])
 def test_only_http_is_fetched(tmp_path, url):
-    with pytest.raises(image_archive.FetchFailed, match="only http"):
+    with pytest.raises(container_images.FetchFailed, match="only http"):
         work(tmp_path, Runtime(), archives=[{"url": url, "sha256": "0" * 64}]).bring()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
 from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, base_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
@@ -59,7 +59,7 @@ def test_every_switch_is_a_step_with_a_tag():
 def test_what_prebaking_removes_is_what_the_module_removes_by_default():
     default = node_cleanup.arguments()["remove"]["default"]
     assert DEFAULTS["base_prebake_clean"] == default
-    assert set(default) == set(removable.ITEMS) - set(removable.ASKED)
+    assert set(default) == set(cleanup.ITEMS) - set(cleanup.ASKED)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFAULTS if not name.startswith("base_manage_")])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import events as wire
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster as wire
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import run_events
 
 TAIL = ["0.1 out writing", "0.2 err ********", "4.0 out IMAGE_URL_DONE"]
@@ -103,18 +103,18 @@ def test_what_is_no_object(given_object):
 
 @given(st.text(), st.lists(st.text()))
 def test_a_message_fits_and_is_one_line(text, output):
-    message = wire.message(text, output)
+    message = wire.event_message(text, output)
     assert len(message.encode("utf-8", "surrogatepass")) <= wire.LONGEST_MESSAGE
     assert "\n" not in message
 
 
 def test_the_end_of_the_output_is_kept_whole_characters_only():
-    message = wire.message("head", ["ä" * 600, "€" * 100 + " END"])
+    message = wire.event_message("head", ["ä" * 600, "€" * 100 + " END"])
     assert message.startswith("head: … ä")
     assert message.endswith("€ END")
     assert wire.LONGEST_MESSAGE - 4 < len(message.encode()) <= wire.LONGEST_MESSAGE
-    assert wire.message("ä" * 600, ["x"]) == "ä" * 510 + "…"
-    assert wire.message("h" * 1020, ["x" * 99]) == "h" * 1020
+    assert wire.event_message("ä" * 600, ["x"]) == "ä" * 510 + "…"
+    assert wire.event_message("h" * 1020, ["x" * 99]) == "h" * 1020
 
 
 def test_the_same_is_one_event_and_another_machine_is_another():
@@ -122,7 +122,7 @@ def test_the_same_is_one_event_and_another_machine_is_another():
     event = {"reason": "R", "type": "Normal", "text": "m", "subject": "node-1"}
 
     def name(**more):
-        return wire.build({**event, **more}, about, "now", "here")["metadata"]["name"]
+        return wire.build_event({**event, **more}, about, "now", "here")["metadata"]["name"]
 
     assert name() == name(text="another")
     assert len({name(), name(subject="node-2"), name(reason="S"), name(type="Warning")}) == 4

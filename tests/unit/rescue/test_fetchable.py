@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import fetchable, job, protocol, targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, job, protocol, targets
 
 LOGIN = "Basic " + base64.b64encode(b"node:p4ss").decode()
 TOKEN = base64.b64encode(b"raw-token").decode()
@@ -94,11 +94,11 @@ def server(monkeypatch):
 
 
 def check(url, token=""):
-    fetchable.check(url, token, pause=0, patience=0)
+    image_url.check_fetchable(url, token, pause=0, patience=0)
 
 
 def refusal(url, token=""):
-    with pytest.raises(fetchable.NotFetchable) as caught:
+    with pytest.raises(image_url.NotFetchable) as caught:
         check(url, token)
     return str(caught.value)
 
@@ -197,9 +197,9 @@ def started(tmp_path, calls, command=b"x", **more):
 @pytest.mark.parametrize("more", [{"consent": "fresh"}, {"consent": "checked+wipe", "empty": [{"name": "sda"}]}])
 def test_no_disk_is_looked_at_or_emptied_before_the_image(tmp_path, monkeypatch, more):
     def refuse(url, token):
-        raise fetchable.NotFetchable("it cannot be fetched")
+        raise image_url.NotFetchable("it cannot be fetched")
 
-    monkeypatch.setattr(fetchable, "check", refuse)
+    monkeypatch.setattr(image_url, "check", refuse)
     calls: list[list[str]] = []
     with pytest.raises(job.JobError) as caught:
         started(tmp_path, calls, **more)
@@ -219,7 +219,7 @@ def test_no_disk_is_looked_at_or_emptied_before_the_image(tmp_path, monkeypatch,
     ],
 )
 def test_a_command_whose_interpreter_is_not_there_costs_no_disk(tmp_path, monkeypatch, first, missing):
-    monkeypatch.setattr(fetchable, "check", lambda url, token: None)
+    monkeypatch.setattr(image_url, "check", lambda url, token: None)
     with pytest.raises(job.JobError) as caught:
         started(tmp_path, [], command=first + b"\n", consent="fresh")
     assert (f"names {missing}, which is not in this rescue. No disk was touched" in str(caught.value)) is bool(missing)
@@ -227,7 +227,7 @@ def test_a_command_whose_interpreter_is_not_there_costs_no_disk(tmp_path, monkey
 
 
 def test_who_says_so_is_not_asked_for_the_image(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetchable, "check", lambda url, token: pytest.fail("it was looked at"))
+    monkeypatch.setattr(image_url, "check", lambda url, token: pytest.fail("it was looked at"))
     started(tmp_path, [], consent="checked", check_image=True)  # nothing will be emptied
     with pytest.raises(job.JobError, match="could not be emptied"):
         started(tmp_path, [], consent="fresh", check_image=False)

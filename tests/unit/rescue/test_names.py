@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 @pytest.mark.parametrize("name", ["image-url-command-raw-disk", "image-url-command-1", "image-url-command-a.b_c-d"])
 def test_command_names_that_are_taken(name):
-    assert command_names.check_command_name(name) == name
+    assert options.check_command_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def test_command_names_that_are_taken(name):
     ],
 )
 def test_command_names_that_are_refused(name, why):
-    with pytest.raises(command_names.InvalidName) as refusal:
-        command_names.check_command_name(name)
+    with pytest.raises(options.InvalidName) as refusal:
+        options.check_command_name(name)
     assert why in str(refusal.value)
 
 
 @given(st.text(max_size=20))
 def test_a_command_name_that_is_taken_is_the_name_of_a_file(text):
     try:
-        command_names.check_command_name("image-url-command-" + text)
-    except command_names.InvalidName:
+        options.check_command_name("image-url-command-" + text)
+    except options.InvalidName:
         return
     assert text.isascii()
     assert not set(text) & set("/\\ \t\n\x00'\"$`;|&<>*?()")
@@ -49,7 +49,7 @@ def test_a_command_name_that_is_taken_is_the_name_of_a_file(text):
 
 @pytest.mark.parametrize("devices", [["sda"], ["nvme0n1", "nvme1n1"], ["0x5000c500a1b2c3d4"], ["eui.0025388b11b2a1f4"]])
 def test_devices_that_are_taken(devices):
-    assert command_names.check_root_devices(devices) == devices
+    assert options.check_root_devices(devices) == devices
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_devices_that_are_taken(devices):
     ],
 )
 def test_devices_that_are_refused(devices, why):
-    with pytest.raises(command_names.InvalidName) as refusal:
-        command_names.check_root_devices(devices)
+    with pytest.raises(options.InvalidName) as refusal:
+        options.check_root_devices(devices)
     assert why in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["write", "Write_2.sh", "image-url-command-Loud"])
 def test_any_plain_name_is_taken_where_that_was_said(name):
-    assert command_names.check_command_name(name, command_names.ANY) == name
-    with pytest.raises(command_names.InvalidName):
-        command_names.check_command_name(name)
+    assert options.check_command_name(name, options.ANY) == name
+    with pytest.raises(options.InvalidName):
+        options.check_command_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "-x", ".hidden", "a/b", "..", "a b", "a\nb", "ä"])
 def test_a_name_that_is_none_is_refused_always(name):
-    with pytest.raises(command_names.InvalidName):
-        command_names.check_command_name(name, command_names.ANY)
+    with pytest.raises(options.InvalidName):
+        options.check_command_name(name, options.ANY)

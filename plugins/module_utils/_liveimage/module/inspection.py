@@ -17,8 +17,7 @@ from ..base_file import glance, identify
 from ..errors import ImageError
 from ..isofs import SYSTEM_AREA
 from ..nmstate.profile import SECRET
-from ..overlay import Bytes, Overlay, whole
-from ..overlay_io import materialise, read
+from ..overlay import Bytes, Overlay, materialise, read, whole
 
 HIDDEN = "********"
 _SECRET_KEYS = ("httpHeaders", "keyFile", "passwordHash")

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from .convert import Profiles, convert, keyfiles
+from .convert import Profiles, convert, keyfiles, with_nmstatectl
 from .document import parse
-from .nmstatectl import with_nmstatectl
 
 __all__ = ["Profiles", "convert", "keyfiles", "parse", "with_nmstatectl"]

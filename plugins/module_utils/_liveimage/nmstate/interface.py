@@ -8,12 +8,10 @@ import re
 
 from ..errors import ImageError
 from . import ovs
-from .bond import bond
-from .bridge import bridge
+from .controllers import bond, bridge
 from .document import Fields
-from .hardware import ethtool, ieee8021x, sriov
 from .ip import loopback_stack, stack
-from .kinds import hsr, infiniband, ipvlan, macsec, macvlan, vlan, vrf, vxlan
+from .kinds import ethtool, hsr, ieee8021x, infiniband, ipvlan, macsec, macvlan, sriov, vlan, vrf, vxlan
 from .profile import (
     ABSENT,
     DOWN,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import ImageError
-from .bond import port_list, vlan_range
+from .controllers import port_list, vlan_range
 from .document import Fields
 from .profile import Interface, OvsPort, Port, interface_name, true_false
 

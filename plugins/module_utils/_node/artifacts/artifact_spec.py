@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from ..machine import name_checks
-from . import archive, fetch
+from .. import host
+from . import fetch
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = re.compile(r"0[0-7]{3}")
@@ -98,8 +98,8 @@ def _artifact(artifact: dict[str, Any]) -> list[str]:
     for link in artifact.get("links") or []:
         if not isinstance(link, dict) or set(link) != {"path", "target"} or not isinstance(link["target"], str):
             found.append("links must have path and target")
-        elif name_checks.path_error(link["path"]) or not link["target"]:
-            found.append("links: path %r %s" % (link["path"], name_checks.path_error(link["path"]) or "needs a target"))
+        elif host.path_error(link["path"]) or not link["target"]:
+            found.append("links: path %r %s" % (link["path"], host.path_error(link["path"]) or "needs a target"))
     return found
 
 
@@ -108,14 +108,14 @@ def _install(entry: dict[str, Any], kind: Any) -> list[str]:
     if bool(entry.get("path")) == bool(entry.get("directory")):
         found.append("exactly one of path and directory must be given")
     for field in ("path", "directory"):
-        if entry.get(field) and name_checks.path_error(entry[field]):
-            found.append("%s %r %s" % (field, entry[field], name_checks.path_error(entry[field])))
+        if entry.get(field) and host.path_error(entry[field]):
+            found.append("%s %r %s" % (field, entry[field], host.path_error(entry[field])))
     if not _MODE.fullmatch(str(entry.get("mode", "0755"))):
         found.append('mode %r must be an octal number in quotes, such as "0755"' % entry.get("mode"))
     if kind == "tar":
         try:
-            archive.member_name(str(entry.get("member") or ""))
-        except archive.ArchiveError:
+            fetch.member_name(str(entry.get("member") or ""))
+        except fetch.ArchiveError:
             found.append("member %r must be a path inside the archive" % entry.get("member"))
     elif entry.get("member") or not entry.get("path"):
         found.append("a binary is installed at a path, and has no member")

@@ -1,22 +1,30 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fetches one file over HTTP: with the system's proxies and CA, resumed where it was cut, verified by its digest."""
+"""Fetches one file over HTTP, verified by its digest, and reads the wanted members of an archive.
+
+A download uses the proxies and CA of the system, and goes on where it was cut. A hostile archive does no harm.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
+import os
+import posixpath
 import re
 import shutil
 import ssl
+import subprocess
+import tarfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os.path import dirname
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
-from ..._common import download, web
+from ..._common import web
 
 _CHUNK = 1 << 18
 #: How long one connection may be silent, in seconds.
@@ -63,7 +71,7 @@ def url_error(url: str) -> str | None:
 ALGORITHMS = {"sha256": 64, "sha512": 128}
 
 
-class _Part(download.Download):
+class _Part(web.Download):
     """The file, as far as it is there, with the digest of that much; the rest comes from the network."""
 
     content_addressed = can_restart = True
@@ -186,3 +194,106 @@ def enough_space(folder: str, size: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < size + RESERVE:
         raise FetchError(f"{what} needs {size} bytes in {folder}, where {free} are free ({RESERVE} stay free)")
+
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class ArchiveError(FetchError):
+    """The archive does not hold what is wanted, or what it holds is not safe."""
+
+
+def member_name(name: str) -> str:
+    """A member's name without a leading "./"; raises ArchiveError for one that leads elsewhere. Pure."""
+    clean = posixpath.normpath(name)
+    if not name or name.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in name or "\n" in name:
+        raise ArchiveError("the archive has a member with the name %r, which is not safe" % name)
+    return clean
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name has the pattern's form, folder by folder: * does not go into folders. Pure."""
+    wanted, found = posixpath.normpath(pattern).split("/"), name.split("/")
+    return len(wanted) == len(found) and all(fnmatch.fnmatchcase(*pair) for pair in zip(found, wanted))
+
+
+def extract(path: str, wanted: Sequence[str], take: Callable[[int, str, Any, int], None], zstd: str = "zstd") -> None:
+    """Call ``take(pattern's index, member's name, file, size)`` for every regular member that a pattern means.
+
+    ``wanted`` are the patterns; each must mean at least one member. Raises ArchiveError.
+    """
+    seen, used = set(), set()
+    with _opened(path, zstd) as archive:
+        for member in archive:
+            name = member_name(member.name)
+            indexes = [index for index, pattern in enumerate(wanted) if matches(pattern, name)]
+            if not indexes or member.isdir():
+                continue
+            if not member.isreg():
+                raise ArchiveError("the archive's member %s is not a regular file" % name)
+            if name in seen:
+                raise ArchiveError("the archive has the member %s twice" % name)
+            seen.add(name)
+            for index in indexes[:1]:
+                used.add(index)
+                take(index, name, archive.extractfile(member), member.size)
+    unused = [pattern for index, pattern in enumerate(wanted) if index not in used]
+    if unused:
+        raise ArchiveError("the archive has no member %s" % ", ".join(unused))
+
+
+class _opened:  # noqa: N801
+    """A tar file as a stream, unpacked by Python, or by the program zstd."""
+
+    def __init__(self, path: str, zstd: str) -> None:
+        self._path, self._zstd = path, zstd
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tar: tarfile.TarFile | None = None
+
+    def __enter__(self) -> tarfile.TarFile:
+        try:
+            with open(self._path, "rb") as file:
+                is_zstd = file.read(len(_ZSTD)) == _ZSTD
+            if not is_zstd:
+                self._tar = tarfile.open(self._path, "r|*")  # pylint: disable=consider-using-with
+                return self._tar
+            # AnsibleModule.run_command cannot stream.
+            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
+                [self._zstd, "-dc", "--", self._path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            )
+            self._tar = tarfile.open(fileobj=self._process.stdout, mode="r|")  # pylint: disable=consider-using-with
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                "the archive is packed with zstd, and the program %s is not there" % self._zstd
+            ) from error
+        except (tarfile.TarError, EOFError, OSError) as error:
+            self._end()
+            raise ArchiveError("the archive cannot be read: %s" % error) from error
+        return self._tar
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._end()
+        if isinstance(error, (tarfile.TarError, EOFError, UnicodeError)) or type(error).__module__ == "zlib":
+            raise ArchiveError("the archive cannot be read: %s" % error) from error
+
+    def _end(self) -> None:
+        if self._tar:
+            self._tar.close()
+        if self._process:
+            self._process.kill()
+            if self._process.stdout:
+                self._process.stdout.close()
+            self._process.wait()
+
+
+def copy(source: Any, target: IO[bytes], limit: int, chunk: int = 1 << 18) -> None:
+    """Copy exactly ``limit`` bytes; raises ArchiveError when there are fewer."""
+    left = limit
+    while left:
+        data = source.read(min(chunk, left))
+        if not data:
+            raise ArchiveError("the archive ends too early")
+        target.write(data)
+        left -= len(data)
+    target.flush()
+    os.fsync(target.fileno())

@@ -1,26 +1,153 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fetches and installs artifacts: side by side, one run at a time, whole files only."""
+"""Fetches and installs artifacts: side by side, one run at a time, whole files only.
+
+A record for each artifact says what is installed, and proves later that its files are still the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..machine import atomic
-from ..machine.host import Host
-from ..machine.pending import Pending
-from . import archive, fetch, record
+from ..._common.text import json_object
+from ..host import TEMPORARY_PREFIX, Host, Pending, make_parents, sync_folder, write_file, write_link
+from . import fetch
 from .artifact_spec import Artifact
+
+if TYPE_CHECKING:
+    from .artifact_spec import Artifact
+
+FOLDER = "/etc/kubenode/artifacts/"
+#: The reason why a binary that is there already is only recorded.
+ADOPTED = "has no record"
+
+
+def record_path(name: str) -> str:
+    """Where the record of an artifact lies."""
+    return "%s%s.json" % (FOLDER, name)
+
+
+def read_record(host: Host, name: str) -> dict[str, Any] | None:
+    """The record; None when there is none that can be understood."""
+    record = json_object(host.text(record_path(name)))
+    good = record and isinstance(record.get("files"), dict) and record["files"]
+    return record if good else None
+
+
+def pinned_digest(artifact: Artifact) -> tuple[str, str | None]:
+    """(algorithm, digest) of what is at its URL. Pure."""
+    digest = artifact.get("sha512")
+    return ("sha512", digest) if digest else ("sha256", artifact["sha256"])
+
+
+def write_record(host: Host, artifact: Artifact, digests: Mapping[str, str]) -> None:
+    """Record what was installed."""
+    algorithm, digest = pinned_digest(artifact)
+    record = {
+        "name": artifact["name"],
+        "version": str(artifact["version"]),
+        algorithm: digest,
+        "install": install_id(artifact),
+        "files": digests,
+    }
+    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    write_file(host, record_path(artifact["name"]), text.encode("utf-8"), 0o644)
+
+
+def install_id(artifact: Artifact) -> str:
+    """A digest of what goes where, so that another choice of members is noticed. Pure."""
+    text = json.dumps([artifact["kind"], artifact["install"]], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def missing(host: Host, artifact: Artifact) -> str | None:
+    """Why the artifact is not there as it should be; None when it is. Files are hashed, nothing is fetched."""
+    return missing_files(host, artifact) or _links(host, artifact)
+
+
+def missing_files(host: Host, artifact: Artifact) -> str | None:
+    """The same without its links."""
+    found = look_at_record(host, artifact["name"])
+    return _unrecorded(host, artifact) if found is None else difference(artifact, found)
+
+
+def look_at_record(host: Host, name: str) -> dict[str, Any] | None:
+    """The record with the state of each file now: ``{"mode": "0755", "same": True}``, None when it is not there."""
+    record = read_record(host, name)
+    return (
+        None if record is None else dict(record, files={path: _state(host, path, record) for path in record["files"]})
+    )
+
+
+def look_at_all(host: Host) -> dict[str, Any]:
+    """Name → the same, for every artifact that has a record."""
+    names = [name[: -len(".json")] for name in host.names(FOLDER) if name.endswith(".json")]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        found = dict(zip(names, pool.map(lambda name: look_at_record(host, name), names)))
+    return {name: seen for name, seen in found.items() if seen}
+
+
+def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
+    status = host.status(name)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return None
+    return {"mode": "%04o" % stat.S_IMODE(status.st_mode), "same": host.sha256(name) == record["files"][name]}
+
+
+def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
+    """Why what was found (see look()) is not the artifact; None when it is. Pure."""
+    algorithm, digest = pinned_digest(artifact)
+    if found.get(algorithm) != digest:
+        return "version %s is installed" % found.get("version")
+    if found.get("install") != install_id(artifact):
+        return "other files of it are wanted"
+    modes = {entry.get("path"): entry.get("mode", "0755") for entry in artifact["install"]}
+    folders = {entry.get("directory"): entry.get("mode", "0755") for entry in artifact["install"]}
+    for name, state in sorted(found["files"].items()):
+        if state is None:
+            return "%s is not there" % name
+        mode = modes.get(name) or folders.get(os.path.dirname(name))
+        if mode is not None and int(state["mode"], 8) != int(mode, 8):
+            return "%s has another mode" % name
+        if not state["same"]:
+            return "%s has another content" % name
+    return None
+
+
+def _unrecorded(host: Host, artifact: Artifact) -> str:
+    """A binary proves itself, its digest is the artifact's; of anything else nothing is known."""
+    return "is not installed" if artifact["kind"] != "binary" or not proves_itself(host, artifact) else ADOPTED
+
+
+def proves_itself(host: Host, artifact: Artifact) -> bool:
+    """Whether a binary is there as it should be, with or without a record."""
+    (entry,) = artifact["install"]
+    status = host.status(entry["path"])
+    if artifact["kind"] != "binary" or status is None or not stat.S_ISREG(status.st_mode):
+        return False
+    same_mode = stat.S_IMODE(status.st_mode) == int(entry.get("mode", "0755"), 8)
+    return same_mode and host.sha256(entry["path"]) == artifact.get("sha256")
+
+
+def _links(host: Host, artifact: Artifact) -> str | None:
+    for link in artifact.get("links") or []:
+        status = host.status(link["path"])
+        if status is None or not stat.S_ISLNK(status.st_mode):
+            return "the link %s is not there" % link["path"]
+        if os.readlink(host.path(link["path"])) != link["target"]:
+            return "the link %s leads elsewhere" % link["path"]
+    return None
 
 
 class _Staged:
@@ -34,18 +161,18 @@ class _Staged:
     def add(self, path: str, mode: int, source: Any, size: int) -> None:
         """Copy a stream beside its place."""
         if path in self._files:
-            raise archive.ArchiveError("two members of %s would become %s" % (self._what, path))
+            raise fetch.ArchiveError("two members of %s would become %s" % (self._what, path))
         status = self._host.status(path)
         if status is not None and stat.S_ISDIR(status.st_mode):
-            raise archive.ArchiveError("%s is a directory" % path)
-        made = atomic.make_parents(self._host, path)
+            raise fetch.ArchiveError("%s is a directory" % path)
+        made = make_parents(self._host, path)
         folder = os.path.dirname(self._host.path(path))
         fetch.enough_space(folder, size, self._what)
-        fd, temporary = tempfile.mkstemp(prefix=atomic.PREFIX, dir=folder)
+        fd, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=folder)
         digest = hashlib.sha256()
         self._files[path] = (temporary, digest, made)
         with os.fdopen(fd, "wb") as target:
-            archive.copy(_Hashed(source, digest), target, size)
+            fetch.copy(_Hashed(source, digest), target, size)
             os.fchmod(fd, mode)
 
     def commit(self) -> dict[str, str]:
@@ -56,7 +183,7 @@ class _Staged:
             digests[path] = digest.hexdigest()
             del self._files[path]
         for folder in {os.path.dirname(path) for path in digests}:
-            atomic.sync_folder(self._host.path(folder))
+            sync_folder(self._host.path(folder))
         return digests
 
     def discard(self) -> None:
@@ -95,7 +222,7 @@ def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
                 path = entry.get("path") or os.path.join(entry["directory"], os.path.basename(name))
                 staged.add(path, int(entry.get("mode", "0755"), 8), source, size)
 
-            archive.extract(part, [entry["member"] for entry in entries], take, host.find("zstd") or "zstd")
+            fetch.extract(part, [entry["member"] for entry in entries], take, host.find("zstd") or "zstd")
         digests = staged.commit()
     finally:
         staged.discard()
@@ -108,7 +235,7 @@ def links(host: Host, artifact: Artifact) -> None:
     """Make the artifact's links."""
     paths = [link["path"] for link in artifact.get("links") or []]
     for link in artifact.get("links") or []:
-        atomic.write_link(host, link["path"], link["target"])
+        write_link(host, link["path"], link["target"])
     if paths:
         _label(host, paths)
 
@@ -126,7 +253,7 @@ CACHE = "/var/cache/kubenode/artifacts"
 def plan(host: Host, artifacts: Sequence[Artifact], parallel: int) -> list[str | None]:
     """Why each artifact must be installed, or None, in order."""
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
-        return list(pool.map(lambda artifact: record.missing(host, artifact), artifacts))
+        return list(pool.map(lambda artifact: missing(host, artifact), artifacts))
 
 
 def change_id(artifact: Artifact) -> str:
@@ -176,14 +303,14 @@ def apply(
 
 
 def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
-    if record.missing_files(host, artifact) is None:
+    if missing_files(host, artifact) is None:
         links(host, artifact)
         return 0
-    if artifact["kind"] == "binary" and record.proves_itself(host, artifact):
+    if artifact["kind"] == "binary" and proves_itself(host, artifact):
         links(host, artifact)
-        record.write(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
+        write_record(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
         return 0
-    algorithm, digest = record.pin(artifact)
+    algorithm, digest = pinned_digest(artifact)
     part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
     came = fetcher.fetch(artifact["url"], part, str(digest), algorithm)
     with lock:
@@ -193,6 +320,6 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
         digests = install(host, artifact, part)
     except fetch.FetchError as error:
         raise fetch.FetchError("%s: %s" % (fetch.public(artifact["url"]), error)) from error
-    record.write(host, artifact, digests)
+    write_record(host, artifact, digests)
     os.unlink(part)
     return came

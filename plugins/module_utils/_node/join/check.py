@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ..._common.text import json_object
 from ..api import der, discovery
 from ..api.client import Answer, Api, ApiError
-from . import kubeconfig, paths
+from . import join_files
 from .codes import JoinFailure
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
@@ -129,7 +129,7 @@ class Check:
     def run(self) -> Seen:
         """Look at everything; raise :class:`JoinFailure` at the first that makes a join impossible."""
         result = self.result
-        looked_at = paths.MADE + paths.MADE_FOLDERS + paths.STATE + (paths.CLIENT_PEM,)
+        looked_at = join_files.MADE + join_files.MADE_FOLDERS + join_files.STATE + (join_files.CLIENT_PEM,)
         result["present"] = [path for path in looked_at if os.path.lexists(self._path(path))]
         result["record"] = self._record()
         try:
@@ -207,9 +207,9 @@ class Check:
     def _own_certificate(self) -> None:
         """What the kubelet's certificate is worth, and whether its Node is there."""
         client = self.result["client"]
-        text = self._text(paths.KUBECONFIG)
-        client["server"] = kubeconfig.server_of(text) if text else None
-        pem = self._text(paths.CLIENT_PEM)
+        text = self._text(join_files.KUBECONFIG)
+        client["server"] = join_files.server_of(text) if text else None
+        pem = self._text(join_files.CLIENT_PEM)
         if pem is None or text is None:
             return
         try:
@@ -219,14 +219,14 @@ class Check:
             name = der.subject(certificate)["CN"]
         except der.BadCertificate as error:
             client["state"] = "refused"
-            self.warnings.append("%s cannot be read: %s" % (paths.CLIENT_PEM, error))
+            self.warnings.append("%s cannot be read: %s" % (join_files.CLIENT_PEM, error))
             return
         client["node"] = name[len("system:node:") :] if name.startswith("system:node:") else name
         if end <= time.time():
             client["state"] = "lapsed"
             return
         try:
-            api = self._api(client_pem=self._path(paths.CLIENT_PEM))
+            api = self._api(client_pem=self._path(join_files.CLIENT_PEM))
         except ApiError as error:
             client["state"] = "refused"
             self.warnings.append(str(error))
@@ -256,7 +256,7 @@ class Check:
 
     def _refuse_foreign(self) -> None:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
-        mine = self._text(paths.CA)
+        mine = self._text(join_files.CA)
         try:
             pins = {der.public_key_pin(one) for one in der.certificates(mine or "")}
         except der.BadCertificate:
@@ -332,7 +332,7 @@ class Check:
         return max(1.0, min(10.0, self._deadline - time.monotonic()))
 
     def _record(self) -> dict[str, Any] | None:
-        return json_object(self._text(paths.RECORD))
+        return json_object(self._text(join_files.RECORD))
 
     def _text(self, path: str) -> str | None:
         try:

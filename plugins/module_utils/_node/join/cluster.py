@@ -1,16 +1,25 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The official client of the Kubernetes API, on the controller only."""
+"""The cluster as its administrator sees it, on the controller: Nodes, bootstrap tokens, Events.
+
+It is asked by the official client of the Kubernetes API.
+https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#bootstrap-token-secret-format
+"""
 
 from __future__ import annotations
 
+import hashlib
+import random
+import re
+import string
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 
 from ..._common.text import json_value, printable_words, shortened
+from ..._common.times import to_whole_seconds
 
 try:
     import kubernetes
@@ -281,3 +290,217 @@ def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", ad
         return bool(spec["providerID"] == provider_id)
     shown = [one.get("address") for one in status.get("addresses") or [] if one.get("type") in _PUBLISHED]
     return bool(set(shown).intersection(addresses))
+
+
+NAMESPACE = "kube-system"
+_TYPE = "bootstrap.kubernetes.io/token"
+_ALPHABET = string.ascii_lowercase + string.digits
+_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\Z")
+_TTL = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s?)?\Z")
+_USAGES = ("authentication", "signing")
+_LONGEST_TTL = 24 * 3600
+
+
+class InvalidToken(ValueError):
+    """What was asked for is no token; the text names the field and the fix."""
+
+
+def new_token() -> tuple[str, str]:
+    """A new (id, secret)."""
+    chance = random.SystemRandom()
+    token_id, token_secret = ("".join(chance.choice(_ALPHABET) for dummy in range(length)) for length in (6, 16))
+    return token_id, token_secret
+
+
+def ttl_seconds(text: Any) -> int:
+    """Seconds of 15m, 1h30m, 900 and the like, up to a day."""
+    found = _TTL.match(str(text).strip())
+    if not found or not any(found.groups()):
+        raise InvalidToken("ttl: %r is no duration; write 15m, 1h30m or seconds" % (text,))
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    if not 60 <= total <= _LONGEST_TTL:
+        raise InvalidToken("ttl: %r must be from 1m to 24h" % (text,))
+    return total
+
+
+def token_secret(
+    token_id: str,
+    token_secret: str,
+    now: float,
+    ttl: float,
+    groups: Iterable[str],
+    usages: Iterable[str],
+    description: str,
+) -> dict[str, Any]:
+    """The Secret of a token, as a dictionary; ``now`` and ``ttl`` in seconds."""
+    for group in groups:
+        if not _GROUP.match(group):
+            raise InvalidToken(
+                "groups: %r must be system:bootstrappers:NAME in lower-case letters and digits" % (group,)
+            )
+    for usage in usages:
+        if usage not in _USAGES:
+            raise InvalidToken("usages: %r must be one of %s" % (usage, ", ".join(_USAGES)))
+    data = {
+        "token-id": token_id,
+        "token-secret": token_secret,
+        "expiration": to_whole_seconds(now + ttl),
+        "description": description,
+    }
+    data.update(("usage-bootstrap-" + usage, "true") for usage in usages)
+    if groups:
+        data["auth-extra-groups"] = ",".join(groups)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": _TYPE,
+        "metadata": {"name": secret_name(token_id), "namespace": NAMESPACE},
+        "stringData": data,
+    }
+
+
+def secret_name(token_id: str) -> str:
+    """Name of the Secret of a token."""
+    if not re.match(r"[a-z0-9]{6}\Z", token_id):
+        raise InvalidToken("token_id: %r must be six lower-case letters and digits" % (token_id,))
+    return "bootstrap-token-" + token_id
+
+
+#: The API takes no longer message, in bytes of UTF-8.
+LONGEST_MESSAGE = 1024
+COMPONENT = "kubenode.provision"
+#: Events of objects without a namespace are kept there.
+DEFAULT_NAMESPACE = "default"
+MACHINES = "cluster.x-k8s.io"
+_CORE = {"Node": "v1", "ConfigMap": "v1"}
+KINDS = (*_CORE, "Machine")
+_NOT_FOUND, _CONFLICT, _FORBIDDEN = 404, 409, 403
+_LONGEST_NAME = 200
+_GAP, _CUT = " | ", "… "
+
+
+class Impossible(Exception):
+    """The Event cannot be posted; the text says why."""
+
+
+def event_message(text: str, output: Iterable[str] = (), most: int = LONGEST_MESSAGE) -> str:
+    """``text``, and behind it as many of the last lines of ``output`` as fit, in at most ``most`` bytes.
+
+    They are one line, since ``kubectl get events`` ends at the first line break.
+    """
+    head = printable_words(text)
+    if len(head.encode("utf-8")) > most:
+        return _first_bytes(head, most - len(_CUT.strip().encode("utf-8"))) + _CUT.strip()
+    tail = _GAP.join(filter(None, (printable_words(one) for one in output)))
+    if not tail:
+        return head
+    whole = "%s: %s" % (head, tail)
+    if len(whole.encode("utf-8")) <= most:
+        return whole
+    room = most - len(("%s: %s" % (head, _CUT)).encode("utf-8"))
+    return "%s: %s%s" % (head, _CUT, _last_bytes(tail, room)) if room > 0 else head
+
+
+def build_event(given: dict[str, Any], about: dict[str, Any], now: str, instance: str) -> dict[str, Any]:
+    """The Event for the API (core/v1).
+
+    ``given``: ``reason``, ``type``, ``text``, ``output`` and ``subject`` of one Event of the module; ``about``: the
+    reference to its object; ``now``: RFC 3339; ``instance``: the name of this controller.
+    """
+    namespace = about.get("namespace") or DEFAULT_NAMESPACE
+    parts = [about.get(key, "") for key in ("apiVersion", "kind", "name", "uid")]
+    parts += [namespace, given["reason"], given["type"], given.get("subject") or ""]
+    key = hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "%s.%s" % (about["name"][:_LONGEST_NAME].rstrip(".-"), key), "namespace": namespace},
+        "involvedObject": about,
+        "reason": given["reason"],
+        "type": given["type"],
+        "message": event_message(given["text"], given.get("output") or ()),
+        "source": {"component": COMPONENT, "host": instance},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": instance,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+class Events:
+    """Posts Events; objects and their kinds are looked up once."""
+
+    def __init__(self, cluster: Cluster, check: bool) -> None:
+        self._cluster, self._check = cluster, check
+        self._objects: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def about(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The reference to an object: ``kind``, ``name``, and perhaps ``namespace`` and ``api_version``.
+
+        Raises :class:`Impossible` for an object that is not there. A Node may come later.
+        """
+        kind, name = given["kind"], given["name"]
+        namespace = "" if kind == "Node" else given.get("namespace") or DEFAULT_NAMESPACE
+        key = (kind, name, namespace, given.get("api_version") or "")
+        if key not in self._objects:
+            self._objects[key] = self._look(kind, name, namespace, given.get("api_version") or _CORE.get(kind, ""))
+        return self._objects[key]
+
+    def post(self, event: dict[str, Any]) -> int:
+        """Create the Event, or count it once more when there is one with the same name; the count then."""
+        if self._check:
+            return self._count_of(self._cluster.event(event)) + 1
+        for _again in range(5):
+            try:
+                self._cluster.create_event(event)
+                return 1
+            except Refused as error:
+                if error.status != _CONFLICT:
+                    raise
+            found = self._cluster.event(event)
+            if found is None:
+                continue
+            count = self._count_of(found) + 1
+            change = {key: event[key] for key in ("message", "lastTimestamp", "reportingInstance", "source")}
+            metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            try:
+                self._cluster.change_event(event, {**change, "count": count, "metadata": metadata})
+                return count
+            except Refused as error:
+                # Another run counted it, or its time was over.
+                if error.status not in (_CONFLICT, _NOT_FOUND):
+                    raise
+        raise Impossible("others change the Event %s all the time" % event["metadata"]["name"])
+
+    @staticmethod
+    def _count_of(found: dict[str, Any] | None) -> int:
+        count = (found or {}).get("count")
+        return count if isinstance(count, int) else 0
+
+    def _look(self, kind: str, name: str, namespace: str, version: str) -> dict[str, Any]:
+        try:
+            if kind == "Machine" and not version:
+                version = self._cluster.version_of(MACHINES)
+                if not version:
+                    raise Impossible("the cluster knows no Machine (%s)" % MACHINES)
+            uid = self._cluster.uid_of(kind, name, namespace, version)
+        except Refused as error:
+            if error.status == _NOT_FOUND and kind != "Node":
+                raise Impossible("there is no %s %s in the namespace %s" % (kind, name, namespace)) from error
+            if error.status not in (_NOT_FOUND, _FORBIDDEN):
+                raise
+            uid = ""
+        # As the kubelet does; "kubectl describe node" looks for both.
+        uid = uid or (name if kind == "Node" else "")
+        about = {"apiVersion": version, "kind": kind, "name": name, "namespace": namespace, "uid": uid}
+        return {key: value for key, value in about.items() if value}
+
+
+def _first_bytes(text: str, most: int) -> str:
+    return text.encode("utf-8")[:most].decode("utf-8", "ignore")
+
+
+def _last_bytes(text: str, most: int) -> str:
+    return text.encode("utf-8")[-most:].decode("utf-8", "ignore")

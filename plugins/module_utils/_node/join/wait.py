@@ -1,24 +1,138 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waits until a machine is a node: certificate, Node, Ready. Says why when it does not become one."""
+"""Waits until a machine is a node of its cluster, and finds in the journal of the kubelet why it is not."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._common.times import moment
 
+from ..._common.text import json_object, json_value
 from ..api import der
 from ..api.client import Answer, Api, ApiError
-from ..machine.host import Host
-from . import journal, kubeconfig, paths
+from ..host import Host
+from . import join_files
 from .codes import JoinFailure
+
+#: Reasons of an exit after which the kubelet exits every time it is started.
+_HOPELESS = re.compile(
+    r"unknown (shorthand )?flag|failed to (load|parse|validate|decode)[^\n]*(config|flag)"
+    r"|invalid (argument|configuration)"
+    r"|unknown 'kubernetes.io' or 'k8s.io' labels|running with swap on is not supported"
+    r"|configured to not run on a host using cgroup v1|cannot use webhook authentication",
+    re.IGNORECASE,
+)
+#: What the kubelet says right before it exits, in klog's text; the value may be quoted, or fill the lines that follow.
+_LAST_WORD = re.compile(
+    r'"(command failed|Failed to start ContainerManager|Kubelet failed to get node info)" err=(?:"(.*)|(<)\Z)'
+)
+_LAST_WORDS = ("command failed", "Failed to start ContainerManager", "Kubelet failed to get node info")
+#: The same where it has not come as far as that.
+_DIED = re.compile(r"(?:Error: |(?=panic: |fatal error: |F[0-9]{4} ))(.+)")
+#: The lines of klog's value of several lines, and its end.
+_WITHIN, _CLOSES = "\t", " >"
+_UNAUTHORIZED = re.compile(r"(certificate signing request|csr|bootstrap)[^\n]*Unauthorized", re.IGNORECASE)
+_FORBIDDEN = re.compile(r'is forbidden: User "system:bootstrap:[^\n]*certificatesigningrequests')
+_UNKNOWN_CA = re.compile(r"x509: certificate signed by unknown authority|x509: certificate is (valid for|not valid)")
+_CLOCK = re.compile(r"x509: certificate has expired or is not yet valid")
+_UNREACHABLE = re.compile(r"connection refused|no route to host|i/o timeout|network is unreachable|no such host")
+#: Lines that say nothing and come many times a second while a node is not registered.
+_NOISE = re.compile(
+    r"mirror pod|[Nn]ode [^ ]* not found|Error getting node|nodes have not yet been read"
+    r"|unable to read existing bootstrap client config| FLAG: --"
+)
+#: What it says at every start since 1.37, in many lines.
+_EFFECTIVE = '"Effective KubeletConfiguration"'
+
+_LINES, _LONGEST = 12, 400
+
+
+def exits(lines: Sequence[str]) -> int:
+    """How many times the unit's main process ended."""
+    return sum(1 for line in lines if "Main process exited, code=" in line)
+
+
+def hopeless(reason_: str) -> bool:
+    """Whether every start will end for this reason."""
+    return bool(_HOPELESS.search(reason_))
+
+
+def exit_reason(lines: Sequence[str]) -> str:
+    """Why the main process ended last, on one line; empty when no line says so."""
+    found = ""
+    for number, line in enumerate(lines):
+        # a line of a value of several lines is no line of the log
+        if not line.startswith(_WITHIN):
+            found = _last_word(line, lines[number + 1 :]) or found
+    return " ".join(found.split())
+
+
+def _last_word(line: str, after: Sequence[str]) -> str:
+    if line.startswith("{"):
+        said = json_object(line) or {}
+        return _with_what(said["msg"], str(said.get("err") or "")) if said.get("msg") in _LAST_WORDS else ""
+    match = _LAST_WORD.search(line)
+    if match:
+        return _with_what(match[1], _block(after) if match[3] else _unquoted(match[2]))
+    match = _DIED.match(line)
+    return match[1] if match else ""
+
+
+def _with_what(what: str, why: str) -> str:
+    return why if what == _LAST_WORDS[0] else "%s: %s" % (what, why)
+
+
+def _unquoted(text: str) -> str:
+    """A text in Go's quotes, behind the first one; what is left of it when the line was cut."""
+    match = re.match(r'(?:[^"\\]|\\.)*', text)
+    inner = match[0] if match else ""
+    try:
+        return str(json_value('"%s"' % inner))
+    except ValueError:
+        return inner.replace('\\"', '"')
+
+
+def _block(lines: Sequence[str]) -> str:
+    kept = []
+    for line in lines:
+        if not line.startswith(_WITHIN):
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def cause(lines: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
+    """(code, line) by the last line that names a reason; (None, None) when no line does."""
+    for line in reversed(lines):
+        for code, pattern in (
+            ("token_refused", _UNAUTHORIZED),
+            ("csr_forbidden", _FORBIDDEN),
+            ("clock_skew", _CLOCK),
+            ("ca_mismatch", _UNKNOWN_CA),
+            ("api_unreachable", _UNREACHABLE),
+        ):
+            if pattern.search(line):
+                return code, line
+    return None, None
+
+
+def tail(lines: Sequence[str]) -> str:
+    """The last lines that say something, shortened, as one text."""
+    kept, skips = [], False
+    for line in lines:
+        skips = _EFFECTIVE in line or (skips and (line.startswith(_WITHIN) or line == _CLOSES))
+        if line.strip() and not skips and not _NOISE.search(line):
+            kept.append(line)
+    return "\n".join(line[:_LONGEST] for line in kept[-_LINES:])
+
 
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -41,7 +155,7 @@ class Wait:
         self._options, self._host = options, host or Host()
         self._began, self._since = time.monotonic(), options["since"] or time.time()
         self._seen: dict[str, Any] = {}
-        self._ca = self._host.text(paths.CA) or ""
+        self._ca = self._host.text(join_files.CA) or ""
         self.seconds: dict[str, float] = {}
         self.node: dict[str, Any] | None = None
         self.request: dict[str, Any] | None = None
@@ -75,8 +189,8 @@ class Wait:
         self.seconds[step] = round(time.monotonic() - self._began, 3)
 
     def _has_certificate(self) -> bool:
-        text = self._host.text(paths.CLIENT_PEM)
-        if text is None or not self._host.exists(paths.KUBECONFIG):
+        text = self._host.text(join_files.CLIENT_PEM)
+        if text is None or not self._host.exists(join_files.KUBECONFIG):
             return False
         try:
             certificate = der.certificates(text)[0]
@@ -138,7 +252,9 @@ class Wait:
 
     def _ask_as_node(self) -> Answer | None:
         try:
-            api = Api(self._options["api_server"], self._ca, client_pem=self._host.path(paths.CLIENT_PEM), timeout=5)
+            api = Api(
+                self._options["api_server"], self._ca, client_pem=self._host.path(join_files.CLIENT_PEM), timeout=5
+            )
             answer = api.get("/api/v1/nodes/" + quote(self._options["node_name"], safe=""))
         except ApiError as error:
             self._seen["node"] = error
@@ -151,17 +267,17 @@ class Wait:
         state = self._unit()
         if state.get("LoadState") == "not-found":
             return JoinFailure("kubelet_exited", "there is no unit %s; run the role base first" % _UNIT)
-        count = max(journal.exits(lines), self._restarts(state))
+        count = max(exits(lines), self._restarts(state))
         failed = state.get("ActiveState") == "failed"
         if not count and not failed:
             return None
         # one that says much has pushed its last words out of these lines
-        reason = journal.reason(lines) or journal.reason(self._journal(_MANY_LINES))
-        if not failed and not journal.hopeless(reason) and count < _EXITS:
+        reason = exit_reason(lines) or exit_reason(self._journal(_MANY_LINES))
+        if not failed and not hopeless(reason) and count < _EXITS:
             return None
         ended = "the unit has failed" if failed else "it ended once" if count == 1 else "it ended %d times" % count
         ended += ": " + reason[:_LONGEST_REASON] if reason else ""
-        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (ended, journal.tail(lines)))
+        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (ended, tail(lines)))
 
     def _restarts(self, state: Mapping[str, str]) -> int:
         """How often systemd has started the kubelet again since this wait began."""
@@ -173,9 +289,9 @@ class Wait:
 
     def _refused(self) -> JoinFailure | None:
         """A failure when the API server says that the token or the request will not do."""
-        text = self._host.text(paths.BOOTSTRAP_KUBECONFIG)
+        text = self._host.text(join_files.BOOTSTRAP_KUBECONFIG)
         try:
-            server, token = kubeconfig.token_of(text or "")
+            server, token = join_files.token_of(text or "")
         except ValueError:
             return None
         try:
@@ -202,17 +318,15 @@ class Wait:
         return None
 
     def _by_journal(self, lines: list[str], detail: str) -> JoinFailure:
-        code, line = journal.cause(lines)
+        code, line = cause(lines)
         if code and line:
             return JoinFailure(code, "%s; the kubelet says: %s" % (detail, line[:400]))
         state = self._unit()
         if state.get("ActiveState") == "active":
             # a request that waits leaves no line at all, and not every token may list requests
-            return JoinFailure(
-                "csr_pending", "%s, and says no reason; its last lines:\n%s" % (detail, journal.tail(lines))
-            )
+            return JoinFailure("csr_pending", "%s, and says no reason; its last lines:\n%s" % (detail, tail(lines)))
         detail += "; the unit is %s (%s)" % (state.get("ActiveState"), state.get("SubState"))
-        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, journal.tail(lines) or "(none)"))
+        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, tail(lines) or "(none)"))
 
     def _journal(self, most: int = 500) -> list[str]:
         argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", str(most)]

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
-from ..info import gather, parse
-from ..machine.host import Host
-from ..machine.pending import Pending
+from .. import info, parse
+from ..host import Host, Pending
 
 #: Folders whose content systemd reads again only after a daemon-reload.
 SYSTEMD_FOLDERS = (
@@ -141,7 +140,7 @@ class Context:
         if units:
             self._units.update(read_units(self.host, units))
         if modules:
-            self._modules.update(gather.kernel_modules(self.host, modules))
+            self._modules.update(info.kernel_modules(self.host, modules))
 
     def unit(self, name: str, fresh: bool = False) -> dict[str, str]:
         """The properties of a unit."""

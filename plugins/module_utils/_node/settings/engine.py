@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..info import gather
-from ..machine.pending import RELOAD, Pending
-from . import files, kernel, setting_spec, swap, system, units
+from .. import info
+from ..host import RELOAD, Pending
+from . import files, setting_spec, swap, system, units
 from .context import Context, Setting, SettingError, Step
 
 _PLANNERS = {
@@ -18,8 +18,8 @@ _PLANNERS = {
     "directory": files.plan_directory,
     "link": files.plan_link,
     "absent": files.plan_absent,
-    "module": kernel.plan_module,
-    "sysctl": kernel.plan_sysctl,
+    "module": system.plan_module,
+    "sysctl": system.plan_sysctl,
     "swap": swap.plan_swap,
     "unit": units.plan_unit,
     "handler": system.plan_handler,
@@ -57,7 +57,7 @@ class ApplyError(Exception):
 def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()) -> list[Planned]:
     """A :class:`Planned` for every setting whose step is wanted; raises PlanError."""
     wanted = [setting for setting in settings if not only or setting["step"] in only]
-    names = [gather.unit_name(setting["name"]) for setting in wanted if setting["kind"] == "unit"]
+    names = [info.unit_name(setting["name"]) for setting in wanted if setting["kind"] == "unit"]
     modules = [setting["name"] for setting in wanted if setting["kind"] == "module"]
     planned, errors = [], []
     try:

@@ -12,10 +12,9 @@ import pwd
 import stat
 from collections.abc import Callable
 
-from ..._common import mounts, trees
+from ..._common import mounts, safe_files
 from ..._common.text import whole_number
-from ..machine import atomic
-from ..machine.host import Done, Host
+from ..host import Done, Host, make_parents, missing_parents, sync_folder, write_file, write_link
 from .context import Context, Setting, SettingError, Step, same
 
 #: of a user or group; one more means "leave it as it is"
@@ -52,8 +51,8 @@ def plan_file(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = atomic.missing_parents(host, path)
-        atomic.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
+        made = missing_parents(host, path)
+        write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
         context.wrote(path)
         context.label(made + [path])
 
@@ -83,7 +82,7 @@ def plan_directory(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = atomic.make_parents(host, os.path.join(path, "x"))
+        made = make_parents(host, os.path.join(path, "x"))
         os.chown(host.path(path), -1 if uid is None else uid, -1 if gid is None else gid)
         os.chmod(host.path(path), mode)
         context.wrote(path)
@@ -106,8 +105,8 @@ def plan_link(context: Context, setting: Setting) -> Step:
     context.touches(path)
 
     def act() -> None:
-        made = atomic.missing_parents(host, path)
-        atomic.write_link(host, path, target)
+        made = missing_parents(host, path)
+        write_link(host, path, target)
         context.wrote(path)
         context.label(made + [path])
 
@@ -252,7 +251,7 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         else:
             os.rmdir(host.path(path))
         context.wrote(path)
-        atomic.sync_folder(os.path.dirname(host.path(path)))
+        sync_folder(os.path.dirname(host.path(path)))
 
     after = "an empty mount point" if mounted else "absent"
     return Step(True, describe(status), after, "exists", act)
@@ -269,6 +268,6 @@ def _remove_tree(host: Host, path: str) -> None:
     if left:
         raise SettingError("%s is still mounted" % left[0])
     mounted = is_mount(host.text("/proc/self/mountinfo"), real)
-    left = trees.empty(real) if mounted else trees.remove(real)
+    left = safe_files.empty(real) if mounted else safe_files.remove(real)
     if left:
         raise SettingError("%s is mounted: what is in it was left, and %s is not removed" % (left[0], path))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..._common.names import machine_error
-from ..machine import name_checks
+from .. import host
 from . import files
 
 _MODE = re.compile(r"0[0-7]{3}")
@@ -58,7 +58,7 @@ def _values(value: Any) -> str | None:
     if not isinstance(value, dict):
         return "must be a dictionary"
     for key, item in value.items():
-        if name_checks.sysctl_error(key):
+        if host.sysctl_error(key):
             return "has %r, which is not the name of a sysctl" % (key,)
         if isinstance(item, bool) or not isinstance(item, (str, int)) or not _LINE.fullmatch(str(item)):
             return "has for %s a value that is neither a number nor a line of text" % key
@@ -106,7 +106,7 @@ def _may(check: Check) -> Field:
 
 
 _owned = {
-    "path": _must(name_checks.path_error),
+    "path": _must(host.path_error),
     "mode": _may(_matches(_MODE, 'an octal number in quotes, such as "0644"')),
     "owner": _may(_matches(_OWNER, "the name of a user")),
     "group": _may(_matches(_OWNER, "the name of a group")),
@@ -124,13 +124,13 @@ KINDS = {
         create_only=_may(_flag),
     ),
     "directory": _owned,
-    "link": {"path": _must(name_checks.path_error), "target": _must(_line)},
-    "absent": {"path": _must(name_checks.path_error), "recursive": _may(_flag)},
-    "module": {"name": _must(name_checks.module_error), "optional": _may(_flag)},
-    "sysctl": {"values": _must(_values), "optional": _may(_each(name_checks.sysctl_error))},
+    "link": {"path": _must(host.path_error), "target": _must(_line)},
+    "absent": {"path": _must(host.path_error), "recursive": _may(_flag)},
+    "module": {"name": _must(host.module_error), "optional": _may(_flag)},
+    "sysctl": {"values": _must(_values), "optional": _may(_each(host.sysctl_error))},
     "swap": {"mode": _must(_one_of("off", "limited", "keep"))},
     "unit": {
-        "name": _must(name_checks.unit_error),
+        "name": _must(host.unit_error),
         "enabled": _may(_one_of(True, False, None)),
         "masked": _may(_one_of(True, False, None)),
         "state": _may(_one_of("started", "stopped", "restarted_on", None)),
@@ -140,7 +140,7 @@ KINDS = {
         "optional": _may(_flag),
     },
     "handler": {"argv": _must(_each(_line, 1)), "on": _must(_each(_line, 1))},
-    "hold": {"packages": _must(_each(name_checks.package_error)), "held": _must(_flag)},
+    "hold": {"packages": _must(_each(host.package_error)), "held": _must(_flag)},
     "selinux": {"mode": _must(_one_of("enforcing", "permissive"))},
     "firewall": {"ports": _must(_each(_port))},
     "hostname": {"name": _must(_host_name)},

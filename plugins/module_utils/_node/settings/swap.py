@@ -10,9 +10,8 @@ import stat
 from collections.abc import Mapping
 from typing import Callable, Optional, Tuple
 
-from ..info import parse
-from ..machine import atomic
-from ..machine.host import Host
+from .. import parse
+from ..host import Host, write_file, write_link
 from .context import Context, Setting, SettingError, Step, same
 from .files import tail
 
@@ -100,9 +99,9 @@ def _fstab_jobs(host: Host) -> list[Job]:
     def act() -> None:
         mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
         if not host.exists(BACKUP):
-            atomic.write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
+            write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
         new = without_swap(text).encode("utf-8", "surrogateescape")
-        atomic.write_file(host, FSTAB, new, mode, *owner)
+        write_file(host, FSTAB, new, mode, *owner)
 
     return [("%d line%s of %s" % (len(lines), "" if len(lines) == 1 else "s", FSTAB), FSTAB, act)]
 
@@ -110,7 +109,7 @@ def _fstab_jobs(host: Host) -> list[Job]:
 def _zram_jobs(host: Host) -> list[Job]:
     if not any(host.exists(path) for path in _ZRAM_PLACES + _ZRAM_CONFIGS) or host.text(ZRAM) == ZRAM_EMPTY:
         return []
-    return [("zram-generator", ZRAM, lambda: atomic.write_file(host, ZRAM, ZRAM_EMPTY.encode("utf-8"), 0o644))]
+    return [("zram-generator", ZRAM, lambda: write_file(host, ZRAM, ZRAM_EMPTY.encode("utf-8"), 0o644))]
 
 
 def _unit_jobs(context: Context) -> list[Job]:
@@ -143,11 +142,11 @@ def _mask_jobs(context: Context, name: str) -> list[Job]:
     if status is None or stat.S_ISLNK(status.st_mode):
         if status is not None and os.readlink(host.path(path)) == "/dev/null":
             return []
-        return [("unit " + name, path, lambda: atomic.write_link(host, path, "/dev/null"))]
+        return [("unit " + name, path, lambda: write_link(host, path, "/dev/null"))]
     drop_in = "%s.d/90-kubenode.conf" % path
     if host.text(drop_in) == _NEVER:
         return []
-    return [("unit " + name, drop_in, lambda: atomic.write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
+    return [("unit " + name, drop_in, lambda: write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
 
 
 def _swap_units(host: Host) -> list[str]:

@@ -1,17 +1,116 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Settings of the system: handlers, firewall, held packages, host name, SELinux."""
+"""Settings of the system: kernel modules, sysctls, handlers, firewall, held packages, host name, SELinux.
+
+Modules and sysctls are those of the running kernel; their files are settings of the kind file.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections.abc import Mapping
 
-from ..info import gather, parse
-from ..machine import atomic
-from ..machine.host import Host
+from .. import info, parse
+from ..host import Host, write_file
 from .context import Context, Setting, SettingError, Step, same
 from .files import tail
+
+_SHARED = "this is a container, which shares its kernel: modules and sysctls are left as they are"
+_FIXED = "/proc/sys is read-only: sysctls are left as they are"
+
+
+def plan_module(context: Context, setting: Setting) -> Step:
+    """A kernel module that is loaded or built in."""
+    name = setting["name"]
+    state = context.module(name)
+    if state in ("loaded", "builtin"):
+        return same(state)
+    if context.container:
+        context.warn(_SHARED)
+        return same(state, "in a container")
+    if state == "missing":
+        if setting.get("optional"):
+            return same(state, "is optional")
+        raise SettingError(
+            "the running kernel %s has no module %s; install the kernel's modules (%s), or reboot into the kernel that"
+            " is installed" % (os.uname().release, name, _package(os.uname().release))
+        )
+
+    def act() -> None:
+        done = context.host.run(["modprobe", "--", name], 60)
+        if done.code:
+            raise SettingError("module %s cannot be loaded: %s" % (name, tail(done)))
+
+    context.changed.add("module:" + name)
+    return Step(True, state, "loaded", "is not loaded", act)
+
+
+def _package(release: str) -> str:
+    """The package that brings the modules of a kernel which are not for every machine."""
+    return "kernel-modules-extra-" + release if ".el" in release else "linux-modules-extra-%s on Ubuntu" % release
+
+
+def plan_sysctl(context: Context, setting: Setting) -> Step:
+    """Values of the running kernel."""
+    host, optional = context.host, set(setting.get("optional") or ())
+    wanted = {key: parse.sysctl_value(value) for key, value in setting["values"].items()}
+    now = {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in wanted}
+    different = {key: value for key, value in wanted.items() if value is not None and now[key] != value}
+    missing = sorted(key for key in different if not host.exists(parse.sysctl_path(key)))
+    # a module that is yet to be loaded may bring them
+    coming = any(key.startswith("module:") for key in context.changed)
+    before = _lines({key: now[key] for key in wanted if now[key] is not None})
+    if not different or (set(missing) == set(different) <= optional and not coming):
+        return same(before)
+    if context.container:
+        context.warn(_SHARED)
+        return same(before, "in a container")
+    if _read_only(host):
+        context.warn(_FIXED)
+        return same(before, "read-only")
+    wrong = [key for key in missing if key not in optional]
+    if wrong and not coming:
+        raise SettingError("the running kernel has no sysctl %s" % ", ".join(wrong))
+
+    def act() -> None:
+        for key, value in different.items():
+            _set(host, key, value, key in optional)
+
+    shown = {key: value for key, value in different.items() if key not in missing or coming}
+    diff = {
+        "before_header": "sysctl",
+        "after_header": "sysctl",
+        "before": _lines({key: now[key] for key in shown if now[key] is not None}),
+        "after": _lines(shown),
+    }
+    return Step(True, diff["before"], diff["after"], "%d of %d differ" % (len(shown), len(wanted)), act, diff=diff)
+
+
+def _lines(values: Mapping[str, str | None]) -> str:
+    return "".join("%s = %s\n" % pair for pair in sorted(values.items()))
+
+
+def _read_only(host: Host) -> bool:
+    try:
+        return bool(os.statvfs(host.path("/proc/sys")).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _set(host: Host, key: str, value: str, optional: bool) -> None:
+    try:
+        with open(host.path(parse.sysctl_path(key)), "r+", encoding="utf-8") as file:
+            file.write(value + "\n")
+    except OSError as error:
+        if error.errno == errno.ENOENT and optional:
+            return
+        raise SettingError("sysctl %s cannot be set to %s: %s" % (key, value, error.strerror)) from error
+    now = parse.sysctl_value(host.text(parse.sysctl_path(key)))
+    if now != value:
+        raise SettingError("sysctl %s is %s after it was set to %s" % (key, now, value))
+
 
 _HANDLER_SECONDS = 300
 
@@ -90,7 +189,7 @@ def _said(host: Host, argv: list[str]) -> str:
 def plan_hold(context: Context, setting: Setting) -> Step:
     """apt-mark hold, or dnf versionlock."""
     host, held = context.host, setting["held"]
-    manager = gather.package_manager(host)
+    manager = info.package_manager(host)
     if manager == "none" or not setting["packages"]:
         return same("nothing to hold")
     now = _held(host, manager)
@@ -116,7 +215,7 @@ def plan_hold(context: Context, setting: Setting) -> Step:
 
 def _held(host: Host, manager: str) -> set[str]:
     if manager == "dnf":
-        return {name for path in gather.VERSIONLOCKS for name in parse.versionlock(host.text(path))}
+        return {name for path in info.VERSIONLOCKS for name in parse.versionlock(host.text(path))}
     done = host.run(["apt-mark", "showhold"], 60)
     if done.code:
         raise SettingError("apt-mark showhold failed: %s" % tail(done))
@@ -141,7 +240,7 @@ def plan_hostname(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         if later != name:
-            atomic.write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
+            write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
             context.label([_HOSTNAME])
         if now != name:
             done = host.run(["hostname", "--", name], 30)
@@ -171,7 +270,7 @@ def with_mode(text: str, mode: str) -> str:
 def plan_selinux(context: Context, setting: Setting) -> Step:
     """Where SELinux is off in this boot, only the next one can be prepared, and only towards permissive."""
     host, mode = context.host, setting["mode"]
-    state, text = gather.selinux(host), host.text(_SELINUX_CONFIG)
+    state, text = info.selinux(host), host.text(_SELINUX_CONFIG)
     if state == "absent":
         return same(state)
     later = configured(text) if text is not None else None
@@ -186,7 +285,7 @@ def plan_selinux(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         if write and text is not None:
-            atomic.write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
+            write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
             context.label([_SELINUX_CONFIG])
         if state != mode:
             done = host.run(["setenforce", "1" if mode == "enforcing" else "0"], 60)

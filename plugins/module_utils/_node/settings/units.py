@@ -8,8 +8,8 @@ import re
 import time
 from collections.abc import Mapping
 
-from ..info import gather
-from ..machine.host import Done, Host
+from .. import info
+from ..host import Done, Host
 from .context import SYSTEMD_FOLDERS, Context, Setting, SettingError, Step, same
 from .files import tail
 
@@ -28,7 +28,7 @@ _ON = ("enabled", "enabled-runtime", "linked", "linked-runtime")
 
 def plan_unit(context: Context, setting: Setting) -> Step:
     """One unit."""
-    name = gather.unit_name(setting["name"])
+    name = info.unit_name(setting["name"])
     properties = context.unit(name)
     if not _there(context, name, properties):
         if setting.get("optional"):

@@ -15,7 +15,7 @@ from typing import Any
 from ..._common.text import json_value
 from ..disks.disk_tools import Tools
 from ..installimage.image_file import digest_of
-from .errors import NotPacked
+from .tree import NotPacked
 
 # --- A root file system of Debian packages: what it is made of, and the call of mmdebstrap that makes it (pure).
 

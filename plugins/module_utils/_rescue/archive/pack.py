@@ -1,24 +1,249 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""One run of node_image_archive: look, judge, pack."""
+"""One run of node_image_archive: look, judge, pack.
+
+An archive is compressed and its digest taken; it goes into a file that appears whole or not at all, or away by PUT.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import http.client
 import os
 import re
+import socket
 import stat
+import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..disks.disk_tools import Tools
-from .errors import NotPacked
-from .packing import Packing, Tree
-from .raw import RawImage
 from .root import Root
-from .source_disk import Disk, Partition
-from .writer import ArchiveWriter, FileTarget, HttpTarget, compressor
+from .source_disk import Disk, Partition, RawImage
+from .tree import NotPacked, Packing, Tree
+
+#: Suffix → compressor. Their bytes depend on the content and the level, not on the number of processors.
+COMPRESSORS = {
+    ".zst": ["zstd", "--quiet", "--threads=0", "-%(level)d"],
+    ".gz": ["gzip", "--no-name", "-%(level)d"],
+    ".xz": ["xz", "--threads=1", "-%(level)d"],
+}
+_HIGHEST = {".zst": 19, ".gz": 9, ".xz": 9}
+_PIECE = 1 << 18
+
+
+def compressor(name: str, level: int, tools: Tools) -> list[str] | None:
+    """The command for a file name, None for none; raises :class:`NotPacked`."""
+    suffix = os.path.splitext(name)[1]
+    if suffix not in COMPRESSORS:
+        return None
+    if not 1 <= level <= _HIGHEST[suffix]:
+        raise NotPacked(f"level {level}: for {suffix} it is 1 to {_HIGHEST[suffix]}")
+    command = [word % {"level": level} for word in COMPRESSORS[suffix]]
+    if not tools.has(command[0]):
+        raise NotPacked(f"the program {command[0]} is missing on this machine; install it, or choose another suffix")
+    return command
+
+
+class ArchiveWriter:
+    """Takes content by :meth:`write`; after :meth:`finish` ``sha256`` and ``size`` are of what arrived."""
+
+    def __init__(self, target: FileTarget | HttpTarget, command: Sequence[str] | None = None) -> None:
+        """``target``: has ``write``, ``finish`` and ``abort``; ``command``: of a compressor."""
+        self._target = target
+        self._failed: list[Exception] = []
+        self._digest = hashlib.sha256()
+        self.size, self.sha256 = 0, ""
+        self._compressor = _Compressor(command, self._drain) if command else None
+
+    def write(self, content: bytes) -> None:
+        """Take content; raises :class:`NotPacked` when the target takes no more."""
+        if self._compressor is None:
+            self._pass(content)
+            return
+        self._raise()
+        try:
+            self._compressor.write(content)
+        except BrokenPipeError:
+            self._compressor.drained()
+            self._raise()
+            raise NotPacked("the compressor ended too early") from None
+
+    def finish(self) -> None:
+        """Everything was written: let it arrive."""
+        if self._compressor is not None:
+            self._compressor.close()
+            self._raise()
+            code = self._compressor.wait()
+            if code:
+                raise NotPacked(f"the compressor failed (exit code {code})")
+        self.sha256 = self._digest.hexdigest()
+        self._target.finish(self.sha256)
+
+    def abort(self) -> None:
+        """Leave nothing half-written behind."""
+        if self._compressor is not None:
+            self._compressor.abort()
+        self._target.abort()
+
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+        failed = False
+        while True:
+            piece = process.stdout.read(_PIECE) if process.stdout else b""
+            if not piece:
+                break
+            if failed:
+                continue
+            try:
+                self._pass(piece)
+            except (NotPacked, OSError) as error:
+                failed = True
+                self._failed.append(error)
+                process.kill()
+
+    def _pass(self, piece: bytes) -> None:
+        self._target.write(piece)
+        self._digest.update(piece)
+        self.size += len(piece)
+
+    def _raise(self) -> None:
+        if self._failed:
+            raise self._failed[0]
+
+
+class _Compressor:
+    """A running compressor and the thread in which ``drain(process)`` takes what it gives."""
+
+    def __init__(self, command: Sequence[str], drain: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        if self._process.stdin is None:
+            raise AssertionError("it is a pipe")
+        self._input = self._process.stdin
+        self._reader = threading.Thread(target=drain, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def write(self, content: bytes) -> None:
+        """Hand content in; raises BrokenPipeError when it has ended."""
+        self._input.write(content)
+
+    def close(self) -> None:
+        """Nothing more is handed in; returns when everything was taken from it."""
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+        self.drained()
+
+    def drained(self) -> None:
+        """Returns when it gives nothing more."""
+        self._reader.join()
+
+    def wait(self) -> int:
+        """Its exit code."""
+        return self._process.wait()
+
+    def abort(self) -> None:
+        """End it as it is."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        with contextlib.suppress(OSError):
+            self._input.close()
+        self._process.wait()
+        self.drained()
+
+
+class FileTarget:
+    """A file of this machine."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._partial = path, f"{path}.partial"
+        try:
+            self._stream = open(self._partial, "wb")  # noqa: SIM115
+        except OSError as error:
+            raise NotPacked(f"path {path} cannot be written: {error.strerror}") from error
+
+    def write(self, piece: bytes) -> None:
+        """Append."""
+        try:
+            self._stream.write(piece)
+        except OSError as error:
+            raise NotPacked(f"path {self._path} cannot be written: {error.strerror}") from error
+
+    def finish(self, _sha256: str) -> None:
+        """Show the file under its name."""
+        try:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            os.replace(self._partial, self._path)
+        except OSError as error:
+            raise NotPacked(f"path {self._path} cannot be written: {error.strerror}") from error
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._partial)
+
+
+class HttpTarget:
+    """A server that takes the file by PUT and answers 201 when it has it all."""
+
+    def __init__(self, url: str, timeout: float = 120.0) -> None:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._where = parts.netloc.rpartition("@")[2]
+        self._connection = kind(self._where, timeout=timeout)
+        try:
+            self._connection.putrequest("PUT", parts.path or "/", skip_accept_encoding=True)
+            self._connection.putheader("Transfer-Encoding", "chunked")
+            self._connection.putheader("Content-Type", "application/octet-stream")
+            self._connection.endheaders()
+        except OSError as error:
+            raise NotPacked(self._why(error)) from error
+
+    def write(self, piece: bytes) -> None:
+        """Send a chunk."""
+        if piece:
+            self._send(b"%x\r\n" % len(piece) + piece + b"\r\n")
+
+    def finish(self, sha256: str) -> None:
+        """Send the end and read what the server received."""
+        self._send(b"0\r\n\r\n")
+        status, text = self._answer()
+        self._connection.close()
+        if status != 201 or text != sha256:
+            raise NotPacked(f"the file did not arrive whole at {self._where} (status {status}: {text[:200]})")
+
+    def abort(self) -> None:
+        """Cut the connection, so that the server sees that the file is not whole."""
+        self._connection.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._connection.send(data)
+        except OSError as error:
+            said = ""
+            with contextlib.suppress(OSError, http.client.HTTPException, NotPacked):
+                said = " (%d: %s)" % self._answer()
+            raise NotPacked(self._why(error) + said) from error
+
+    def _answer(self) -> tuple[int, str]:
+        try:
+            answer = self._connection.getresponse()
+            return answer.status, answer.read(1000).decode("utf-8", "replace").strip()
+        except (OSError, http.client.HTTPException) as error:
+            raise NotPacked(self._why(error)) from error
+
+    def _why(self, error: Exception) -> str:
+        reason = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
+        return f"the file cannot be sent to {self._where}: {reason}"
+
 
 TARBALL, RAW = "tarball", "raw"
 _RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)?\Z")

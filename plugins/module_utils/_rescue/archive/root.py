@@ -10,8 +10,8 @@ import stat
 from typing import Any
 
 from ..._common.text import json_value
-from ..installimage import image_names
-from .errors import NotPacked
+from ..installimage import config_words
+from .tree import NotPacked
 
 _MOST = 1 << 20
 _RELEASES = ("usr/lib/os-release", "etc/os-release")
@@ -48,8 +48,8 @@ class Root:
     def check_name(self, file_name: str) -> None:
         """Refuse a file name in which installimage reads another distribution, version or architecture."""
         try:
-            named = image_names.parse_image_name(file_name)
-        except image_names.InvalidImageName as error:
+            named = config_words.parse_image_name(file_name)
+        except config_words.InvalidImageName as error:
             raise NotPacked(f"name {file_name!r}: {error}") from error
         own = self.release.get("ID", "")
         own = _DISTROS.get(own, own)

@@ -1,19 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Facts of every disk, made from what the machine's tools printed (pure)."""
+"""Facts of every disk, made from what the machine's tools printed, and the same in words for people (pure)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..._common import installed
-from ..._common.text import is_digits, json_value
-from . import tool_output
-from .tool_output import Content, Health, Node
+from ..._common.text import in_columns, is_digits, json_value
+from . import disk_tools
+from .disk_tools import Content, Health, Node
 
 #: Devices of type "disk" that are none: memory, network, the rescue's own.
 _NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)[0-9]")
@@ -90,7 +90,7 @@ class Raw:
     """What was read on the machine by disk_gather.py. Every mapping is by kernel name; what was not read is absent."""
 
     def __init__(self, lsblk: str, **more: Any) -> None:
-        self.nodes = tool_output.block_devices(lsblk)
+        self.nodes = disk_tools.block_devices(lsblk)
         #: ``blkid --probe`` (exit code, text), ``wipefs --json``, whether the first or last MiB holds data
         self.blkid = more.get("blkid", {})
         self.wipefs = more.get("wipefs", {})
@@ -98,18 +98,18 @@ class Raw:
         #: what lies where partitions began, on disks without a table, see gather.lost()
         self.lost = more.get("lost", {})
         #: link name → kernel name
-        self.by_id = tool_output.links(more.get("by_id", {}))
-        self.by_path = tool_output.links(more.get("by_path", {}))
+        self.by_id = disk_tools.links(more.get("by_id", {}))
+        self.by_path = disk_tools.links(more.get("by_path", {}))
         #: ``mdadm --examine --export`` of members
-        self.md = {name: tool_output.tags(text) for name, text in more.get("md", {}).items()}
+        self.md = {name: disk_tools.tags(text) for name, text in more.get("md", {}).items()}
         self.has_lvm = "pvs" in more
-        self.pvs = tool_output.report(more.get("pvs", ""), "pv")
-        self.lvs = tool_output.report(more.get("lvs", ""), "lv")
+        self.pvs = disk_tools.report(more.get("pvs", ""), "pv")
+        self.lvs = disk_tools.report(more.get("lvs", ""), "lv")
         #: (exit code, text)
         self.smart = more.get("smart", {})
         self.nvme = more.get("nvme", {})
-        self.mounts = tool_output.mounts(more.get("mountinfo", ""))
-        self.swaps = tool_output.swaps(more.get("swaps", ""))
+        self.mounts = disk_tools.mounts(more.get("mountinfo", ""))
+        self.swaps = disk_tools.swaps(more.get("swaps", ""))
         #: ``{"system": name, "record": text}``, see inside.py
         self.systems = more.get("systems", {})
 
@@ -169,7 +169,7 @@ def volume_groups(raw: Raw, types: Sequence[str] = ("disk",)) -> list[tuple[str,
     for row in raw.pvs:
         path = row.get("pv_name", "")
         disks = [name for name, nodes in below.items() if any(path in (one.path, "/dev/" + one.name) for one in nodes)]
-        found.append((row.get("vg_name") or "", tool_output.clean(path), disks))
+        found.append((row.get("vg_name") or "", disk_tools.clean(path), disks))
     return found
 
 
@@ -185,7 +185,7 @@ def content_id(raw: Raw, disk: Node) -> str:
 
 def _identity(raw: Raw, node: Node) -> Identity:
     tran = node.text("tran").lower()
-    removable = tool_output.flag(node.fields.get("rm")) or tran == "usb"
+    removable = disk_tools.flag(node.fields.get("rm")) or tran == "usb"
     return {
         "name": node.name,
         "path": node.path,
@@ -196,8 +196,8 @@ def _identity(raw: Raw, node: Node) -> Identity:
         "by_id": sorted(raw.by_id.get(node.name, []), key=_preference),
         "by_path": (raw.by_path.get(node.name) or [""])[0],
         "kind": _kind(node.name, tran),
-        "rotational": tool_output.flag(node.fields.get("rota")),
-        "read_only": tool_output.flag(node.fields.get("ro")),
+        "rotational": disk_tools.flag(node.fields.get("rota")),
+        "read_only": disk_tools.flag(node.fields.get("ro")),
         "removable": removable,
     }
 
@@ -222,9 +222,9 @@ def _kind(name: str, tran: str) -> str:
 def _health(raw: Raw, node: Node) -> Health:
     found: Health = {"status": "unknown", "detail": "smartctl is not there"}
     if node.name in raw.smart:
-        found = tool_output.smart(*raw.smart[node.name])
+        found = disk_tools.smart(*raw.smart[node.name])
     if found["status"] == "unknown" and node.name in raw.nvme:
-        by_nvme = tool_output.nvme_log(*raw.nvme[node.name])
+        by_nvme = disk_tools.nvme_log(*raw.nvme[node.name])
         found = by_nvme if by_nvme["status"] != "unknown" else found
     return found
 
@@ -286,7 +286,7 @@ def contents(raw: Raw, node: Node) -> list[Content]:
     """Every kind of content of one device: ``{type, uuid, label, usage, version}``; partition tables have usage
     ``table``."""
     code, text = raw.blkid.get(node.name, (None, ""))
-    tags = tool_output.tags(text)
+    tags = disk_tools.tags(text)
     found: list[Content] = []
     if tags.get("TYPE"):
         label = tags.get("LABEL") or tags.get("PART_ENTRY_NAME", "") if tags["TYPE"] != "linux_raid_member" else ""
@@ -302,7 +302,7 @@ def contents(raw: Raw, node: Node) -> list[Content]:
     if tags.get("PTTYPE"):
         found.append(_table(tags["PTTYPE"], tags.get("PTUUID", "")))
     known = {one["type"] for one in found}
-    for one in tool_output.signatures(raw.wipefs.get(node.name, "")):
+    for one in disk_tools.signatures(raw.wipefs.get(node.name, "")):
         if one["type"] in ("PMBR", "gpt", "dos", "sun", "sgi", "bsd", "mac") or one["usage"] == "partition-table":
             # What a boot sector's mark alone says is no table beside a file system that has one too.
             if one["type"] not in known and not (known and one["type"] in ("dos", "PMBR")):
@@ -314,7 +314,7 @@ def contents(raw: Raw, node: Node) -> list[Content]:
         known.add(one["type"])
     if not found and raw.lost.get(node.name):
         offset, text = raw.lost[node.name]
-        tags = tool_output.tags(text)
+        tags = disk_tools.tags(text)
         if tags.get("TYPE"):
             found.append(
                 {
@@ -358,7 +358,7 @@ def _is_frame(raw: Raw, node: Node, one: Content) -> bool:
 
 
 def _part_type(raw: Raw, node: Node) -> str:
-    tags = tool_output.tags(raw.blkid.get(node.name, (None, ""))[1])
+    tags = disk_tools.tags(raw.blkid.get(node.name, (None, ""))[1])
     return (tags.get("PART_ENTRY_TYPE") or node.text("parttype")).lower()
 
 
@@ -391,7 +391,7 @@ def _make(
         "uuid": uuid,
         "detail": detail,
         "disks": groups.disks(node),
-        "mounts": [tool_output.clean(place, 500) for place in places],
+        "mounts": [disk_tools.clean(place, 500) for place in places],
         "in_use": bool(places) or raw.is_swap(node),
     }
 
@@ -401,7 +401,7 @@ def _entry(raw: Raw, node: Node, one: Content, groups: Groups) -> Held:
     entry = _make(raw, node, kind, one["type"], groups, one["uuid"], one["label"], detail)
     inside = raw.systems.get(node.name)
     if inside and kind == FILESYSTEM:
-        system, record = tool_output.clean(inside.get("system")), record_of(inside.get("record"))
+        system, record = disk_tools.clean(inside.get("system")), record_of(inside.get("record"))
         if system or record:
             entry["kind"] = SYSTEM
             entry["system"] = system or "unknown system"
@@ -414,7 +414,7 @@ def record_of(text: str | None) -> dict[str, str] | None:
     """The installed record in a file's text, its known keys alone; None when it is none."""
     try:
         content = json_value(text or "")
-        found = {key: tool_output.clean(content[key], 2000) for key in installed.KEYS if content.get(key) is not None}
+        found = {key: disk_tools.clean(content[key], 2000) for key in installed.KEYS if content.get(key) is not None}
     except (ValueError, TypeError, AttributeError):
         return None
     return found if found.get("machine") else None
@@ -459,3 +459,63 @@ def _of_raid_member(raw: Raw, node: Node, groups: Groups) -> str:
     total = tags.get("MD_DEVICES", "")
     counted = f" ({len(here)} of {total})" if is_digits(total) else ""
     return f"{level} over {', '.join(here)}{counted}"
+
+
+def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
+    """A small table of all disks and why each one was chosen or not, as text."""
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "")]
+    for disk in disks:
+        rows.append(_about(disk) + (reasons.get(disk["name"], ""),))
+    return "\n".join(in_columns(rows)) if disks else "(the machine has no disks)"
+
+
+def disk_lines(disks: Sequence[Disk]) -> list[str]:
+    """The table of all disks, for people who look for hints."""
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "health", "holds")]
+    for disk in disks:
+        held = "; ".join(phrase(entry) for entry in disk["holds"]) or "nothing"
+        rows.append(_about(disk) + (disk["health"]["status"], held))
+    return in_columns(rows)
+
+
+def _about(disk: Disk) -> tuple[str, ...]:
+    return (
+        disk["name"],
+        disk_tools.size_words(disk["size"]),
+        kind_words(disk),
+        disk["model"] or "-",
+        disk["serial"] or "-",
+        disk["wwn"] or "-",
+    )
+
+
+def kind_words(disk: Disk) -> str:
+    """What kind of disk it is."""
+    return disk["kind"] + (" (turning)" if disk["rotational"] else "")
+
+
+def phrase(entry: Held) -> str:
+    """One thing that a disk holds, in a few words."""
+    words = [entry["device"] + ":"]
+    if entry["kind"] == "system":
+        words.append(entry["system"])
+        if entry.get("installed"):
+            words.append(f"(installed as {entry['installed']['machine']})")
+        words.append("on")
+    kinds = {"table": "partition table", "lvm": "LVM", "raid": "RAID member", "crypt": "encrypted", "swap": "swap"}
+    if entry["kind"] in kinds:
+        words.append(kinds[entry["kind"]])
+    if entry["type"] and entry["kind"] not in ("lvm", "raid", "swap"):
+        words.append(entry["type"])
+    if entry["label"]:
+        words.append(f"{entry['label']!r}")
+    if entry["detail"]:
+        words.append(f"({entry['detail']})" if len(words) > 1 else entry["detail"])
+    if entry["mounts"]:
+        words.append(f"mounted on {', '.join(entry['mounts'])}")
+    return " ".join(words)
+
+
+def held(disk: Disk) -> list[str]:
+    """What a disk holds, a line each; a line that says so when it holds nothing."""
+    return [phrase(entry) for entry in disk["holds"]] or ["nothing"]

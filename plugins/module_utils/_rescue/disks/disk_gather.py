@@ -8,10 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import disk_facts, tool_output
+from . import disk_facts, disk_tools
 from .disk_facts import Raw
-from .disk_tools import Tools
-from .tool_output import Node, Speed
+from .disk_tools import Node, Speed, Tools
 
 _COLUMNS = (
     "NAME,KNAME,PATH,MAJ:MIN,SIZE,RO,RM,ROTA,TRAN,TYPE,WWN,SERIAL,MODEL,FSTYPE,LABEL,UUID,PARTTYPE,PKNAME,LOG-SEC"
@@ -87,7 +86,7 @@ def lost(tools: Tools, path: str, size: int) -> tuple[int, str] | None:
             if block == block[:1] * len(block):
                 continue
             code, out, _err = tools("blkid", "--probe", "--offset", str(offset), "--output", "export", path)
-            if code == 8 or (code == 0 and tool_output.tags(out).get("TYPE")):
+            if code == 8 or (code == 0 and disk_tools.tags(out).get("TYPE")):
                 return offset, out
     except OSError:
         return 0, ""
@@ -99,7 +98,7 @@ def lost(tools: Tools, path: str, size: int) -> tuple[int, str] | None:
 def _raw(listing: str, **more: Any) -> Raw:
     try:
         return disk_facts.Raw(listing, **more)
-    except tool_output.ParseError as exc:
+    except disk_tools.ParseError as exc:
         raise GatherError(str(exc)) from exc
 
 
@@ -108,7 +107,7 @@ def _contents(tools: Tools, node: Node, more: dict[str, Any]) -> None:
     code, out, _err = tools("blkid", "--probe", "--output", "export", node.path)
     more["blkid"][node.name] = (code, out)
     more["wipefs"][node.name] = tools("wipefs", "--json", "--output", "TYPE,UUID,LABEL,USAGE", node.path)[1]
-    tags = tool_output.tags(out)
+    tags = disk_tools.tags(out)
     if tags.get("TYPE", "").endswith("raid_member"):
         more["md"][node.name] = tools("mdadm", "--examine", "--export", node.path)[1]
     elif not tags.get("TYPE") and not tags.get("PTTYPE"):
@@ -138,7 +137,7 @@ def read_speed(tools: Tools, path: str) -> Speed:
         "fio", "--name=read", "--filename=" + path, "--readonly", "--rw=read", "--bs=128k", "--direct=1", "--runtime=3",
         "--time_based", "--output-format=json", limit=60,
     )  # fmt: skip
-    return tool_output.read_speed(code, out)
+    return disk_tools.read_speed(code, out)
 
 
 def has_data(path: str, size: int) -> bool | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from . import tool_output
+from . import disk_tools
 from .disk_facts import Identity
 
 #: Facts in, the same facts out: of the disk alone, or with what it holds.
@@ -31,16 +31,16 @@ def is_kernel_name(text: str) -> bool:
 
 def wwns(disk: Identity) -> set[str]:
     """Every WWN of a disk, in the form in which they are compared."""
-    found = {tool_output.plain_wwn(disk["wwn"])}
+    found = {disk_tools.plain_wwn(disk["wwn"])}
     for link in disk["by_id"]:
         if link.startswith(("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.")):
-            found.add(tool_output.plain_wwn(link))
+            found.add(disk_tools.plain_wwn(link))
     return found - {""}
 
 
 def by_wwn(text: str, disks: Sequence[AnyDisk]) -> list[AnyDisk]:
     """The disks of this WWN: with or without C(0x), C(eui.) and the like, in upper or lower case."""
-    wanted = tool_output.plain_wwn(text)
+    wanted = disk_tools.plain_wwn(text)
     return [disk for disk in disks if wanted and wanted in wwns(disk)]
 
 
@@ -100,7 +100,7 @@ def known(disks: Sequence[Identity]) -> str:
 
 def identity(disk: Identity) -> str:
     """What a person recognises a disk by."""
-    words = [disk["model"], tool_output.size_words(disk["size"])]
+    words = [disk["model"], disk_tools.size_words(disk["size"])]
     words += ["serial " + disk["serial"]] if disk["serial"] else []
     words += ["wwn " + disk["wwn"]] if disk["wwn"] else []
     return ", ".join(word for word in words if word)

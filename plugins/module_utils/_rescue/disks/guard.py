@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Callable, Mapping
 
 from ..._common import consent as consents
-from . import disk_names, listing, tool_output
+from . import disk_facts, disk_names, disk_tools
 from .disk_facts import Disk
-from .tool_output import Speed
+from .disk_tools import Speed
 
 #: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
 Used = Callable[[str, str, Any], str]
@@ -174,7 +174,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
     text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
         disk["name"],
         disk_names.identity(disk),
-        "\n  ".join(listing.held(disk)),
+        "\n  ".join(disk_facts.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
         text += "It is this machine's own installed system: to write it again, name the machine: %s. " % (
@@ -208,7 +208,7 @@ def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], v
                     "disk %s shares %s with disk %s (%s); name that one in kubenode_wipe too%s, or free it by hand"
                     % (
                         disk["name"],
-                        listing.phrase(entry),
+                        disk_facts.phrase(entry),
                         other,
                         disk_names.identity(by_name[other]) if other in by_name else "unknown",
                         _as_entry(by_name.get(other), by_name),
@@ -236,7 +236,7 @@ def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
             found.append(
                 "disk %s (%s) is not written, and the firmware could start what it holds instead of the new "
                 "system: %s. Look at the boot order, or empty that disk, too" % (
-                    disk["name"], disk_names.identity(disk), "; ".join(listing.phrase(one) for one in held[:4])
+                    disk["name"], disk_names.identity(disk), "; ".join(disk_facts.phrase(one) for one in held[:4])
                 )
             )  # fmt: skip
     return found
@@ -249,7 +249,7 @@ def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
         {
             "before_header": "disk %s (%s)" % (name, disk_names.identity(by_name[name])),
             "after_header": "disk %s, emptied" % name,
-            "before": "".join(tool_output.clean(line, 500) + "\n" for line in listing.held(by_name[name])),
+            "before": "".join(disk_tools.clean(line, 500) + "\n" for line in disk_facts.held(by_name[name])),
             "after": "nothing\n",
         }
         for name in wipe

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..._common.text import whole_number
-from . import disk_names, listing, tool_output
+from . import disk_facts, disk_names, disk_tools
 from .disk_facts import Disk
 
 #: Exactly one of these says which disks are meant; the others narrow the choice.
@@ -66,9 +66,9 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
         wwns = value.get("wwn") if isinstance(value, dict) else None
         if not isinstance(wwns, list) or len(wwns) < 2:
             raise HintError("root_device_hints.raid needs the WWNs of at least two disks: raid: {wwn: [A, B]}")
-        if len({tool_output.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
+        if len({disk_tools.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
             raise HintError(f"root_device_hints.raid names a WWN twice: {', '.join(str(wwn) for wwn in wwns)}")
-        if not all(tool_output.plain_wwn(str(wwn)) for wwn in wwns):
+        if not all(disk_tools.plain_wwn(str(wwn)) for wwn in wwns):
             raise HintError("root_device_hints.raid has an empty WWN")
         _check_wwns("raid.wwn", wwns)
     elif not str(value).strip():
@@ -163,11 +163,11 @@ def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mappi
         same = f" ({', '.join(disk['name'] for disk in matching)})"
         raise HintError(
             f"root_device_hints: {what} means {len(matching)} disks{same}, not "
-            f"one:\n{listing.candidates(disks, _why(disks, reasons, matching))}"
+            f"one:\n{disk_facts.candidates(disks, _why(disks, reasons, matching))}"
         )
     raise HintError(
         f"root_device_hints: {what} means no disk of this "
-        f"machine:\n{listing.candidates(disks, _why(disks, reasons, matching))}",
+        f"machine:\n{disk_facts.candidates(disks, _why(disks, reasons, matching))}",
         permanent=True,
     )
 
@@ -194,7 +194,7 @@ def _of_query(
             raise HintError(
                 f"root_device_hints.query {query!r} must give a disk or a list of disks, whole as they are in the "
                 "facts; it "
-                f"gave {tool_output.clean(repr(one), 100)}"
+                f"gave {disk_tools.clean(repr(one), 100)}"
             )
     found = [by_name[one["name"]] for one in chosen]
     if not found:
@@ -209,7 +209,7 @@ def to_copy(disks: Sequence[Disk]) -> list[str]:
     found = []
     equal: dict[tuple[object, ...], list[Disk]] = {}
     for disk in disks:
-        about = f"{disk['name']}, {tool_output.size_words(disk['size'])} {listing.kind(disk)}"
+        about = f"{disk['name']}, {disk_tools.size_words(disk['size'])} {disk_facts.kind_words(disk)}"
         names = (("serial", disk["serial"]), ("wwn", disk["wwn"]), *(("by_id", link) for link in disk["by_id"]))
         for way, value in names:
             if _ASCII.match(value) and _means({way: value}, disks, [disk]):

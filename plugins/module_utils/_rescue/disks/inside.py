@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
-from . import disk_facts, tool_output
+from . import disk_facts, disk_tools
 from .disk_facts import Raw
 from .disk_tools import Tools
 
@@ -216,7 +216,7 @@ def _activate(tools: Tools) -> bool:
         return False
     listing = tools("lvm", "lvs", "--reportformat=json", "-o", "vg_name,lv_name,lv_active,lv_layout")[1]
     started = False
-    for row in tool_output.report(listing, "lv"):
+    for row in disk_tools.report(listing, "lv"):
         idle = not row.get("lv_active")
         if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
             name = f"{row.get('vg_name')}/{row.get('lv_name')}"
@@ -231,7 +231,7 @@ def _close_again(tools: Tools, before: set[str]) -> None:
         code, out, _err = tools("lsblk", "--json", "--bytes", "--output", "NAME,KNAME,PATH,TYPE")
         if code not in (0, 32, 64):
             return
-        nodes = tool_output.block_devices(out)
+        nodes = disk_tools.block_devices(out)
         new = [node for node in nodes.values() if node.name not in before and node.type != "part"]
         if not new:
             return

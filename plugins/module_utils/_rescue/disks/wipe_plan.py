@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from . import disk_gather
 from .disk_facts import Raw
-from .tool_output import Node
+from .disk_tools import Node
 
 _STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from . import disk_facts, disk_gather, disk_names, listing, wipe_plan
+from . import disk_facts, disk_gather, disk_names, wipe_plan
 from .disk_facts import Disk
 from .disk_tools import Tools
 
@@ -108,7 +108,7 @@ def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: 
         if not held and not missing:
             return
         if time.monotonic() > deadline:
-            rest = [f"{disk['name']}: {', '.join(listing.held(disk))}" for disk in held]
+            rest = [f"{disk['name']}: {', '.join(disk_facts.held(disk))}" for disk in held]
             raise WipeError(
                 "everything was erased, but the disks are not empty now: %s"
                 % "; ".join(rest + [f"{name} has gone" for name in sorted(missing)]),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from ..._common import download
+from ..._common import web
 from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused, Say
 from .invocation import Progress
 from .url import ImageUrl
@@ -49,7 +49,7 @@ class ByteSource(Protocol):
         """Yield them."""
 
 
-class Transfer(download.Download):
+class Transfer(web.Download):
     """Something that a server sends to a command, which gets it once and in order: what came cannot be taken back."""
 
     def __init__(

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ..._common import download, web
+from ..._common import web
 from ..._common.text import whole_number
 from .processes import Refused
 
-CHUNK = download.CHUNK
+CHUNK = web.CHUNK
 #: Memory that is left to the rescue itself and to installimage or an image command.
 RESERVE = 256 * 1024 * 1024
 IMAGE_WAY_OUT = "use a smaller image, or put it where the rescue can read it and give image.path"
@@ -92,7 +92,7 @@ def check_packing(path: str, name: str) -> None:
         )
 
 
-class Download(download.Download):
+class Download(web.Download):
     """One file over HTTP, into a file that is only named when it is complete and right."""
 
     can_restart = True

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
-from .config_words import ALL, check_size, check_word, mebibytes, shown
-from .image_names import RHEL_FAMILY, ImageName, release
+from .config_words import ALL, RHEL_FAMILY, ImageName, check_size, check_word, mebibytes, release, shown
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
 LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}

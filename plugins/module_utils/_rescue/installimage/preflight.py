@@ -9,12 +9,12 @@ import platform
 import re
 from collections.abc import Sequence
 
-from ..disks import disk_facts, disk_gather, disk_names, listing, wiping
+from ..disks import disk_facts, disk_gather, disk_names, wiping
 from ..disks.disk_facts import Disk, Identity, Raw
 from ..disks.disk_tools import Tools
 from . import layout as layouts
 from . import spec as specs
-from .image_names import InvalidImageName, check_architecture, parse_image_name
+from .config_words import InvalidImageName, check_architecture, parse_image_name
 from .layout import Layout
 from .processes import Refused, kill_below
 
@@ -48,7 +48,7 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
         if disk["holds"]:
             raise Refused(
                 f"root_devices: {disk['name']} ({disk_names.identity(disk)}) is not empty: "
-                f"{'; '.join(listing.held(disk)[:8])}. Nothing was written; machine_disks with state: ready "
+                f"{'; '.join(disk_facts.held(disk)[:8])}. Nothing was written; machine_disks with state: ready "
                 "empties disks that its option wipe names (kubenode_wipe)",
                 permanent=True,
             )

@@ -22,12 +22,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._common import times
-from ..._common.private_files import replacing
+from ..._common.safe_files import replacing
 from ..._common.text import json_value
 from ..disks.disk_facts import Disk, Identity
 from ..disks.disk_gather import GatherError
 from ..disks.disk_tools import Tools
-from . import autosetup, image_file, installer, network, post_install, preflight, remote_unlock, verdict
+from . import autosetup, image_file, installer, network, post_install, preflight
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
@@ -296,8 +296,8 @@ class Program:
                 path = os.path.join(self._base, ".ssh", name)
                 with open(path, encoding="utf-8", errors="replace") as file:
                     texts.append(file.read())
-        keys = remote_unlock.authorized_keys(texts)
-        settings = remote_unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
+        keys = post_install.authorized_keys(texts)
+        settings = post_install.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
         if not keys:
             raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
         if settings is None:
@@ -323,15 +323,15 @@ class Program:
         result["began"] = True
         result["code"] = self._installer.run(self._deadline)
         debug = read_end(DEBUG)
-        text = verdict.plain(debug) + "\n" + terminal.text
+        text = installer.plain(debug) + "\n" + terminal.text
         report = post_install.Report(text, nonce)
         for source in (debug, terminal.text):
-            output = post_install.output_of(verdict.plain(source), nonce)
+            output = post_install.output_of(installer.plain(source), nonce)
             if output:
                 write(os.path.join(self._work, "post-install.log"), output + "\n", 0o600)
                 break
-        result["tail"] = [line for line in verdict.tail(debug or terminal.text) if nonce not in line]
-        failure = verdict.judge(result["code"], terminal.text, debug, report, terminal.steps)
+        result["tail"] = [line for line in installer.tail(debug or terminal.text) if nonce not in line]
+        failure = installer.judge(result["code"], terminal.text, debug, report, terminal.steps)
         if failure:
             raise Refused(failure.reason, failure.permanent)
         result["warnings"] += report.warnings

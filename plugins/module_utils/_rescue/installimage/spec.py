@@ -12,8 +12,7 @@ from ..._common.names import machine_error
 from ..._common.text import json_value
 from . import layout as layouts
 from .autosetup import check_extra
-from .config_words import check_passphrase, check_word, shown
-from .image_names import ImageName, InvalidImageName, parse_image_name
+from .config_words import ImageName, InvalidImageName, check_passphrase, check_word, parse_image_name, shown
 
 #: Where Hetzner's rescue keeps installimage and its images.
 COMMAND = "/root/.oldroot/nfs/install/installimage"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import CHOICES
 
 from .listener import Limits
 from .publisher import address
@@ -177,7 +177,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("cache-dir", "DIR", "where to keep the digests of bases for the next start (systemd's CACHE_DIRECTORY)",
          environ.get("CACHE_DIRECTORY", "").partition(":")[0])  # fmt: skip
     parser.add_argument(
-        "--nmstate", "-nmstate", choices=nmstatectl.CHOICES, default="builtin",
+        "--nmstate", "-nmstate", choices=CHOICES, default="builtin",
         help="what converts NMState documents; auto: nmstatectl where it is installed (builtin)",
     )  # fmt: skip
     parser.add_argument("--log-level", "-log-level", choices=LEVELS, default="info", help="what is logged (info)")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.private_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import INITRAMFS, ISO, Bases, NotReady

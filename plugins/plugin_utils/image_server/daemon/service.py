@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import GUESSED, secret_of_all
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import (
     RequestPaths,
     UrlBuilder,
@@ -147,7 +147,7 @@ class Program:
     def _begin_hosts(self, hidden: bytes | None) -> None:
         settings = self._settings
         inputs = CommonInputs(self._environ, self._problems, settings.pull_secret_file)
-        run = nmstatectl.chosen(settings.nmstate)
+        run = chosen(settings.nmstate)
         hides = not settings.static or settings.unguessable or settings.guessable
         found = secret_of_all(inputs())
         if found and not hides:

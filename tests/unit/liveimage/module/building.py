@@ -11,8 +11,8 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main, request
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.build import Build
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.stores import Owned
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.main import Build
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.products import Owned
 
 AGENT = {"agent_image": "quay.io/example/agent:1", "ironic_urls": ["http://ironic.example.com"]}
 NETWORK = {

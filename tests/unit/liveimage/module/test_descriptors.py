@@ -10,8 +10,7 @@ import stat
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import open_overlay
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, open_overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
 from tests.unit.liveimage.module.building import NETWORK, state
 

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import open_overlay
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import open_overlay
 from tests.unit.liveimage import maker
 from tests.unit.liveimage.module.building import AGENT, NETWORK, Workshop, state
 

@@ -17,8 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection, products, request
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, whole
 from tests.unit.liveimage.module.building import NETWORK
 
 HOST = {"name": "web-1", "network": NETWORK, "kernel_arguments": {"append": ["console=ttyS0"]}}

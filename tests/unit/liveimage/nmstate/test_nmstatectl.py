@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl, with_nmstatectl
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import convert, with_nmstatectl
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen
 
 DOCUMENT = {"interfaces": [{"name": "eth0"}]}
 
@@ -78,26 +79,26 @@ def test_a_document_that_is_no_plain_data(program):
 
 def test_it_is_started_where_it_is_asked_for_and_there(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert nmstatectl.chosen("builtin") is None
-    assert nmstatectl.chosen("auto") is None
+    assert chosen("builtin") is None
+    assert chosen("auto") is None
     with pytest.raises(ImageError, match="nmstatectl is not installed"):
-        nmstatectl.chosen("nmstatectl")
+        chosen("nmstatectl")
     program(printing('NetworkManager: [["eth0.nmconnection", "[connection]"]]'))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert nmstatectl.chosen("builtin") is None
+    assert chosen("builtin") is None
     for converter in ("auto", "nmstatectl"):
-        run = nmstatectl.chosen(converter)
+        run = chosen(converter)
         assert run is not None
         assert with_nmstatectl(DOCUMENT, run) == {"eth0.nmconnection": "[connection]"}
         assert (tmp_path / "arguments").read_text() == "gc /dev/stdin\n"
 
 
 def test_one_that_hangs_or_is_no_program_is_an_error(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(nmstatectl, "SECONDS", 0.1)
+    monkeypatch.setattr(convert, "SECONDS", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     program("exec tail -f /dev/null")
     with pytest.raises(ImageError, match="nmstatectl did not run to its end: TimeoutExpired"):
-        with_nmstatectl(DOCUMENT, nmstatectl.start)
+        with_nmstatectl(DOCUMENT, convert.start)
     (tmp_path / "nmstatectl").write_bytes(b"\0no program")
     with pytest.raises(ImageError, match="nmstatectl did not run to its end: "):
-        with_nmstatectl(DOCUMENT, nmstatectl.start)
+        with_nmstatectl(DOCUMENT, convert.start)

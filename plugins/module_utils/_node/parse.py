@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..._common.mounts import unescape
-from ..._common.text import json_value, whole_number
+from .._common.mounts import unescape
+from .._common.text import json_value, whole_number
 from .facts import System
 
 #: The machine's words for architectures, in those of Kubernetes.

@@ -13,13 +13,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..._common import origin
-from ..._common.text import json_object
-from ..artifacts import record
-from ..machine import name_checks
-from ..machine.host import LATE, Host
+from .._common import probe
+from .._common.text import json_object
 from . import parse
+from .artifacts.install import look_at_all
 from .facts import Binary, File, Node
+from .host import LATE, Host, module_error, package_error, path_error, program_error, sysctl_error, unit_error
 
 #: systemd's own rule: with an error of 16 s or more, no time service keeps the clock.
 _UNSYNCHRONIZED = 16000000
@@ -40,12 +39,12 @@ def ntp_synchronized() -> bool | None:
 
 
 _CHECKS = {
-    "packages": name_checks.package_error,
-    "binaries": name_checks.program_error,
-    "units": name_checks.unit_error,
-    "files": name_checks.path_error,
-    "sysctls": name_checks.sysctl_error,
-    "modules": name_checks.module_error,
+    "packages": package_error,
+    "binaries": program_error,
+    "units": unit_error,
+    "files": path_error,
+    "sysctls": sysctl_error,
+    "modules": module_error,
 }
 
 
@@ -96,8 +95,8 @@ def in_rescue(host: Host) -> bool:
     on_devices = [line for line in lines if " /dev/" in line.partition(" - ")[2]]
     marks = ["oldroot"] if host.is_dir("/root/.oldroot/nfs") else []
     marks += ["motd"] if "Hetzner Rescue System" in (host.text("/etc/motd") or "") else []
-    place = origin.place_of("\n".join(root), "\n".join(on_devices))
-    return origin.Origin(os.geteuid(), place, marks).is_rescue
+    place = probe.place_of("\n".join(root), "\n".join(on_devices))
+    return probe.Origin(os.geteuid(), place, marks).is_rescue
 
 
 class Late(Exception):
@@ -152,7 +151,7 @@ def read(host: Host, queries: Queries) -> Node:
         "files": {path: file_facts(host, path) for path in queries.files},
         "sysctls": {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in queries.sysctls},
         "modules": kernel_modules(host, queries.modules),
-        "artifacts": record.look_at_all(host) if queries.artifacts else {},
+        "artifacts": look_at_all(host) if queries.artifacts else {},
         "base": _base(host),
     }
 

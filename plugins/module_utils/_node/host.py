@@ -1,18 +1,26 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""A machine: its files, and programs that run on it."""
+"""A machine: its files, replaced as a whole or not at all, programs that run on it, and the restarts it still needs.
+
+Names and paths are checked, so that none is taken for an option, a pattern or a second line."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import posixpath
+import re
 import signal
 import stat
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, List, NamedTuple, Optional, Tuple
+
+from .._common.text import has_control, json_object
 
 #: The most bytes that are kept of either stream.
 LONGEST_OUTPUT = 4 << 20
@@ -192,3 +200,166 @@ class Host:
     def systemd_runs(self) -> bool:
         """Whether systemd is the first process, and services can be started."""
         return self.is_dir("/run/systemd/system")
+
+
+#: How the temporary neighbour of a file begins; a leftover of a power cut is recognised by it.
+TEMPORARY_PREFIX = ".kubenode-"
+
+
+def missing_parents(host: Host, path: str) -> list[str]:
+    """The directories above a path that are not there, outermost first."""
+    missing, folder = [], os.path.dirname(path)
+    while folder not in ("", "/") and not host.is_dir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing[::-1]
+
+
+def make_parents(host: Host, path: str) -> list[str]:
+    """Make the directories above a path, mode 0755; returns those that were made, outermost first."""
+    missing = missing_parents(host, path)
+    for made in missing:
+        os.mkdir(host.path(made), 0o755)
+        os.chmod(host.path(made), 0o755)
+    return missing
+
+
+def write_file(
+    host: Host,
+    path: str,
+    data: bytes,
+    mode: int,
+    uid: int | None = None,
+    gid: int | None = None,
+    check: Callable[[str], None] | None = None,
+) -> None:
+    """Replace a file at once; ``check(temporary path)`` may raise before that. Raises OSError."""
+    make_parents(host, path)
+    real = host.path(path)
+    fd, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=os.path.dirname(real))
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if uid is not None or gid is not None:
+                os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if check:
+            check(temporary)
+        os.rename(temporary, real)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync_folder(os.path.dirname(real))
+
+
+def write_link(host: Host, path: str, target: str) -> None:
+    """Replace a file or link by a symbolic link at once. Raises OSError."""
+    make_parents(host, path)
+    real = host.path(path)
+    folder = tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=os.path.dirname(real))
+    try:
+        temporary = os.path.join(folder, "link")
+        os.symlink(target, temporary)
+        os.rename(temporary, real)
+    finally:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    sync_folder(os.path.dirname(real))
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename in it survive a power cut, where the file system can do that."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+PENDING_FILE = "/run/kubenode/pending.json"
+#: The entry for a `systemctl daemon-reload`.
+RELOAD = "daemon-reload"
+
+
+class Pending:
+    """Changed ids, each with the units that were notified: ``{"id": ["unit id", …]}``."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        read = json_object(host.text(PENDING_FILE)) or {}
+        self._notified = {key: list(notified) for key, notified in read.items() if isinstance(notified, list)}
+
+    def ids(self, who: str | None = None) -> set[str]:
+        """Ids of changes that ``who`` was not notified of."""
+        return {key for key, notified in self._notified.items() if who not in notified}
+
+    def add(self, ids: Iterable[str]) -> None:
+        """These are about to change."""
+        if any(self._notified.get(key) != [] for key in ids):
+            self._notified.update((key, []) for key in ids)
+            self._save()
+
+    def notified(self, who: str, ids: Iterable[str]) -> None:
+        """``who`` has taken over these changes."""
+        mine = [key for key in ids if who not in self._notified.get(key, [who])]
+        for key in mine:
+            self._notified[key].append(who)
+        if mine:
+            self._save()
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """No unit waits for these any more."""
+        gone = [key for key in ids if self._notified.pop(key, None) is not None]
+        if gone:
+            self._save()
+
+    def _save(self) -> None:
+        write_file(self._host, PENDING_FILE, json.dumps(self._notified, sort_keys=True).encode("utf-8"), 0o644)
+
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:~-]*")
+_UNIT = re.compile(r"[A-Za-z0-9:_][A-Za-z0-9:_.\\@-]*")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_SYSCTL = re.compile(r"[A-Za-z0-9_-]+(?:[./][A-Za-z0-9_@:-]+)+")
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+def path_error(path: Any) -> str | None:
+    """What is wrong with an absolute path; None when nothing is."""
+    if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
+        return "must be an absolute path"
+    if has_control(path):
+        return "must not contain control characters"
+    if posixpath.normpath(path) != path:
+        return "must be a normalised path (%s)" % posixpath.normpath(path)
+    return "must not be the root directory" if path == "/" else None
+
+
+def _matcher(pattern: re.Pattern[str], what: str) -> Callable[[Any], str | None]:
+    def check(name: Any) -> str | None:
+        return None if isinstance(name, str) and pattern.fullmatch(name) else "is not the name of a %s" % what
+
+    return check
+
+
+package_error = _matcher(_PACKAGE, "package")
+unit_error = _matcher(_UNIT, "systemd unit")
+module_error = _matcher(_MODULE, "kernel module")
+sysctl_error = _matcher(_SYSCTL, "sysctl")
+_program_error = _matcher(_PROGRAM, "program")
+
+
+def program_error(name: Any) -> str | None:
+    """What is wrong with a program's name or absolute path; None when nothing is."""
+    return path_error(name) if isinstance(name, str) and name.startswith("/") else _program_error(name)

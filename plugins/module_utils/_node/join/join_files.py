@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubeconfigs of a joining machine (pure). They are JSON, which every reader of YAML reads."""
+"""Where a join keeps its files, and its kubeconfigs, which are JSON, since every reader of YAML reads it (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,47 @@ import re
 from collections.abc import Mapping
 
 from ..._common.text import json_value
-from . import paths
+
+ETC = "/etc/kubernetes"
+CA = ETC + "/pki/ca.crt"
+BOOTSTRAP_KUBECONFIG = ETC + "/bootstrap-kubelet.conf"
+KUBECONFIG = ETC + "/kubelet.conf"
+KUBELET_ENV = ETC + "/kubelet.env"
+DROP_INS = ETC + "/kubelet.conf.d"
+PATCHES = ETC + "/kubenode-patches"
+KUBELET_DIR = "/var/lib/kubelet"
+CONFIG = KUBELET_DIR + "/config.yaml"
+KUBEADM_FLAGS = KUBELET_DIR + "/kubeadm-flags.env"
+PKI = KUBELET_DIR + "/pki"
+CLIENT_PEM = PKI + "/kubelet-client-current.pem"
+CNI = "/etc/cni/net.d/10-kubenode.conflist"
+RECORD = "/etc/kubenode/join.json"
+KUBEADM_JOIN = "/run/kubenode/kubeadm-join.yaml"
+
+#: What a failed first join may have made, and what leaving removes.
+MADE = (BOOTSTRAP_KUBECONFIG, KUBECONFIG, CONFIG, KUBEADM_FLAGS, KUBELET_ENV, CNI, KUBEADM_JOIN, RECORD, CA)
+#: Folders of the same kind.
+MADE_FOLDERS = (DROP_INS, PATCHES, PKI)
+#: What the kubelet itself keeps in its folder of one cluster and its pods: a node of the next one must not read it.
+STATE = tuple(
+    KUBELET_DIR + "/" + name
+    for name in (
+        "actuated_pods_state",
+        "allocated_pods_state",
+        "checkpoints",
+        "cpu_manager_state",
+        "device-plugins",
+        "dra_manager_state",
+        "image_manager",
+        "instance-config.yaml",
+        "memory_manager_state",
+        "plugins",
+        "plugins_registry",
+        "pod-resources",
+        "pods",
+    )
+)
+
 
 _SERVER = re.compile(r"^\s*(?:-\s*)?\"?server\"?:\s*[\"']?([^\s\"',]+)", re.MULTILINE)
 
@@ -21,7 +61,7 @@ def bootstrap(server: str, token: str) -> str:
 
 def final(server: str) -> str:
     """The text of a kubeconfig that uses the client certificate the kubelet keeps fresh."""
-    return _kubeconfig(server, {"client-certificate": paths.CLIENT_PEM, "client-key": paths.CLIENT_PEM})
+    return _kubeconfig(server, {"client-certificate": CLIENT_PEM, "client-key": CLIENT_PEM})
 
 
 def server_of(text: str) -> str | None:
@@ -43,7 +83,7 @@ def _kubeconfig(server: str, user: Mapping[str, str]) -> str:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "default", "cluster": {"server": server, "certificate-authority": paths.CA}}],
+        "clusters": [{"name": "default", "cluster": {"server": server, "certificate-authority": CA}}],
         "users": [{"name": "kubelet", "user": user}],
         "contexts": [{"name": "default", "context": {"cluster": "default", "user": "kubelet", "namespace": "default"}}],
         "current-context": "default",
