@@ -33,8 +33,7 @@ options:
       - Without it, a temporary directory is used and removed at the end.
     type: path
   drift:
-    description:
-      - What becomes of a machine that runs something else than O(wanted).
+    description: What becomes of a machine that runs something else than O(wanted).
     type: str
     choices:
       report: It is left alone, and the result says so.

@@ -28,8 +28,7 @@ options:
     type: list
     elements: str
   ironic_insecure:
-    description:
-      - Whether the agent trusts any certificate of Ironic. Falls back to E(IRONIC_INSECURE).
+    description: Whether the agent trusts any certificate of Ironic. Falls back to E(IRONIC_INSECURE).
     type: bool
     default: false
   pull_secret:
@@ -38,8 +37,7 @@ options:
         E(IRONIC_AGENT_PULL_SECRET), then to the file C(/run/secrets/pull-secret) if there is one.
     type: json
   pull_secret_file:
-    description:
-      - File with O(pull_secret).
+    description: File with O(pull_secret).
     type: path
   vlan_interfaces:
     description:
@@ -53,49 +51,38 @@ options:
     type: list
     elements: str
   registries_conf:
-    description:
-      - Content of C(/etc/containers/registries.conf).
+    description: Content of C(/etc/containers/registries.conf).
     type: str
   registries_conf_file:
-    description:
-      - File with O(registries_conf). Falls back to E(REGISTRIES_CONF_PATH).
+    description: File with O(registries_conf). Falls back to E(REGISTRIES_CONF_PATH).
     type: path
   ip_options:
-    description:
-      - The C(ip=) options of the installed system, which the agent passes on. Falls back to E(IP_OPTIONS).
+    description: The C(ip=) options of the installed system, which the agent passes on. Falls back to E(IP_OPTIONS).
     type: str
   http_proxy:
-    description:
-      - Proxy of the agent. Falls back to E(HTTP_PROXY).
+    description: Proxy of the agent. Falls back to E(HTTP_PROXY).
     type: str
   https_proxy:
-    description:
-      - Proxy of the agent. Falls back to E(HTTPS_PROXY).
+    description: Proxy of the agent. Falls back to E(HTTPS_PROXY).
     type: str
   no_proxy:
-    description:
-      - What the agent reaches without a proxy. Falls back to E(NO_PROXY).
+    description: What the agent reaches without a proxy. Falls back to E(NO_PROXY).
     type: str
   ntp_servers:
-    description:
-      - Further NTP servers. Falls back to E(ADDITIONAL_NTP_SERVERS), a list with commas.
+    description: Further NTP servers. Falls back to E(ADDITIONAL_NTP_SERVERS), a list with commas.
     type: list
     elements: str
   ca_bundle:
-    description:
-      - Certificates (PEM) that the live system trusts besides its own.
+    description: Certificates (PEM) that the live system trusts besides its own.
     type: str
   ca_bundle_file:
-    description:
-      - File with O(ca_bundle). Falls back to E(CA_BUNDLE).
+    description: File with O(ca_bundle). Falls back to E(CA_BUNDLE).
     type: path
   agent_environment:
-    description:
-      - Further environment variables of the agent's container.
+    description: Further environment variables of the agent's container.
     type: dict
   podman_options:
-    description:
-      - Further options for C(podman run) of the agent.
+    description: Further options for C(podman run) of the agent.
     type: list
     elements: str
 """

@@ -12,12 +12,10 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   kubeconfig:
-    description:
-      - Path of the kubeconfig. Without it, the usual places are searched.
+    description: Path of the kubeconfig. Without it, the usual places are searched.
     type: path
   context:
-    description:
-      - Context of the kubeconfig, its current one when unset.
+    description: Context of the kubeconfig, its current one when unset.
     type: str
 
 requirements:

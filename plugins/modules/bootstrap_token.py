@@ -33,36 +33,30 @@ attributes:
     details: Every call with O(state=present) makes a new token.
 options:
   state:
-    description:
-      - Whether a new token is to be made, or the one of O(token_id) removed.
+    description: Whether a new token is to be made, or the one of O(token_id) removed.
     type: str
     choices: [present, absent]
     default: present
   token_id:
-    description:
-      - The part of a token before its dot.
+    description: The part of a token before its dot.
     type: str
   ttl:
-    description:
-      - How long the token lives, from V(1m) to V(24h).
+    description: How long the token lives, from V(1m) to V(24h).
     type: str
     default: 15m
   groups:
-    description:
-      - Groups that the bearer belongs to, beside C(system:bootstrappers).
+    description: Groups that the bearer belongs to, beside C(system:bootstrappers).
     type: list
     elements: str
     default: [system:bootstrappers:kubeadm:default-node-token]
   usages:
-    description:
-      - What the token is for. V(signing) makes the cluster sign C(cluster-info) with it.
+    description: What the token is for. V(signing) makes the cluster sign C(cluster-info) with it.
     type: list
     elements: str
     choices: [authentication, signing]
     default: [authentication]
   description:
-    description:
-      - What people read about the token.
+    description: What people read about the token.
     type: str
     default: made by kubenode.provision
   node_name:
@@ -71,8 +65,7 @@ options:
         token is made.
     type: str
   machine_id:
-    description:
-      - What C(/etc/machine-id) of the machine holds.
+    description: What C(/etc/machine-id) of the machine holds.
     type: str
     default: ''
 seealso:

@@ -37,8 +37,7 @@ attributes:
     support: full
 options:
   name:
-    description:
-      - The name of the Node.
+    description: The name of the Node.
     type: str
     required: true
   state:
@@ -57,13 +56,11 @@ options:
     type: int
     default: 300
   force:
-    description:
-      - Whether pods without a controller are evicted, too. Nothing makes them again.
+    description: Whether pods without a controller are evicted, too. Nothing makes them again.
     type: bool
     default: false
   delete_emptydir_data:
-    description:
-      - Whether pods with C(emptyDir) volumes are evicted, too. What these hold is lost.
+    description: Whether pods with C(emptyDir) volumes are evicted, too. What these hold is lost.
     type: bool
     default: false
   field_manager:
@@ -78,8 +75,7 @@ options:
     type: bool
     default: false
   ready:
-    description:
-      - With O(state=uncordon), whether to wait until the Node is Ready before it is uncordoned.
+    description: With O(state=uncordon), whether to wait until the Node is Ready before it is uncordoned.
     type: bool
     default: false
   boot_id:
@@ -127,22 +123,18 @@ existed:
   description: Whether there is a Node of that name.
   returned: always
   type: bool
-  sample: true
 own:
   description: Whether that Node is the machine's own.
   returned: always
   type: bool
-  sample: true
 unschedulable:
   description: Whether the Node is cordoned now.
   returned: always
   type: bool
-  sample: true
 own_cordon:
   description: Whether O(field_manager) is the one who has cordoned it, now or in an earlier call.
   returned: always
   type: bool
-  sample: true
 evicted:
   description: The pods that were evicted, or would be, as C(namespace/name).
   returned: when O(state=drain)

@@ -36,15 +36,13 @@ attributes:
     details: An Event says that something happened. Every call counts it once more.
 options:
   events:
-    description:
-      - The Events.
+    description: The Events.
     type: list
     elements: dict
     required: true
     suboptions:
       object:
-        description:
-          - What the Event is about.
+        description: What the Event is about.
         type: dict
         required: true
         suboptions:
@@ -56,13 +54,11 @@ options:
             choices: [Node, ConfigMap, Machine]
             required: true
           name:
-            description:
-              - Its name.
+            description: Its name.
             type: str
             required: true
           namespace:
-            description:
-              - Its namespace. A Node has none.
+            description: Its namespace. A Node has none.
             type: str
             default: default
           api_version:
@@ -70,19 +66,16 @@ options:
               - Its API version, such as C(cluster.x-k8s.io/v1beta1). By default, the one that the cluster prefers.
             type: str
       reason:
-        description:
-          - Why, as one word in CamelCase.
+        description: Why, as one word in CamelCase.
         type: str
         required: true
       type:
-        description:
-          - Whether the Event is about a trouble.
+        description: Whether the Event is about a trouble.
         type: str
         choices: [Normal, Warning]
         default: Normal
       text:
-        description:
-          - What happened, for people.
+        description: What happened, for people.
         type: str
         required: true
       output:
@@ -98,8 +91,7 @@ options:
         type: str
         default: ''
   on_error:
-    description:
-      - Whether the task fails when an Event cannot be posted.
+    description: Whether the task fails when an Event cannot be posted.
     type: str
     choices:
       fail: It fails.
@@ -162,7 +154,6 @@ events:
     failed:
       description: Whether it could not be posted.
       type: bool
-      sample: false
     msg:
       description: Why it could not be posted.
       type: str

@@ -30,8 +30,7 @@ attributes:
     support: full
 options:
   name:
-    description:
-      - The name of the node.
+    description: The name of the node.
     type: str
     required: true
 seealso:
@@ -57,12 +56,10 @@ existed:
   description: Whether there was a Node of that name.
   returned: success
   type: bool
-  sample: true
 own:
   description: Whether that Node is the machine's own.
   returned: success
   type: bool
-  sample: true
 """
 
 from ansible.module_utils.basic import AnsibleModule

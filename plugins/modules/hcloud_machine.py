@@ -38,8 +38,7 @@ attributes:
     support: full
 options:
   machines:
-    description:
-      - The machines of the fleet.
+    description: The machines of the fleet.
     type: list
     elements: dict
     required: true
@@ -78,13 +77,11 @@ options:
           - Without it, Hetzner's image C(ubuntu-24.04) is taken.
         type: str
       image_newest:
-        description:
-          - Whether the newest is taken when O(machines[].image) fits several.
+        description: Whether the newest is taken when O(machines[].image) fits several.
         type: bool
         default: false
       architecture:
-        description:
-          - The architecture that O(machines[].server_type) must have. Not checked when it is not set.
+        description: The architecture that O(machines[].server_type) must have. Not checked when it is not set.
         type: str
         choices: [x86, arm]
       ssh_keys:
@@ -119,8 +116,7 @@ options:
         elements: str
         default: []
       placement_group:
-        description:
-          - Name or ID of the placement group of a new server.
+        description: Name or ID of the placement group of a new server.
         type: str
       enable_ipv4:
         description:
@@ -130,8 +126,7 @@ options:
         type: bool
         default: true
       enable_ipv6:
-        description:
-          - Whether a new server gets a public IPv6 network.
+        description: Whether a new server gets a public IPv6 network.
         type: bool
         default: true
       primary_ipv4:
@@ -140,8 +135,7 @@ options:
             location.
         type: str
       primary_ipv6:
-        description:
-          - The same for its IPv6 network.
+        description: The same for its IPv6 network.
         type: str
       ssh_args:
         description:
@@ -156,8 +150,7 @@ options:
             for as long as the server lives, so do not put secrets in it.
         type: str
       user_data_file:
-        description:
-          - File of the user data on the controller, instead of O(machines[].user_data).
+        description: File of the user data on the controller, instead of O(machines[].user_data).
         type: path
       adopt:
         description:
@@ -207,8 +200,7 @@ options:
     type: bool
     default: true
   timeout:
-    description:
-      - Seconds each machine has for reaching its state, including repeated requests.
+    description: Seconds each machine has for reaching its state, including repeated requests.
     type: int
     default: 360
 seealso:
@@ -385,18 +377,15 @@ machines:
     created:
       description: Whether the server was created by this call.
       type: bool
-      sample: true
     adopted:
       description: Whether the server was adopted by this call.
       type: bool
-      sample: false
     fresh:
       description:
         - V(true) if the server was created by this call and so never started, V(false) if it has certainly been
           started.
         - V(null) if that would have to be looked up.
       type: bool
-      sample: true
     price_hourly:
       description:
         - Net price of the server for an hour, without its addresses and its traffic. V(null) if the API does not
@@ -452,11 +441,9 @@ machines:
     changed:
       description: Whether anything about this machine was changed.
       type: bool
-      sample: true
     failed:
       description: Whether this machine failed.
       type: bool
-      sample: false
     msg:
       description: What was done, or why it failed.
       type: str

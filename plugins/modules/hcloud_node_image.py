@@ -30,24 +30,20 @@ attributes:
     support: full
   idempotent:
     support: full
-    details:
-      - With O(images[].force=true), every run makes a snapshot.
+    details: With O(images[].force=true), every run makes a snapshot.
 options:
   images:
-    description:
-      - The node images.
+    description: The node images.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description:
-          - Name of the image, the value of the label C(caph-image-name), at most 63 characters.
+        description: Name of the image, the value of the label C(caph-image-name), at most 63 characters.
         type: str
         required: true
       server:
-        description:
-          - Name of the server whose disk becomes the image. It is needed when the image does not exist.
+        description: Name of the server whose disk becomes the image. It is needed when the image does not exist.
         type: str
       architecture:
         description:
@@ -64,8 +60,7 @@ options:
         choices: [refuse, shutdown, cut]
         default: refuse
       kubernetes_version:
-        description:
-          - Version of Kubernetes inside, for the label C(kubenode.provision/kubernetes).
+        description: Version of Kubernetes inside, for the label C(kubenode.provision/kubernetes).
         type: str
       base_image:
         description:
@@ -73,8 +68,7 @@ options:
             replaced by C(-), and only the last 63 characters are kept.
         type: str
       role_version:
-        description:
-          - Version of what prepared the system, for the label C(kubenode.provision/role).
+        description: Version of what prepared the system, for the label C(kubenode.provision/role).
         type: str
       digest:
         description:
@@ -82,17 +76,14 @@ options:
             56 of its 64 digits.
         type: str
       labels:
-        description:
-          - Further labels of a new snapshot.
+        description: Further labels of a new snapshot.
         type: dict
         default: {}
       description:
-        description:
-          - Description of a new snapshot. The default is O(images[].name).
+        description: Description of a new snapshot. The default is O(images[].name).
         type: str
       force:
-        description:
-          - Whether to make a snapshot although there is one that was made from the same.
+        description: Whether to make a snapshot although there is one that was made from the same.
         type: bool
         default: false
       keep:
@@ -110,14 +101,12 @@ options:
     elements: str
     default: []
   state:
-    description:
-      - V(present) makes missing images, V(absent) deletes all snapshots of the names.
+    description: V(present) makes missing images, V(absent) deletes all snapshots of the names.
     type: str
     choices: [present, absent]
     default: present
   timeout:
-    description:
-      - Seconds that each image may take.
+    description: Seconds that each image may take.
     type: int
     default: 1800
 seealso:
@@ -188,7 +177,6 @@ images:
     created:
       description: Whether the snapshot was made by this call.
       type: bool
-      sample: true
     created_at:
       description: When the snapshot was made.
       type: str
@@ -225,11 +213,9 @@ images:
     changed:
       description: Whether anything was changed.
       type: bool
-      sample: true
     failed:
       description: Whether this image failed.
       type: bool
-      sample: false
     msg:
       description: What was done, or why it failed.
       type: str

@@ -30,8 +30,7 @@ attributes:
     support: full
 options:
   images:
-    description:
-      - The images to find.
+    description: The images to find.
     type: list
     elements: dict
     suboptions:
@@ -42,8 +41,7 @@ options:
         type: str
         required: true
       architecture:
-        description:
-          - Architecture of the image.
+        description: Architecture of the image.
         type: str
         choices: [x86, arm]
         default: x86
@@ -124,11 +122,9 @@ images:
     changed:
       description: Always V(false).
       type: bool
-      sample: false
     failed:
       description: Whether the name means no image, or several.
       type: bool
-      sample: false
     msg:
       description: V(found), or why nothing was.
       type: str

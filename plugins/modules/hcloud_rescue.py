@@ -32,8 +32,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - Servers are read and running ones are asked by SSH which system they run; nothing is changed.
+    details: Servers are read and running ones are asked by SSH which system they run; nothing is changed.
   diff_mode:
     support: full
   idempotent:
@@ -114,18 +113,15 @@ options:
       - Without it the SSH client uses the agent or the keys it finds by itself.
     type: path
   ssh_user:
-    description:
-      - User to log in as. The rescue only counts as proved for C(root).
+    description: User to log in as. The rescue only counts as proved for C(root).
     type: str
     default: root
   ssh_port:
-    description:
-      - Port of the SSH server.
+    description: Port of the SSH server.
     type: int
     default: 22
   timeout:
-    description:
-      - Seconds each machine has for each step at the API, including repeated requests.
+    description: Seconds each machine has for each step at the API, including repeated requests.
     type: int
     default: 360
   rescue_timeout:
@@ -215,7 +211,6 @@ machines:
     in_rescue:
       description: Whether the rescue answered by SSH, V(null) if it was not asked.
       type: bool
-      sample: true
     hostname:
       description: Host name of the system that answered last by SSH.
       returned: when a system answered
@@ -232,7 +227,6 @@ machines:
     installed:
       description: Whether another system than the rescue runs and was left alone.
       type: bool
-      sample: false
     installed_record:
       description: The installed record of the system that answered, V(null) if it has none.
       returned: when a system answered
@@ -249,7 +243,6 @@ machines:
     fresh:
       description: Whether this run made the server, and nothing but its first image was on its disk before.
       type: bool
-      sample: true
     consent:
       description: What allows the disks of the machine to be written, for the step after this one.
       type: str
@@ -260,7 +253,6 @@ machines:
     proven:
       description: Whether the record of the system that was left alone says that this installation was verified.
       type: bool
-      sample: false
     drift:
       description: In what the system that was left alone differs from O(wanted).
       type: list
@@ -304,11 +296,9 @@ machines:
     changed:
       description: Whether anything about this machine was changed.
       type: bool
-      sample: true
     failed:
       description: Whether this machine failed, now or in an earlier step.
       type: bool
-      sample: false
     msg:
       description: What was done, or why it failed.
       type: str

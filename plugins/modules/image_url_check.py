@@ -16,15 +16,13 @@ description:
   - Changes nothing and contacts no machine.
 options:
   machines:
-    description:
-      - The machines.
+    description: The machines.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description:
-          - Name of the machine.
+        description: Name of the machine.
         type: str
         required: true
       address:
@@ -34,49 +32,39 @@ options:
         description: The option O(kubenode.provision.hcloud_rescue#module:drift) of the next step, V(report) or V(fail).
         type: raw
       image_url:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: str
       command:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: str
       command_names:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: str
         choices: [prefixed, any]
         default: prefixed
       require_digest:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: bool
         default: false
       bootstrap_data:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: raw
       bootstrap_data_file:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: path
       oci_registry_auth_token:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: str
       root_devices:
-        description:
-          - See M(kubenode.provision.image_url_command).
+        description: See M(kubenode.provision.image_url_command).
         type: list
         elements: str
         default: [sda]
       pre_provision_command:
-        description:
-          - See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
+        description: See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
         type: str
       pre_provision_timeout:
-        description:
-          - See O(kubenode.provision.pre_provision_command#module:timeout).
+        description: See O(kubenode.provision.pre_provision_command#module:timeout).
         type: raw
       os_user:
         description: See M(kubenode.provision.machine_boot).
@@ -117,10 +105,6 @@ attributes:
     details: Nothing is changed.
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.pre_provision_command

@@ -82,13 +82,6 @@ options:
     type: list
     elements: dict
     default: []
-  installation:
-    description:
-      - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or
-        M(kubenode.provision.robot_rescue) returned it. The command finds it in the environment variable
-        E(KUBENODE_INSTALLATION) and in C(/root/.kubenode/installation); the new system shows it in its record.
-      - The default is a new one.
-    type: str
   consent:
     description:
       - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
@@ -102,16 +95,6 @@ options:
         that to O(empty).
     type: str
     default: empty
-  reinstall:
-    description:
-      - Names of machines that may be written again, or a dictionary of names and installations, for O(consent=named).
-    type: raw
-    default: []
-  intent_file:
-    description:
-      - File with the intent that the module which armed the rescue wrote. It is put into the rescue, so that another
-        controller can go on.
-    type: path
   machine_name:
     description:
       - Name of the machine, third argument of the image command.
@@ -129,10 +112,6 @@ options:
       - A dictionary is turned into JSON.
       - Mutually exclusive with O(bootstrap_data_file). Without both, the file is empty.
     type: raw
-  bootstrap_data_file:
-    description:
-      - File on the controller that holds the bootstrap data. It may be encrypted by Ansible Vault.
-    type: path
   oci_registry_auth_token:
     description:
       - Token for a registry, handed over in the environment variable E(OCI_REGISTRY_AUTH_TOKEN).
@@ -145,23 +124,13 @@ options:
         started.
     type: int
     default: 1200
-  rescue_timeout:
-    description:
-      - Seconds to wait until the rescue answers by SSH.
-    type: int
-    default: 360
   success:
-    description:
-      - What makes an image command a success.
+    description: What makes an image command a success.
     type: str
     choices:
       marker_and_exit_code: The last line of its stdout contains C(IMAGE_URL_DONE), and it ends with exit code 0.
       marker: The last line of its stdout contains C(IMAGE_URL_DONE), as in CAPH.
     default: marker_and_exit_code
-  previous_boot_id:
-    description:
-      - Boot id of the system that was seen before the reset. As long as it answers, the rescue has not been reached.
-    type: str
   host_keys:
     description:
       - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
@@ -170,8 +139,7 @@ options:
     type: list
     elements: str
   poll:
-    description:
-      - Longest time in seconds between two looks at the command. Its end is noticed at once.
+    description: Longest time in seconds between two looks at the command. Its end is noticed at once.
     type: float
     default: 2.0
   log_dir:
@@ -190,19 +158,10 @@ options:
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
-  boot_state:
-    description:
-      - Boot state of the machine when the task begins, as the step before returned it.
-    type: str
-    default: BootingToRescue
-  boot_state_since:
-    description:
-      - Since when the machine is in O(boot_state), as the step before returned it.
-      - The default is the begin of the task.
-    type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.rescue_server
+  - kubenode.provision.rescue_server.installation
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
   - kubenode.provision.variables
@@ -216,10 +175,6 @@ attributes:
   idempotent:
     support: full
     details: A command that succeeded is not run again in the same rescue. After a reboot the rescue has forgotten it.
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_check
   - module: kubenode.provision.machine_boot

@@ -17,8 +17,7 @@ description:
   - Changes nothing and contacts no machine.
 options:
   machines:
-    description:
-      - The machines.
+    description: The machines.
     type: list
     elements: dict
     required: true
@@ -177,12 +176,10 @@ options:
         description: See M(kubenode.provision.machine_disks). Only how many disks they choose is looked at.
         type: dict
       pre_provision_command:
-        description:
-          - See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
+        description: See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
         type: str
       pre_provision_timeout:
-        description:
-          - See O(kubenode.provision.pre_provision_command#module:timeout).
+        description: See O(kubenode.provision.pre_provision_command#module:timeout).
         type: raw
       os_user:
         description: See M(kubenode.provision.machine_boot).
@@ -201,8 +198,7 @@ options:
     elements: dict
     default: []
   command_dir:
-    description:
-      - Directory in which the pre-provision commands lie. A link that leads out of the directory is refused.
+    description: Directory in which the pre-provision commands lie. A link that leads out of the directory is refused.
     type: path
     default: /shared
   ssh_private_key:
@@ -222,10 +218,6 @@ attributes:
     details: Nothing is changed.
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.robot_installimage
   - module: kubenode.provision.pre_provision_command

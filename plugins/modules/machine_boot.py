@@ -19,8 +19,7 @@ description:
     be written.
 options:
   expect:
-    description:
-      - The system that is to answer.
+    description: The system that is to answer.
     type: str
     choices:
       os: Any system but the rescue.
@@ -44,8 +43,7 @@ options:
         O(adopt) leaves as it is.
     type: str
   check_hostname:
-    description:
-      - Whether O(hostname) is part of the proof. V(false) is for images that choose their own name.
+    description: Whether O(hostname) is part of the proof. V(false) is for images that choose their own name.
     type: bool
     default: true
   host_keys:
@@ -68,8 +66,7 @@ options:
     type: list
     elements: str
   unlock_port:
-    description:
-      - Port of the SSH server in the initramfs, where it is another one than the connection's.
+    description: Port of the SSH server in the initramfs, where it is another one than the connection's.
     type: int
   unlock_private_key:
     description:
@@ -87,8 +84,7 @@ options:
       - Mutually exclusive with O(bootstrap_data_file).
     type: raw
   bootstrap_data_file:
-    description:
-      - File on the controller that holds the bootstrap data.
+    description: File on the controller that holds the bootstrap data.
     type: path
   os_user:
     description:
@@ -96,12 +92,10 @@ options:
         is written by C(sudo) then, as far as that needs no password.
     type: str
   os_port:
-    description:
-      - Port of the new system's SSH server, where it is another one than the rescue's.
+    description: Port of the new system's SSH server, where it is another one than the rescue's.
     type: int
   os_private_key:
-    description:
-      - File of the SSH private key on the controller that opens the new system, where it is another one.
+    description: File of the SSH private key on the controller that opens the new system, where it is another one.
     type: path
   wait_cloud_init:
     description:
@@ -111,22 +105,18 @@ options:
     type: bool
     default: true
   timeout:
-    description:
-      - Seconds to wait until the system answers.
+    description: Seconds to wait until the system answers.
     type: int
     default: 360
   cloud_init_timeout:
-    description:
-      - Seconds to wait for the end of cloud-init after that.
+    description: Seconds to wait for the end of cloud-init after that.
     type: int
     default: 600
   image_url:
-    description:
-      - What was installed, for the installed record. Without user info, query and fragment.
+    description: What was installed, for the installed record. Without user info, query and fragment.
     type: str
   command:
-    description:
-      - The image command that installed it, for the installed record.
+    description: The image command that installed it, for the installed record.
     type: str
   claim_file:
     description:
@@ -139,8 +129,7 @@ options:
         O(kubenode.provision.hcloud_rescue#module:intents_dir). It is closed when the new system has been proven.
     type: path
   write_record:
-    description:
-      - Whether to complete the installed record. It needs O(image_url), O(command) or a record that exists.
+    description: Whether to complete the installed record. It needs O(image_url), O(command) or a record that exists.
     type: bool
     default: true
   installation:
@@ -184,8 +173,7 @@ options:
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
   boot_state:
-    description:
-      - Boot state of the machine when the task begins, as the step before returned it.
+    description: Boot state of the machine when the task begins, as the step before returned it.
     type: str
     default: RunningImageCommand
   boot_state_since:
@@ -207,10 +195,6 @@ attributes:
   idempotent:
     support: partial
     details: With O(previous_boot_id) a machine is rebooted once. Without it, every run reboots.
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_command
   - module: ansible.builtin.reboot

@@ -33,37 +33,29 @@ options:
     type: dict
     suboptions:
       wwn:
-        description:
-          - The WWN of the disk, with or without C(0x), C(eui.) and the like, in upper or lower case.
+        description: The WWN of the disk, with or without C(0x), C(eui.) and the like, in upper or lower case.
         type: str
       serial:
-        description:
-          - The serial number of the disk.
+        description: The serial number of the disk.
         type: str
       by_id:
-        description:
-          - The name of the disk below C(/dev/disk/by-id).
+        description: The name of the disk below C(/dev/disk/by-id).
         type: str
       model:
-        description:
-          - The model of the disk, as a whole. Case does not count, and C(_) is a space.
+        description: The model of the disk, as a whole. Case does not count, and C(_) is a space.
         type: str
       min_size:
-        description:
-          - The least size, such as V(480G) (decimal) or V(447GiB) (binary).
+        description: The least size, such as V(480G) (decimal) or V(447GiB) (binary).
         type: str
       smallest:
-        description:
-          - V(true) means the smallest disk. Two of the same size are an error.
+        description: V(true) means the smallest disk. Two of the same size are an error.
         type: bool
       raid:
-        description:
-          - Several disks.
+        description: Several disks.
         type: dict
         suboptions:
           wwn:
-            description:
-              - The WWNs of at least two disks.
+            description: The WWNs of at least two disks.
             type: list
             elements: str
             required: true
@@ -73,12 +65,10 @@ options:
           - Needs the Python package C(jmespath) on the controller.
         type: str
       rotational:
-        description:
-          - Only disks that turn (V(true)) or do not (V(false)).
+        description: Only disks that turn (V(true)) or do not (V(false)).
         type: bool
       kind:
-        description:
-          - Only disks of this kind.
+        description: Only disks of this kind.
         type: str
         choices: [nvme, sata, scsi, virtio]
   wipe:
@@ -139,20 +129,6 @@ options:
       - M(kubenode.provision.machine_boot) removes it when the new system has proven itself.
       - The default is C(kubenode-provision/claims/NAME.json) below E(XDG_STATE_HOME) or C(~/.local/state).
     type: path
-  machine_name:
-    description:
-      - Name of the machine.
-      - The default is the name of the host in the inventory.
-    type: str
-  rescue_timeout:
-    description:
-      - Seconds to wait until the rescue answers by SSH.
-    type: int
-    default: 360
-  previous_boot_id:
-    description:
-      - Boot id of the system that was seen before the reset. As long as it answers, the rescue has not been reached.
-    type: str
   host_keys:
     description:
       - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
@@ -167,16 +143,6 @@ options:
       - The default is a temporary directory of this run.
       - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
-  boot_state:
-    description:
-      - Boot state of the machine when the task begins, as the step before returned it.
-    type: str
-    default: BootingToRescue
-  boot_state_since:
-    description:
-      - Since when the machine is in O(boot_state), as the step before returned it.
-      - The default is the begin of the task.
-    type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.rescue_server
@@ -192,10 +158,6 @@ attributes:
     details: What each disk that would be or was emptied held.
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 notes:
   - 'On the command line: C(ansible MACHINE -u root -m kubenode.provision.machine_disks) shows the disks of a machine in
     its rescue.'

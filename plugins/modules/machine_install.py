@@ -68,16 +68,14 @@ options:
         description: Options of M(kubenode.provision.machine_boot). Without them, the step is left out.
         type: dict
   on_error:
-    description:
-      - Whether the task fails when a machine has failed.
+    description: Whether the task fails when a machine has failed.
     type: str
     choices:
       fail: It fails.
       report: It does not, and C(machines) says which ones failed.
     default: fail
   progress:
-    description:
-      - What is shown while the task runs. By default V(fleet) from four machines on, else V(lines).
+    description: What is shown while the task runs. By default V(fleet) from four machines on, else V(lines).
     type: str
     choices:
       fleet: On a terminal one table of the machines, elsewhere a line each 15 seconds that sums the fleet up.
@@ -102,10 +100,6 @@ attributes:
   idempotent:
     support: full
     details: A program that was started in a rescue is not started again, and a system that was proven is left alone.
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.robot_installimage

@@ -18,8 +18,7 @@ description:
   - Runs on the controller and contacts no machine.
 options:
   path:
-    description:
-      - The inventory. Its folder is made.
+    description: The inventory. Its folder is made.
     type: path
     required: true
   hosts:
@@ -29,8 +28,7 @@ options:
     type: dict
     default: {}
   gone:
-    description:
-      - Names of machines that are no more.
+    description: Names of machines that are no more.
     type: list
     elements: str
     default: []
@@ -41,16 +39,11 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - Writes nothing.
+    details: Writes nothing.
   diff_mode:
     support: none
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.machine_install
 author:

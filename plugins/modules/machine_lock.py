@@ -20,14 +20,12 @@ description:
   - Runs on the controller and contacts no machine.
 options:
   names:
-    description:
-      - Names of the machines.
+    description: Names of the machines.
     type: list
     elements: str
     required: true
   lock_dir:
-    description:
-      - Directory of the files, one for each machine.
+    description: Directory of the files, one for each machine.
     type: path
     required: true
   state:
@@ -44,16 +42,11 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - Takes no lock; another run gives a warning.
+    details: Takes no lock; another run gives a warning.
   diff_mode:
     support: none
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.machine_quarantine
   - module: kubenode.provision.machine_install

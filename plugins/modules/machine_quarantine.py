@@ -16,14 +16,12 @@ description:
   - Runs on the controller and contacts no machine.
 options:
   machines:
-    description:
-      - The machines, at least with C(name). Results of the fleet modules are taken as they are, and handed on.
+    description: The machines, at least with C(name). Results of the fleet modules are taken as they are, and handed on.
     type: list
     elements: dict
     required: true
   quarantine_dir:
-    description:
-      - Directory of the files, one for each machine. On AWX it must outlive the job.
+    description: Directory of the files, one for each machine. On AWX it must outlive the job.
     type: path
     required: true
   state:
@@ -35,14 +33,12 @@ options:
     choices: [checked, set]
     default: checked
   clear:
-    description:
-      - Names of machines that are repaired.
+    description: Names of machines that are repaired.
     type: list
     elements: str
     default: []
   on_error:
-    description:
-      - Whether a machine in quarantine fails the task (V(fail)), or only its own result (V(report)).
+    description: Whether a machine in quarantine fails the task (V(fail)), or only its own result (V(report)).
     type: str
     choices: [fail, report]
     default: fail
@@ -57,10 +53,6 @@ attributes:
     support: none
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.robot_rescue
   - module: kubenode.provision.machine_disks

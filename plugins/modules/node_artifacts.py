@@ -18,25 +18,21 @@ description:
   - Proxies are taken from O(proxies), else from the environment (E(https_proxy), E(http_proxy), E(no_proxy)).
 options:
   artifacts:
-    description:
-      - What to install.
+    description: What to install.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description:
-          - Name of the artifact, unique.
+        description: Name of the artifact, unique.
         type: str
         required: true
       version:
-        description:
-          - Its version, for the record and for messages.
+        description: Its version, for the record and for messages.
         type: str
         required: true
       url:
-        description:
-          - Where it comes from. A user and a password in it are not shown.
+        description: Where it comes from. A user and a password in it are not shown.
         type: str
         required: true
       sha256:
@@ -45,8 +41,7 @@ options:
           - Exactly one of O(artifacts[].sha256) and O(artifacts[].sha512) must be given.
         type: str
       sha512:
-        description:
-          - SHA-512 of what is at O(artifacts[].url), as hexadecimal digits.
+        description: SHA-512 of what is at O(artifacts[].url), as hexadecimal digits.
         type: str
       kind:
         description:
@@ -56,8 +51,7 @@ options:
         choices: [binary, tar]
         required: true
       install:
-        description:
-          - What goes where. A V(binary) has one entry with O(artifacts[].install[].path).
+        description: What goes where. A V(binary) has one entry with O(artifacts[].install[].path).
         type: list
         elements: dict
         required: true
@@ -68,77 +62,62 @@ options:
                 must mean at least one regular file.
             type: str
           path:
-            description:
-              - The file to install.
+            description: The file to install.
             type: str
           directory:
-            description:
-              - The directory to install into, by the last part of the member's name.
+            description: The directory to install into, by the last part of the member's name.
             type: str
           mode:
-            description:
-              - Mode of the installed file, as an octal number in quotes.
+            description: Mode of the installed file, as an octal number in quotes.
             type: str
             default: "0755"
       links:
-        description:
-          - Symbolic links to make.
+        description: Symbolic links to make.
         type: list
         elements: dict
         default: []
         suboptions:
           path:
-            description:
-              - The link.
+            description: The link.
             type: str
             required: true
           target:
-            description:
-              - Where it leads.
+            description: Where it leads.
             type: str
             required: true
   parallel:
-    description:
-      - How many are fetched at the same time.
+    description: How many are fetched at the same time.
     type: int
     default: 4
   timeout:
-    description:
-      - Seconds that one artifact may take.
+    description: Seconds that one artifact may take.
     type: int
     default: 900
   retries:
-    description:
-      - How often a download that failed for a reason that may pass is tried again.
+    description: How often a download that failed for a reason that may pass is tried again.
     type: int
     default: 4
   headers:
-    description:
-      - Headers for every request, such as C(Authorization). Redirects to another host do not get them.
+    description: Headers for every request, such as C(Authorization). Redirects to another host do not get them.
     type: dict
     default: {}
   extra_ca:
-    description:
-      - Certificates (PEM) that are trusted besides the system's own.
+    description: Certificates (PEM) that are trusted besides the system's own.
     type: list
     elements: str
     default: []
   proxies:
-    description:
-      - Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
+    description: Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
     type: dict
     suboptions:
       http:
-        description:
-          - Proxy for HTTP, as URL.
+        description: Proxy for HTTP, as URL.
         type: str
       https:
-        description:
-          - Proxy for HTTPS, as URL.
+        description: Proxy for HTTPS, as URL.
         type: str
       exceptions:
-        description:
-          - Hosts, domains and networks that need no proxy, separated by commas.
+        description: Hosts, domains and networks that need no proxy, separated by commas.
         type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes

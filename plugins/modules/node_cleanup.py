@@ -70,8 +70,7 @@ options:
       - shell-history
       - tmp
   trim:
-    description:
-      - Whether to report the free blocks to the disks at the end (C(fstrim)), where they support it.
+    description: Whether to report the free blocks to the disks at the end (C(fstrim)), where they support it.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -84,8 +83,7 @@ attributes:
     support: full
   idempotent:
     support: partial
-    details:
-      - Between two runs the system may write logs and the like again.
+    details: Between two runs the system may write logs and the like again.
 seealso:
   - module: kubenode.provision.node_settings
 author:

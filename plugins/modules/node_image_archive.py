@@ -28,8 +28,7 @@ options:
     type: path
     required: true
   kind:
-    description:
-      - What to make.
+    description: What to make.
     type: str
     choices:
       tarball: A tar archive of the root file system. The disk is not changed.
@@ -39,8 +38,7 @@ options:
         a temporary machine only.
     default: tarball
   path:
-    description:
-      - The file to make, on the machine. It appears under this name when it is whole.
+    description: The file to make, on the machine. It appears under this name when it is whole.
     type: path
   url:
     description:
@@ -54,8 +52,7 @@ options:
         another distribution, version or architecture than the root file system is refused.
     type: str
   level:
-    description:
-      - How hard the compressor tries.
+    description: How hard the compressor tries.
     type: int
     default: 9
   epoch:
@@ -64,8 +61,7 @@ options:
       - By default the time of the newest file below C(/usr) that a package brought.
     type: int
   exclude:
-    description:
-      - More paths to leave out, with all that is below them.
+    description: More paths to leave out, with all that is below them.
     type: list
     elements: str
     default: []

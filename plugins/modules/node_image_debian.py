@@ -23,13 +23,11 @@ options:
     type: path
     required: true
   suite:
-    description:
-      - The release, by its code name.
+    description: The release, by its code name.
     type: str
     required: true
   architecture:
-    description:
-      - Debian's name of the architecture. One that the host cannot execute needs C(qemu-user-static).
+    description: Debian's name of the architecture. One that the host cannot execute needs C(qemu-user-static).
     type: str
     choices: [amd64, arm64]
     default: amd64
@@ -41,8 +39,7 @@ options:
     elements: str
     default: []
   include:
-    description:
-      - Further packages.
+    description: Further packages.
     type: list
     elements: str
     default: []
@@ -57,19 +54,16 @@ options:
       - By default those that its own apt knows, and Debian's.
     type: path
   apt_options:
-    description:
-      - Settings of apt while the archive is made, such as a proxy. Each is one line of C(apt.conf).
+    description: Settings of apt while the archive is made, such as a proxy. Each is one line of C(apt.conf).
     type: list
     elements: str
     default: []
   timeout:
-    description:
-      - Seconds that it may take.
+    description: Seconds that it may take.
     type: int
     default: 3600
   force:
-    description:
-      - Whether to make it again, with the packages of today, although there is one that was made of the same.
+    description: Whether to make it again, with the packages of today, although there is one that was made of the same.
     type: bool
     default: false
   progress:

@@ -16,8 +16,7 @@ description:
     needs a shared connection (C(ControlPersist), the default). So an image may be larger than the memory of a rescue.
 options:
   dest:
-    description:
-      - Folder on the controller. It is made when it is missing.
+    description: Folder on the controller. It is made when it is missing.
     type: path
     required: true
   files:
@@ -40,10 +39,6 @@ attributes:
     details: There is nothing to compare.
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.node_image_archive
 author:

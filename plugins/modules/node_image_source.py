@@ -16,15 +16,13 @@ description:
     needs a shared connection (C(ControlPersist), the default). Nothing of an image has to fit into the rescue's memory.
 options:
   images:
-    description:
-      - The files.
+    description: The files.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description:
-          - Name of this file in the results.
+        description: Name of this file in the results.
         type: str
         required: true
       path:
@@ -34,20 +32,17 @@ options:
         type: path
         required: true
       sha256:
-        description:
-          - SHA-256 of the file, in hexadecimal digits. Leave it out for a file that this run made itself.
+        description: SHA-256 of the file, in hexadecimal digits. Leave it out for a file that this run made itself.
         type: str
       kind:
-        description:
-          - What is in the file.
+        description: What is in the file.
         type: str
         choices:
           disk: A raw or qcow2 image, which C(image-url-command-raw-disk) writes as it is.
           root: A tar archive of a root file system for C(image-url-command-rootfs-tar).
         default: disk
   cache_dir:
-    description:
-      - Directory on the controller for images that were converted.
+    description: Directory on the controller for images that were converted.
     type: path
     required: true
 extends_documentation_fragment:
@@ -63,10 +58,6 @@ attributes:
     details: There is nothing to compare.
   idempotent:
     support: full
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_command
 author:
@@ -102,7 +93,6 @@ images:
     converted:
       description: Whether it was qcow2.
       type: bool
-      sample: true
 ssh_args:
   description: Arguments of C(ssh) with which the URLs can be read on a machine.
   type: str

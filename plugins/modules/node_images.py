@@ -17,68 +17,55 @@ description:
     credentials configured for it hold.
 options:
   images:
-    description:
-      - References of the images to have, such as V(registry.k8s.io/pause:3.10.1).
+    description: References of the images to have, such as V(registry.k8s.io/pause:3.10.1).
     type: list
     elements: str
     default: []
   archives:
-    description:
-      - Archives with images to have, as C(docker save) or C(ctr images export) write them.
+    description: Archives with images to have, as C(docker save) or C(ctr images export) write them.
     type: list
     elements: dict
     default: []
     suboptions:
       url:
-        description:
-          - Where the archive is downloaded from, by HTTP or HTTPS.
+        description: Where the archive is downloaded from, by HTTP or HTTPS.
         type: str
       path:
-        description:
-          - Where it lies on the machine.
+        description: Where it lies on the machine.
         type: path
       sha256:
-        description:
-          - Its SHA-256 sum.
+        description: Its SHA-256 sum.
         type: str
         required: true
   pin:
-    description:
-      - Whether to pin all of these images. Docker Engine cannot pin.
+    description: Whether to pin all of these images. Docker Engine cannot pin.
     type: bool
     default: true
   runtime:
-    description:
-      - The container runtime.
+    description: The container runtime.
     type: str
     choices: [containerd, docker]
     default: containerd
   headers:
-    description:
-      - HTTP headers for the downloads, such as credentials.
+    description: HTTP headers for the downloads, such as credentials.
     type: dict
     default: {}
   timeout:
-    description:
-      - Seconds that one pull, download or import may take.
+    description: Seconds that one pull, download or import may take.
     type: int
     default: 600
   proxies:
-    description:
-      - Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
+    description: Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
     type: dict
     suboptions:
       http:
-        description:
-          - Proxy for HTTP, as URL.
+        description: Proxy for HTTP, as URL.
         type: str
       https:
-        description:
-          - Proxy for HTTPS, as URL.
+        description: Proxy for HTTPS, as URL.
         type: str
       exceptions:
-        description:
-          - Hosts, domains and networks that need no proxy, separated by commas.
+        description: Hosts, domains and networks that need no proxy, separated by commas.
         type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes

@@ -15,8 +15,7 @@ description:
   - Changes nothing, needs no network and updates no package index.
 options:
   packages:
-    description:
-      - Names of packages whose installed version is wanted.
+    description: Names of packages whose installed version is wanted.
     type: list
     elements: str
     default: []
@@ -27,32 +26,27 @@ options:
     type: bool
     default: false
   binaries:
-    description:
-      - Names or absolute paths of programs. They are run in order to learn their version.
+    description: Names or absolute paths of programs. They are run in order to learn their version.
     type: list
     elements: str
     default: []
   units:
-    description:
-      - Names of systemd units; C(.service) may be left out.
+    description: Names of systemd units; C(.service) may be left out.
     type: list
     elements: str
     default: []
   files:
-    description:
-      - Absolute paths of files to describe.
+    description: Absolute paths of files to describe.
     type: list
     elements: str
     default: []
   sysctls:
-    description:
-      - Sysctl keys whose value in the running kernel is wanted.
+    description: Sysctl keys whose value in the running kernel is wanted.
     type: list
     elements: str
     default: []
   modules:
-    description:
-      - Names of kernel modules.
+    description: Names of kernel modules.
     type: list
     elements: str
     default: []

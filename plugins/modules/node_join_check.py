@@ -32,8 +32,7 @@ attributes:
     support: full
 options:
   api_server:
-    description:
-      - The address of the API server, such as V(https://192.0.2.1:6443).
+    description: The address of the API server, such as V(https://192.0.2.1:6443).
     type: str
     required: true
   ca_cert:
@@ -49,8 +48,7 @@ options:
     elements: str
     default: []
   jws:
-    description:
-      - Whether the signature of C(cluster-info) by O(token) is checked.
+    description: Whether the signature of C(cluster-info) by O(token) is checked.
     type: bool
     default: false
   signing:
@@ -65,39 +63,32 @@ options:
     type: str
     default: ''
   node_name:
-    description:
-      - The name of the node.
+    description: The name of the node.
     type: str
     required: true
   machine_id:
-    description:
-      - What C(/etc/machine-id) holds. A Node of that name with this machine ID is taken for the machine's own.
+    description: What C(/etc/machine-id) holds. A Node of that name with this machine ID is taken for the machine's own.
     type: str
     default: ''
   kubelet_version:
-    description:
-      - Version of the installed kubelet, to be compared with the API server's.
+    description: Version of the installed kubelet, to be compared with the API server's.
     type: str
     default: ''
   version_check:
-    description:
-      - Whether a kubelet that does not fit the API server is refused or warned of.
+    description: Whether a kubelet that does not fit the API server is refused or warned of.
     type: str
     choices: [refuse, warn]
     default: refuse
   max_clock_skew:
-    description:
-      - Seconds that the clocks of machine and API server may differ by.
+    description: Seconds that the clocks of machine and API server may differ by.
     type: int
     default: 30
   check_name:
-    description:
-      - Whether a name that another machine registered is an error.
+    description: Whether a name that another machine registered is an error.
     type: bool
     default: true
   timeout:
-    description:
-      - Seconds for everything together.
+    description: Seconds for everything together.
     type: int
     default: 30
 seealso:
@@ -135,12 +126,10 @@ need_bootstrap:
   description: Whether the machine needs a bootstrap token to become a node.
   returned: success
   type: bool
-  sample: true
 need_registration:
   description: Whether the machine has a certificate, but its Node was deleted, so that the kubelet must be restarted.
   returned: success
   type: bool
-  sample: false
 ca_cert:
   description: The CA that was proven, in PEM.
   returned: success
@@ -204,11 +193,9 @@ node:
     exists:
       description: Whether it exists, V(null) when that is not known.
       type: bool
-      sample: true
     ready:
       description: Whether it is Ready.
       type: bool
-      sample: true
     machine_id:
       description: The machine ID it was registered with.
       type: str

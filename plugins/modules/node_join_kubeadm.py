@@ -29,33 +29,27 @@ attributes:
     details: A machine that is a node already is refused by kubeadm's preflight checks.
 options:
   kubeadm:
-    description:
-      - Where the program is. C(PATH) may lack its folder, under C(sudo) above all.
+    description: Where the program is. C(PATH) may lack its folder, under C(sudo) above all.
     type: str
     default: kubeadm
   kubelet:
-    description:
-      - Where the kubelet is. kubeadm looks for it in C(PATH), to which this folder is added.
+    description: Where the kubelet is. kubeadm looks for it in C(PATH), to which this folder is added.
     type: str
     default: ''
   config:
-    description:
-      - Path of a C(JoinConfiguration) on the machine.
+    description: Path of a C(JoinConfiguration) on the machine.
     type: path
     default: /run/kubenode/kubeadm-join.yaml
   api_server:
-    description:
-      - The address of the API server, such as V(https://192.0.2.1:6443).
+    description: The address of the API server, such as V(https://192.0.2.1:6443).
     type: str
     required: true
   node_name:
-    description:
-      - The name of the node.
+    description: The name of the node.
     type: str
     required: true
   timeout:
-    description:
-      - Seconds that the configuration gives each of kubeadm's waits.
+    description: Seconds that the configuration gives each of kubeadm's waits.
     type: int
     default: 300
 seealso:

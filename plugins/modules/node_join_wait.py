@@ -32,18 +32,15 @@ attributes:
     support: full
 options:
   api_server:
-    description:
-      - The address of the API server, such as V(https://192.0.2.1:6443). Its CA is read from the machine.
+    description: The address of the API server, such as V(https://192.0.2.1:6443). Its CA is read from the machine.
     type: str
     required: true
   node_name:
-    description:
-      - The name of the node.
+    description: The name of the node.
     type: str
     required: true
   ready:
-    description:
-      - Whether to wait until the Node is Ready.
+    description: Whether to wait until the Node is Ready.
     type: bool
     default: false
   kubelet_version:
@@ -59,8 +56,7 @@ options:
     type: float
     default: 0
   timeout:
-    description:
-      - Seconds for everything together.
+    description: Seconds for everything together.
     type: int
     default: 300
 seealso:
@@ -115,7 +111,6 @@ node:
     ready:
       description: Whether it is Ready.
       type: bool
-      sample: false
     kubelet_version:
       description: Version of its kubelet.
       type: str

@@ -47,13 +47,11 @@ options:
     elements: dict
     required: true
   secrets:
-    description:
-      - Contents of files that are shown nowhere, by names for C(content_secret).
+    description: Contents of files that are shown nowhere, by names for C(content_secret).
     type: dict
     default: {}
   only:
-    description:
-      - Apply only settings whose C(step) is one of these. Empty means all. All of them are checked.
+    description: Apply only settings whose C(step) is one of these. Empty means all. All of them are checked.
     type: list
     elements: str
     default: []

@@ -36,8 +36,7 @@ options:
     type: str
     required: true
   command_dir:
-    description:
-      - Directory on the controller in which O(command) lies.
+    description: Directory on the controller in which O(command) lies.
     type: path
     default: /shared
   timeout:
@@ -46,13 +45,11 @@ options:
     type: int
     default: 300
   provider:
-    description:
-      - For E(KUBENODE_PROVIDER), whose machine it is.
+    description: For E(KUBENODE_PROVIDER), whose machine it is.
     type: str
     choices: [hcloud, robot]
   server:
-    description:
-      - For E(KUBENODE_SERVER), the id of the cloud server or the number of the dedicated server.
+    description: For E(KUBENODE_SERVER), the id of the cloud server or the number of the dedicated server.
     type: str
   secrets:
     description:
@@ -66,28 +63,13 @@ options:
       - Bootstrap data of the machine, whose longer lines must not be seen either. It is not put into the rescue.
     type: raw
   bootstrap_data_file:
-    description:
-      - File on the controller that holds the bootstrap data.
+    description: File on the controller that holds the bootstrap data.
     type: path
   intent_file:
     description:
       - File with the machine's intent. What an earlier run claimed in it, and had not begun to write, is given up when
         the program stops the machine.
     type: path
-  machine_name:
-    description:
-      - Name of the machine.
-      - The default is the name of the host in the inventory.
-    type: str
-  rescue_timeout:
-    description:
-      - Seconds to wait until the rescue answers by SSH.
-    type: int
-    default: 360
-  previous_boot_id:
-    description:
-      - Boot id of the system that was seen before the reset. As long as it answers, the rescue has not been reached.
-    type: str
   host_keys:
     description:
       - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
@@ -95,8 +77,7 @@ options:
     type: list
     elements: str
   poll:
-    description:
-      - Longest time in seconds between two looks at the program. Its end is noticed at once.
+    description: Longest time in seconds between two looks at the program. Its end is noticed at once.
     type: float
     default: 2.0
   log_dir:
@@ -105,19 +86,8 @@ options:
       - The default is C(kubenode-provision/logs) below E(XDG_STATE_HOME) or C(~/.local/state).
     type: path
   known_hosts_dir:
-    description:
-      - See O(kubenode.provision.image_url_command#module:known_hosts_dir).
+    description: See O(kubenode.provision.image_url_command#module:known_hosts_dir).
     type: path
-  boot_state:
-    description:
-      - Boot state of the machine when the task begins, as the step before returned it.
-    type: str
-    default: BootingToRescue
-  boot_state_since:
-    description:
-      - Since when the machine is in O(boot_state), as the step before returned it.
-      - The default is the begin of the task.
-    type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.rescue_server
@@ -134,10 +104,6 @@ attributes:
   idempotent:
     support: none
     details: Each run of Ansible asks the program again, unless a machine is already being written or was.
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.image_url_check
   - module: kubenode.provision.installimage_check

@@ -27,8 +27,7 @@ options:
     choices: [file, overlay, show, reset]
     default: file
   hosts:
-    description:
-      - The hosts. Required for O(mode=file) and O(mode=overlay).
+    description: The hosts. Required for O(mode=file) and O(mode=overlay).
     type: list
     elements: dict
     suboptions:
@@ -39,14 +38,12 @@ options:
         type: str
         required: true
       state:
-        description:
-          - V(absent) removes what this module wrote for the host in O(dest).
+        description: V(absent) removes what this module wrote for the host in O(dest).
         type: str
         choices: [present, absent]
         default: present
       hostname:
-        description:
-          - The name the host gets when nothing else gives it one, instead of O(hosts[].name). Empty for none.
+        description: The name the host gets when nothing else gives it one, instead of O(hosts[].name). Empty for none.
         type: str
       architecture:
         description:
@@ -57,18 +54,15 @@ options:
             taken.
         type: str
       outputs:
-        description:
-          - What to make for this host, instead of O(outputs).
+        description: What to make for this host, instead of O(outputs).
         type: list
         elements: str
         choices: [iso, minimal_iso, initramfs, pxe]
       network:
-        description:
-          - NMState document, as data or as text. Without one the host uses DHCP.
+        description: NMState document, as data or as text. Without one the host uses DHCP.
         type: raw
       network_file:
-        description:
-          - File with the NMState document.
+        description: File with the NMState document.
         type: path
       ignition:
         description:
@@ -76,69 +70,55 @@ options:
             O(hosts[].units), O(hosts[].ssh_keys) and O(hosts[].hostname) are laid over it.
         type: raw
       ignition_file:
-        description:
-          - File with that Ignition.
+        description: File with that Ignition.
         type: path
       merge:
-        description:
-          - An Ignition that is laid over the result, as data or as JSON.
+        description: An Ignition that is laid over the result, as data or as JSON.
         type: raw
       merge_file:
-        description:
-          - File with that Ignition.
+        description: File with that Ignition.
         type: path
       files:
-        description:
-          - Further files of the live system.
+        description: Further files of the live system.
         type: list
         elements: dict
         default: []
         suboptions:
           path:
-            description:
-              - Absolute path on the host.
+            description: Absolute path on the host.
             type: str
             required: true
           content:
-            description:
-              - Its content as text. One of this, O(hosts[].files[].content_base64) and O(hosts[].files[].src).
+            description: Its content as text. One of this, O(hosts[].files[].content_base64) and O(hosts[].files[].src).
             type: str
           content_base64:
-            description:
-              - Its content in base64.
+            description: Its content in base64.
             type: str
           src:
-            description:
-              - File with its content.
+            description: File with its content.
             type: path
           mode:
-            description:
-              - Its mode, as an octal number in quotes. What only its owner may read is never shown.
+            description: Its mode, as an octal number in quotes. What only its owner may read is never shown.
             type: str
             default: "0644"
       units:
-        description:
-          - Further systemd units; they are enabled.
+        description: Further systemd units; they are enabled.
         type: list
         elements: dict
         default: []
         suboptions:
           name:
-            description:
-              - Name of the unit with its suffix.
+            description: Name of the unit with its suffix.
             type: str
             required: true
           contents:
-            description:
-              - The unit file. One of this and O(hosts[].units[].src).
+            description: The unit file. One of this and O(hosts[].units[].src).
             type: str
           src:
-            description:
-              - File with the unit file.
+            description: File with the unit file.
             type: path
       ssh_keys:
-        description:
-          - Public keys that may log in as C(core), besides O(ssh_keys).
+        description: Public keys that may log in as C(core), besides O(ssh_keys).
         type: list
         elements: str
         default: []
@@ -148,26 +128,22 @@ options:
         type: dict
         suboptions:
           append:
-            description:
-              - Arguments to add.
+            description: Arguments to add.
             type: list
             elements: str
             default: []
           replace:
-            description:
-              - Arguments to replace, each as C(KEY=OLD=NEW).
+            description: Arguments to replace, each as C(KEY=OLD=NEW).
             type: list
             elements: str
             default: []
           delete:
-            description:
-              - Arguments to delete; each must be there.
+            description: Arguments to delete; each must be there.
             type: list
             elements: str
             default: []
           reset:
-            description:
-              - Begin with the arguments the ISO was published with.
+            description: Begin with the arguments the ISO was published with.
             type: bool
             default: false
       initramfs_network:
@@ -177,8 +153,7 @@ options:
         type: bool
         default: true
       agent_image:
-        description:
-          - The agent's image for this host, instead of O(agent_image).
+        description: The agent's image for this host, instead of O(agent_image).
         type: str
   images:
     description:
@@ -203,20 +178,16 @@ options:
     choices: [iso, minimal_iso, initramfs, pxe]
     default: [iso]
   base_iso:
-    description:
-      - The base live ISO, a file or a block device. Falls back to E(DEPLOY_ISO).
+    description: The base live ISO, a file or a block device. Falls back to E(DEPLOY_ISO).
     type: path
   base_initramfs:
-    description:
-      - The base initramfs. Falls back to E(DEPLOY_INITRD), then to the one inside of O(base_iso).
+    description: The base initramfs. Falls back to E(DEPLOY_INITRD), then to the one inside of O(base_iso).
     type: path
   base_kernel:
-    description:
-      - The kernel for V(pxe), instead of the one inside of O(base_iso).
+    description: The kernel for V(pxe), instead of the one inside of O(base_iso).
     type: path
   base_rootfs:
-    description:
-      - The root file system for V(pxe), instead of the one inside of O(base_iso).
+    description: The root file system for V(pxe), instead of the one inside of O(base_iso).
     type: path
   shared_dir:
     description:
@@ -224,16 +195,13 @@ options:
         back to E(IMAGE_SHARED_DIR).
     type: path
   publish_url:
-    description:
-      - URL under which O(dest) is published, for RV(urls), iPXE scripts and minimal ISOs.
+    description: URL under which O(dest) is published, for RV(urls), iPXE scripts and minimal ISOs.
     type: str
   rootfs_url:
-    description:
-      - URL of the root file system for V(minimal_iso) and V(pxe), when it is not published beside the images.
+    description: URL of the root file system for V(minimal_iso) and V(pxe), when it is not published beside the images.
     type: str
   names_secret_file:
-    description:
-      - The secret of an image server whose paths cannot be guessed; RV(urls) are then those of that server.
+    description: The secret of an image server whose paths cannot be guessed; RV(urls) are then those of that server.
     type: path
   nmstate:
     description:
@@ -243,8 +211,7 @@ options:
     choices: [auto, builtin, nmstatectl]
     default: builtin
   force:
-    description:
-      - Whether a base that has something embedded already is taken; what it has is replaced.
+    description: Whether a base that has something embedded already is taken; what it has is replaced.
     type: bool
     default: false
   enlarge:
@@ -262,17 +229,14 @@ options:
     choices: [record, full]
     default: record
   permissions:
-    description:
-      - Permissions of what is written, as an octal number in quotes. Images and descriptors hold secrets.
+    description: Permissions of what is written, as an octal number in quotes. Images and descriptors hold secrets.
     type: str
     default: "0600"
   owner:
-    description:
-      - User of what is written.
+    description: User of what is written.
     type: str
   group:
-    description:
-      - Group of what is written.
+    description: Group of what is written.
     type: str
   on_error:
     description:

@@ -117,8 +117,7 @@ options:
     default: []
     suboptions:
       mount:
-        description:
-          - Where it is mounted, V(swap), V(lvm), C(btrfs.1) for a volume of O(subvolumes), or V(none).
+        description: Where it is mounted, V(swap), V(lvm), C(btrfs.1) for a volume of O(subvolumes), or V(none).
         type: str
         required: true
       filesystem:
@@ -187,13 +186,6 @@ options:
       - Host name of the new system.
       - The default is O(machine_name).
     type: str
-  installation:
-    description:
-      - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or
-        M(kubenode.provision.robot_rescue) returned it. The command finds it in the environment variable
-        E(KUBENODE_INSTALLATION) and in C(/root/.kubenode/installation); the new system shows it in its record.
-      - The default is a new one.
-    type: str
   consent:
     description:
       - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
@@ -206,21 +198,6 @@ options:
       - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks and emptied them.
     type: str
     default: empty
-  reinstall:
-    description:
-      - Names of machines that may be written again, or a dictionary of names and installations, for O(consent=named).
-    type: raw
-    default: []
-  intent_file:
-    description:
-      - File with the intent that the module which armed the rescue wrote. It is put into the rescue, so that another
-        controller can go on.
-    type: path
-  machine_name:
-    description:
-      - Name of the machine.
-      - The default is the name of the host in the inventory.
-    type: str
   post_install_script:
     description:
       - Text of a script that runs inside of the new system at the end of the installation. Without C(#!) in its first
@@ -233,10 +210,6 @@ options:
         cloud-init then. A dictionary is turned into JSON.
       - Mutually exclusive with O(bootstrap_data_file).
     type: raw
-  bootstrap_data_file:
-    description:
-      - File on the controller that holds the bootstrap data. It may be encrypted by Ansible Vault.
-    type: path
   crypt_password:
     description:
       - Passphrase for the partitions with O(partitions[].crypt). At least 8 printable ASCII characters, no spaces,
@@ -281,8 +254,7 @@ options:
     choices: [rescue, image]
     default: rescue
   uefi:
-    description:
-      - How the rescue was booted, on which it depends whether there must be an ESP.
+    description: How the rescue was booted, on which it depends whether there must be an ESP.
     type: str
     choices:
       auto: Whatever the rescue says.
@@ -299,14 +271,6 @@ options:
         and the disks are emptied again.
     type: int
     default: 1800
-  rescue_timeout:
-    description: Seconds to wait until the rescue answers by SSH.
-    type: int
-    default: 360
-  previous_boot_id:
-    description:
-      - Boot id of the system that was seen before the reset. As long as it answers, the rescue has not been reached.
-    type: str
   host_keys:
     description:
       - Public SSH host keys of the rescue, when they are known in advance, as M(kubenode.provision.robot_rescue)
@@ -329,18 +293,10 @@ options:
         M(kubenode.provision.image_url_command).
       - The default is a temporary directory of this run.
     type: path
-  boot_state:
-    description: Boot state of the machine when the task begins, as the step before returned it.
-    type: str
-    default: BootingToRescue
-  boot_state_since:
-    description:
-      - Since when the machine is in O(boot_state), as the step before returned it.
-      - The default is the begin of the task.
-    type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.rescue_server
+  - kubenode.provision.rescue_server.installation
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
   - kubenode.provision.variables
@@ -355,10 +311,6 @@ attributes:
     support: full
     details:
       - An installation that succeeded is not run again in the same rescue. After a reboot the rescue has forgotten it.
-  action:
-    support: full
-  async:
-    support: none
 seealso:
   - module: kubenode.provision.robot_rescue
   - module: kubenode.provision.machine_disks
@@ -459,8 +411,7 @@ message:
   returned: when the installation ended
   sample: "installimage 16/16: run the post-install script"
 host_keys:
-  description:
-    - Public SSH host keys of the new system. Empty when O(bootstrap_data) gives it others.
+  description: Public SSH host keys of the new system. Empty when O(bootstrap_data) gives it others.
   type: list
   elements: str
   returned: when the installation ended

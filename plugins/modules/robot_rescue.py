@@ -166,8 +166,7 @@ options:
     type: int
     default: 0
   look_timeout:
-    description:
-      - Seconds each machine has for answering by SSH before it counts as silent.
+    description: Seconds each machine has for answering by SSH before it counts as silent.
     type: int
     default: 15
   ssh_timeout:
@@ -177,23 +176,19 @@ options:
     type: int
     default: 480
   sw_timeout:
-    description:
-      - Seconds for the rescue to come after CTRL+ALT+DEL.
+    description: Seconds for the rescue to come after CTRL+ALT+DEL.
     type: int
     default: 600
   hw_timeout:
-    description:
-      - Seconds for the rescue to come after the reset button.
+    description: Seconds for the rescue to come after the reset button.
     type: int
     default: 600
   power_timeout:
-    description:
-      - Seconds for the rescue to come after the power button, and after Wake on LAN.
+    description: Seconds for the rescue to come after the power button, and after Wake on LAN.
     type: int
     default: 600
   timeout:
-    description:
-      - Seconds each machine has for each step at the webservice, including repeated requests.
+    description: Seconds each machine has for each step at the webservice, including repeated requests.
     type: int
     default: 360
   max_resets:
@@ -303,7 +298,6 @@ machines:
     in_rescue:
       description: Whether the rescue answered by SSH, V(null) if it was not asked.
       type: bool
-      sample: true
     hostname:
       description: Host name of the system that answered last by SSH.
       returned: when a system answered
@@ -325,7 +319,6 @@ machines:
     installed:
       description: Whether another system than the rescue runs and was left alone.
       type: bool
-      sample: false
     installed_record:
       description: The installed record of the system that answered, V(null) if it has none.
       returned: when a system answered
@@ -352,11 +345,9 @@ machines:
     armed:
       description: Whether the rescue is armed for the next boot, as far as it is known.
       type: bool
-      sample: false
     permanent:
       description: Whether the machine failed in a way that no further run can repair.
       type: bool
-      sample: false
     installation:
       description:
         - Id of the installation that the rescue was armed for, or that the machine was made for; empty if it
@@ -373,7 +364,6 @@ machines:
     proven:
       description: Whether the record of the system that was left alone says that this installation was verified.
       type: bool
-      sample: false
     drift:
       description: In what the system that was left alone differs from O(wanted).
       type: list
@@ -414,11 +404,9 @@ machines:
     changed:
       description: Whether anything about this machine was changed.
       type: bool
-      sample: true
     failed:
       description: Whether this machine failed, now or in an earlier step.
       type: bool
-      sample: false
     msg:
       description: What was done, or why it failed.
       type: str

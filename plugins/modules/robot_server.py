@@ -40,8 +40,7 @@ options:
     elements: dict
     required: true
   timeout:
-    description:
-      - Seconds for each step at the webservice, including repeated requests.
+    description: Seconds for each step at the webservice, including repeated requests.
     type: int
     default: 360
 seealso:
@@ -113,7 +112,6 @@ machines:
     cancelled:
       description: Whether the server is cancelled.
       type: bool
-      sample: false
     boot_state:
       description: Boot state of the machine as it was given, empty if it is not known.
       type: str
@@ -134,11 +132,9 @@ machines:
     changed:
       description: Whether the server got another name.
       type: bool
-      sample: true
     failed:
       description: Whether this machine failed.
       type: bool
-      sample: false
     msg:
       description: What was done, or why it failed.
       type: str
