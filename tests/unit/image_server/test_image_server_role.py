@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import convert
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import CHOICES
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
@@ -78,7 +78,7 @@ def test_choices_of_the_specs_are_those_of_the_program():
     specs = role_specs.options("image_server")
     choices = {name: tuple(option["choices"]) for name, option in specs.items() if "choices" in option}
     assert choices["vlan_interfaces"] == VLAN_MODES
-    assert choices["nmstate"] == convert.CHOICES
+    assert choices["nmstate"] == CHOICES
     assert choices["log_level"] == command_line.LEVELS
 
 
