@@ -262,7 +262,7 @@ def test_a_full_disk_at_the_end_of_an_intent_ends_one_machine_alone(tmp_path, mo
     def full(*_arguments, **_more):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(intents.private_files, "write_json", full)
+    monkeypatch.setattr(intents.safe_files, "write_json", full)
     with pytest.raises(MachineError, match="No space left"):
         store.seen("n1", True)
 

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import convert, with_nmstatectl
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen, start
 
 DOCUMENT = {"interfaces": [{"name": "eth0"}]}
 
@@ -98,7 +98,7 @@ def test_one_that_hangs_or_is_no_program_is_an_error(program, tmp_path, monkeypa
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     program("exec tail -f /dev/null")
     with pytest.raises(ImageError, match="nmstatectl did not run to its end: TimeoutExpired"):
-        with_nmstatectl(DOCUMENT, convert.start)
+        with_nmstatectl(DOCUMENT, start)
     (tmp_path / "nmstatectl").write_bytes(b"\0no program")
     with pytest.raises(ImageError, match="nmstatectl did not run to its end: "):
-        with_nmstatectl(DOCUMENT, convert.start)
+        with_nmstatectl(DOCUMENT, start)
