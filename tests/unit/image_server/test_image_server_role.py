@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import CHOICES
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import CHOICES
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (

@@ -20,7 +20,7 @@ from ansible.module_utils.basic import AnsibleModule, env_fallback
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
 from ..errors import ImageError
-from ..nmstate.convert import chosen
+from ..nmstate.conversion import chosen
 from ..overlay import Overlay, read
 from . import inspection, request
 from .inspection import DiffEntry

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .convert import Profiles, convert, keyfiles, with_nmstatectl
+from .conversion import Profiles, convert, keyfiles, with_nmstatectl
 from .document import parse
 
 __all__ = ["Profiles", "convert", "keyfiles", "parse", "with_nmstatectl"]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import CHOICES
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import CHOICES
 
 from .listener import Limits
 from .publisher import address

@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import GUESSED, secret_of_all
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import (
     RequestPaths,
     UrlBuilder,

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import convert, with_nmstatectl
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.convert import chosen, start
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import conversion, with_nmstatectl
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen, start
 
 DOCUMENT = {"interfaces": [{"name": "eth0"}]}
 
@@ -94,7 +94,7 @@ def test_it_is_started_where_it_is_asked_for_and_there(program, tmp_path, monkey
 
 
 def test_one_that_hangs_or_is_no_program_is_an_error(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(convert, "SECONDS", 0.1)
+    monkeypatch.setattr(conversion, "SECONDS", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     program("exec tail -f /dev/null")
     with pytest.raises(ImageError, match="nmstatectl did not run to its end: TimeoutExpired"):
