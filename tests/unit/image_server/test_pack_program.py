@@ -25,7 +25,7 @@ def test_equal_sources_make_equal_bytes():
     assert content.startswith(b"#!/usr/bin/python3 -I\n")
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     formats = f"{pack_program.TOP}/module_utils/_liveimage"
-    assert {"__main__.py", f"{formats}/iso.py", f"{formats}/nmstate/convert.py"} <= set(names)
+    assert {"__main__.py", f"{formats}/iso.py", f"{formats}/nmstate/conversion.py"} <= set(names)
     with pytest.raises(ValueError, match="full path"):
         pack_program.program_bytes("/usr/bin/env python3\n")
 
