@@ -199,7 +199,7 @@ def test_no_disk_is_looked_at_or_emptied_before_the_image(tmp_path, monkeypatch,
     def refuse(url, token):
         raise image_url.NotFetchable("it cannot be fetched")
 
-    monkeypatch.setattr(image_url, "check", refuse)
+    monkeypatch.setattr(image_url, "check_fetchable", refuse)
     calls: list[list[str]] = []
     with pytest.raises(job.JobError) as caught:
         started(tmp_path, calls, **more)
@@ -219,7 +219,7 @@ def test_no_disk_is_looked_at_or_emptied_before_the_image(tmp_path, monkeypatch,
     ],
 )
 def test_a_command_whose_interpreter_is_not_there_costs_no_disk(tmp_path, monkeypatch, first, missing):
-    monkeypatch.setattr(image_url, "check", lambda url, token: None)
+    monkeypatch.setattr(image_url, "check_fetchable", lambda url, token: None)
     with pytest.raises(job.JobError) as caught:
         started(tmp_path, [], command=first + b"\n", consent="fresh")
     assert (f"names {missing}, which is not in this rescue. No disk was touched" in str(caught.value)) is bool(missing)
@@ -227,7 +227,7 @@ def test_a_command_whose_interpreter_is_not_there_costs_no_disk(tmp_path, monkey
 
 
 def test_who_says_so_is_not_asked_for_the_image(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_url, "check", lambda url, token: pytest.fail("it was looked at"))
+    monkeypatch.setattr(image_url, "check_fetchable", lambda url, token: pytest.fail("it was looked at"))
     started(tmp_path, [], consent="checked", check_image=True)  # nothing will be emptied
     with pytest.raises(job.JobError, match="could not be emptied"):
         started(tmp_path, [], consent="fresh", check_image=False)
