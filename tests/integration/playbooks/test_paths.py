@@ -92,7 +92,8 @@ def test_files_beside_the_inventory_and_in_the_working_directory_are_found(user,
 
 def test_what_is_nowhere_is_an_error_with_all_places(user):
     done = user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **PATHS)
-    reported = " ".join(done.output.split())
+    # before 2.19 a message is shown as JSON
+    reported = " ".join(done.output.split()).replace('\\"', '"')
     beside, here = user.inventory, user.stands
     path = PATHS["kubenode_bootstrap_data_file"]
     assert (
@@ -174,7 +175,8 @@ def test_what_a_run_keeps_of_a_folder_of_inventories_is_no_inventory(user):
 def test_an_older_folder_of_the_working_directory_is_still_taken(user):
     (user.stands / "kubenode/quarantine").mkdir(parents=True)
     printed = kept(user)
-    assert f"mv {user.stands}/kubenode {user.inventory}/kubenode, or set kubenode_dir" in printed
+    # ansible-core before 2.19 breaks warnings within words, too
+    assert f"mv{user.stands}/kubenode{user.inventory}/kubenode,orsetkubenode_dir" in printed.replace(" ", "")
     assert (user.stands / "kubenode/locks").is_dir()
     assert not (user.inventory / "kubenode").exists()
 
