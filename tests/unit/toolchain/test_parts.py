@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ import yaml
 
 from dev.toolchain import test as parts
 from dev.toolchain.paths import CHECKOUT
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def house(tmp_path, monkeypatch):
 
     def wait(command, environment, left):
         counts = json.dumps({"passed": 3, "failed": int("exit(1)" in command[-1]), "skipped": 2})
-        lines = f"import pathlib, time; pathlib.Path({environment['KUBENODE_TEST_COUNTS']!r}).write_text({counts!r})"
+        target = environment["KUBENODE_TEST_COUNTS"]
+        lines = f"import os, pathlib, time; pathlib.Path({target + '.new'!r}).write_text({counts!r})"
+        lines += f"; os.rename({target + '.new'!r}, {target!r})"
         return original([sys.executable, "-c", f"{lines}; {command[-1]}"], environment, left)
 
     monkeypatch.setattr(parts, "_wait", wait)
@@ -106,9 +110,19 @@ def test_what_does_not_fit_is_named_and_fails_nothing(house, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(("tail", "code"), [("", 0), ("#exit(1)", 1)])
-def test_a_part_that_the_deadline_ends_fails_only_for_what_failed(house, capsys, tail, code):
+def test_a_part_that_the_deadline_ends_fails_only_for_what_failed(house, capsys, monkeypatch, tail, code):
+    class UntilDeadline(subprocess.Popen):
+        """Its deadline is there as soon as it has written its counts."""
+
+        def wait(self, timeout=None):
+            if timeout is not None and timeout > parts.GRACE and "sleep" in self.args[-1]:
+                until((parts.RESULTS / "slow.json").exists, "the counts")
+                timeout = 0
+            return super().wait(timeout)
+
+    monkeypatch.setattr(parts.subprocess, "Popen", UntilDeadline)
     part = house("slow", f"time.sleep(600){tail}", 0)
-    ended = parts.run([part, house("two", "exit(0)", 0)], parts.time.monotonic() + 3, True, ())
+    ended = parts.run([part, house("two", "exit(0)", 0)], parts.time.monotonic() + 3600, True, ())
     output = capsys.readouterr().out
     assert ended == code
     assert ("FAILED" in output) is bool(code)
