@@ -160,6 +160,11 @@ def _look_again(run: Run, wanted: Job) -> None:
                     "nothing was started: disk %s is called %s by now, and was %s. Run again"
                     % (disk_names.identity(disk), disk["name"], target["name"])
                 )
+            if disk["holds"]:  # what blkid does not know, or what uses the disk, is not in content_id
+                raise job.JobError(
+                    "nothing was started: disk %s is not empty any more. It holds:\n  %s"
+                    % (disk["name"], "\n  ".join(disk_facts.held(disk)))
+                )
     except (disk_gather.GatherError, wiping.WipeError) as exc:
         raise job.JobError(f"nothing was started: {exc}") from exc
 

@@ -129,10 +129,12 @@ TARGET = {"name": "sda", "serial": "S1", "wwn": "0x1", "size": 9, "model": "m", 
         ({"content_id": "1" * 8}, "does not hold any more what was found before"),
         ({"serial": "S2"}, "is not there any more"),
         ({"name": "sdb"}, "is called sdb by now, and was sda"),
+        # not of what blkid sees, of which content_id is made
+        ({"holds": [{"kind": "unknown", "detail": "data of an unknown kind"}]}, "sda is not empty any more.*\n  a"),
     ],
 )
 def test_a_disk_that_was_found_empty_is_looked_at_again_before_it_is_written(rescue, monkeypatch, now, reason):
-    monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [{**TARGET, **now}])
+    monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [{**TARGET, "holds": [], **now}])
     if reason is None:
         assert rescue("checked+empty", still_empty=[TARGET]) == "empty"
         return
