@@ -197,7 +197,7 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
         "tail": list, "permanent": bool, "began": bool, "drives": list, "image_digest": str, "host_keys": list,
         "unlock_host_keys": list, "warnings": list, "reason": str,
     }  # fmt: skip
-    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
+    for line in reversed(stdout.decode("utf-8", "replace").split("\n")):
         if line.startswith(program.RESULT):
             try:
                 found = json_value(line[len(program.RESULT) :])

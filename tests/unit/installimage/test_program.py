@@ -411,6 +411,32 @@ def test_after_a_failure_the_disks_are_emptied_by_what_they_are_called_by_then(t
     assert (done, one.result["blanked"]) == ([["emptied", "sdb"]], True)
 
 
+TARGET = {**DISK, "serial": "s1", "wwn": "w1", "model": "", "content_id": "old"}
+SECOND = {**OTHER_NAME, "serial": "s2", "wwn": "w2"}
+
+
+@pytest.mark.parametrize(
+    ("held", "looks", "emptied"),
+    [
+        ("old", [[], [], Refused("root_devices: sdb is not empty")], [["emptied", "sda"]] * 2),
+        ("new", [[], []], []),
+    ],
+)
+def test_a_failure_while_disks_are_emptied_erases_only_those_of_the_word(tmp_path, monkeypatch, held, looks, emptied):
+    """A user puts something on the second disk, or on the first one, before installimage has begun."""
+    one, done = installing(tmp_path, monkeypatch, [], looks)
+    chosen = {"wwn-0x1": DISK, "wwn-0x2": SECOND}
+    monkeypatch.setattr(preflight.disk_names, "resolve", lambda names, disks: [chosen[name] for name in names])
+    monkeypatch.setattr(preflight.disk_gather, "read", lambda tools, health: None)
+    monkeypatch.setattr(preflight.disk_facts, "facts", lambda raw: [{**TARGET, "content_id": held}, SECOND])
+    one._spec["devices"] = list(chosen)
+    monkeypatch.setattr(one, "_targets", lambda: [TARGET])
+    with pytest.raises(Refused) as refused:
+        one.run()
+    one.fail(str(refused.value), False)
+    assert (done, one.result["began"]) == (emptied, bool(emptied))
+
+
 GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_digest": "", "host_keys": ["k"],
         "unlock_host_keys": [], "warnings": [], "reason": "x"}  # fmt: skip
 
@@ -426,6 +452,9 @@ def test_what_an_image_prints_is_no_result(capsys):
     said = capsys.readouterr().out
     assert said.endswith("\nbusy\n")
     assert action._outcome(said.encode()) is None
+    for inside in "\v\f\x1c\x85\u2028":  # a terminal stays on its line, and Python's splitlines() does not
+        program.say_of_others(inside + program.RESULT + json.dumps(GOOD))
+    assert action._outcome(capsys.readouterr().out.encode()) is None
 
 
 @pytest.mark.parametrize(

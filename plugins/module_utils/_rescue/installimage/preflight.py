@@ -43,7 +43,7 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
     wanted = {disk["name"] for disk in chosen}
     raw = disk_gather.read(tools, health=False)
     found = disk_facts.facts(raw)
-    to_empty = _names(targets, found)
+    to_empty = _still(targets, found)
     for disk in [disk for disk in found if disk["name"] in wanted and disk["name"] not in to_empty]:
         if disk["holds"]:
             raise Refused(
@@ -103,18 +103,22 @@ def _of_lvm(why: str) -> Refused:
     )
 
 
-def _names(targets: Sequence[Disk], disks: Sequence[Disk]) -> list[str]:
+def still(targets: Sequence[Disk], tools: Tools) -> list[str]:
+    """The kernel names of the disks that the user's word covers; raises :class:`Refused` if one has changed."""
+    return _still(targets, disk_facts.facts(disk_gather.read(tools, health=False)))
+
+
+def _still(targets: Sequence[Disk], disks: Sequence[Disk]) -> list[str]:
     try:
         return [wiping.still(target, disks)["name"] for target in targets]
     except wiping.WipeError as error:
         raise Refused(str(error)) from None
 
 
-def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
-    """Empty the disks that the user's word covers; returns what was done. Raises :class:`Refused`."""
-    disks = disk_facts.facts(disk_gather.read(tools, health=False))
+def empty(names: Sequence[str], tools: Tools) -> list[str]:
+    """Empty the disks of these kernel names; returns what was done. Raises :class:`Refused`."""
     try:
-        return wiping.wipe(tools, _names(targets, disks))
+        return wiping.wipe(tools, names)
     except wiping.WipeError as error:
         raise Refused(f"the disks were not emptied: {error}") from None
 

@@ -93,6 +93,8 @@ class Program:
         self._tools = Tools(run)
         self._disks: list[Identity] = []
         self._drives: list[str] = []
+        #: Stable names of the disks that may be emptied after a failure.
+        self._ours: list[str] = spec["devices"]
         self._installer: installer.Installer | None = None
         self._root = ""
         self._ticked, self._prepared = 0.0, False
@@ -130,15 +132,15 @@ class Program:
         result["ok"] = True
 
     def fail(self, reason: str, permanent: bool) -> None:
-        """Say why, and empty the disks again if they were begun."""
+        """Say why, and empty the disks that were begun again."""
         if self._installer is not None:
             self._installer.kill()
         self.result.update(ok=False, reason=reason, permanent=permanent)
-        if not self.result["began"]:
+        if not self.result["began"] or not self._ours:
             return
-        say(f"emptying the disks again: {' '.join(self._drives)}")
+        say(f"emptying the disks again: {' '.join(self._ours)}")
         try:
-            preflight.blank(self._spec["devices"], self._tools)
+            preflight.blank(self._ours, self._tools)
             self.result["blanked"] = True
         except (Refused, OSError) as error:
             self.result["blanked"] = False
@@ -188,11 +190,15 @@ class Program:
 
     def _empty(self, targets: Sequence[Disk]) -> None:
         """Empty the disks last: every other check has passed."""
-        # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
+        devices, names = self._spec["devices"], preflight.still(targets, self._tools)
+        # From here on these disks are emptied after a failure, too: a disk that is half empty is of no use. What came
+        # onto the others meanwhile stays.
+        self._ours = [given for given, disk in zip(devices, self._disks) if disk["name"] in names]
         self.result["began"] = True
-        for line in preflight.empty(targets, self._tools):
+        for line in preflight.empty(names, self._tools):
             say("emptying: " + line)
         self._check_again()
+        self._ours = devices
 
     def _check_disks(self, targets: Sequence[Disk] = ()) -> None:
         layout = specs.layout_of(self._spec, self.result["uefi"])
