@@ -112,19 +112,22 @@ class News:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise FleetError(f"progress_file: '{path}' cannot be written: {error.strerror}") from error
-        self._is_watched = not self._is_free()
+        self._is_watched = self._is_free() is False
 
     def raise_if_alone(self) -> None:
         """Raises FleetError when the run that this module belongs to was killed: the next one may be at work."""
         if self._is_watched and self._is_free():
             raise FleetError("the run that this belongs to has ended")
 
-    def _is_free(self) -> bool:
+    def _is_free(self) -> bool | None:
+        """None where the file system does not tell."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except BlockingIOError:
             return False
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError:
+            return None
         return True
 
     def follow(self, run: MachineRun) -> None:

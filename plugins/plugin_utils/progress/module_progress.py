@@ -61,7 +61,8 @@ class ApiAction(ModuleAction):
         handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
         given = self._task.args
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)  # as long as we live; see the module's News
+            with contextlib.suppress(OSError):  # of a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)  # as long as we live; see the module's News
             self._task.args = {**given, "progress_file": path}
             show = display.view_of(names, mode, states=True)
             for one in given["machines"]:  # as the task before this one left it

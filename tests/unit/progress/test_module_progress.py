@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import threading
+import types
 
 import pytest
 from hypothesis import given
@@ -74,6 +77,46 @@ def test_the_first_of_two_works_ends_only_what_failed(tmp_path):
 def test_a_file_that_cannot_be_made_is_an_error(tmp_path):
     with pytest.raises(FleetError, match=r"progress_file: '.*' cannot be written: "):
         News(str(tmp_path / "missing" / "news"), Api())
+
+
+class Action(module_progress.ApiAction):
+    """The action of a task for one machine, whose module only writes its first line."""
+
+    def __init__(self) -> None:
+        self._task = types.SimpleNamespace(args={"machines": [{"name": "good"}]})
+
+    def _is_here(self) -> bool:
+        return True
+
+    def run_with(self, view, tmp, task_vars):
+        news = News(self._task.args["progress_file"], Api())
+        return {"watched": news._is_watched}
+
+
+@pytest.mark.parametrize("broken", [None, errno.ENOLCK, errno.ENOSYS])
+def test_a_file_that_cannot_be_locked_ends_no_module(tmp_path, monkeypatch, broken):
+    """As in a home on NFS without lockd."""
+    monkeypatch.setattr(module_progress.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    flock = fcntl.flock
+
+    def lock(handle, how):
+        if broken is not None:
+            raise OSError(broken, "no locks")
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    assert Action().run() == {"watched": broken is None}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_fails_for_a_moment_ends_no_module(tmp_path, monkeypatch):
+    def fail(_handle, _how):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", fail)
+        news = News(str(tmp_path / "news"), Api())
+    news.raise_if_alone()
 
 
 def reader(path, names=("good", "bad"), variables=None):
