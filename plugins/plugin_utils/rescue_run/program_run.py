@@ -77,6 +77,10 @@ class RescueRun:
         """Whether a program that failed may have changed the machine."""
         return True
 
+    def wrote(self) -> bool:
+        """Whether its disks may hold what it wrote, so that the next run may write them without asking."""
+        return self._touched()
+
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         """Why the program did not succeed."""
         text = f"the {self.noun} failed: {protocol.explain_failure(status, self._job.rule)}"
@@ -132,7 +136,7 @@ class RescueRun:
             message=self._shown(status.message),
             **self._collect(),
         )
-        if self._touched():
+        if self.wrote():
             self._note_changed()
         if status.succeeded(self._job.rule) and empty:
             flow.timeline.to(boot_states.PROVISIONING_FAILED)

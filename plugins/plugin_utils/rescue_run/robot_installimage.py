@@ -92,7 +92,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     run = _Run(host.remote, given, flow, job, logs, masker)
     run.image, run.local = spec["image"], inputs.local
     result = run.result(about)
-    if result.get("failed") and run.refused and given["intent_file"]:
+    if result.get("failed") and not run.wrote() and given["intent_file"]:
         end_refused(flow.name, given["intent_file"], maybe=True)
     return result
 
@@ -176,6 +176,12 @@ class _Run(RescueRun):
 
     def _touched(self) -> bool:
         return not self.refused
+
+    def wrote(self) -> bool:
+        """No disk holds anything of ours either where those of the user's word were emptied and nothing was begun."""
+        outcome = self.outcome or {}
+        emptied = outcome.get("installing") is False and outcome.get("blanked") is True
+        return self._touched() and not emptied
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         if self.outcome and self.outcome["reason"]:

@@ -434,7 +434,7 @@ def test_a_failure_while_disks_are_emptied_erases_only_those_of_the_word(tmp_pat
     with pytest.raises(Refused) as refused:
         one.run()
     one.fail(str(refused.value), False)
-    assert (done, one.result["began"]) == (emptied, bool(emptied))
+    assert (done, one.result["began"], one.result["installing"]) == (emptied, bool(emptied), False)
 
 
 GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_digest": "", "host_keys": ["k"],
@@ -444,6 +444,24 @@ GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_dige
 def test_the_last_word_of_the_program_is_read():
     said = "noise\n%s%s\n%s\n" % (program.RESULT, json.dumps(GOOD), program.MARKER)
     assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changed", "wrote"),
+    [
+        (None, True, True),
+        ({"began": False, "blanked": None, "installing": False}, False, False),
+        ({"began": True, "blanked": True, "installing": False}, True, False),
+        ({"began": True, "blanked": False, "installing": False}, True, True),
+        ({"began": True, "blanked": True, "installing": True}, True, True),
+        # of a program that an earlier version of ours has started
+        ({"began": True, "blanked": True}, True, True),
+    ],
+)
+def test_the_next_run_writes_without_asking_only_what_installimage_may_have_written(outcome, changed, wrote):
+    one = object.__new__(action._Run)
+    one.outcome = outcome
+    assert (one._touched(), one.wrote()) == (changed, wrote)
 
 
 def test_what_an_image_prints_is_no_result(capsys):

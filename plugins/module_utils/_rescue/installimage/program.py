@@ -101,8 +101,8 @@ class Program:
         self._kept: list[str] = []
         self.result: dict[str, Any] = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
-            "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "unlock_host_keys": [],
-            "warnings": [],
+            "image_digest": "", "installing": False, "permanent": False, "reason": "", "tail": [], "uefi": None,
+            "unlock_host_keys": [], "warnings": [],
         }  # fmt: skip
 
     def run(self) -> None:
@@ -326,7 +326,7 @@ class Program:
         terminal = installer.Terminal(say_of_others, publish(self._base), spec["crypt_password"])
         self._installer = installer.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
-        result["began"] = True
+        result["began"] = result["installing"] = True
         result["code"] = self._installer.run(self._deadline)
         debug = read_end(DEBUG)
         text = installer.plain(debug) + "\n" + terminal.text
