@@ -75,6 +75,8 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
     with _noted(wanted, begun, base):
         if empties:
             _empty(run, wanted, checked, base)
+        if wanted.empty:
+            _look_again(run, wanted)
     code, out, dummy = run(["sh", "-c", LOOK, "sh"] + wanted.devices)
     if code == 0:
         try:

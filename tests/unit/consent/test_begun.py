@@ -141,3 +141,14 @@ def test_a_disk_that_was_found_empty_is_looked_at_again_before_it_is_written(res
     with pytest.raises(job.JobError, match=reason) as caught:
         rescue("checked+empty", still_empty=[TARGET])
     assert (caught.value.begun, rescue.done, (rescue.base / protocol.INTENT).exists()) == (False, [], False)
+
+
+def test_a_disk_that_was_found_empty_is_looked_at_again_when_others_were_emptied(rescue, monkeypatch):
+    """Emptying waits for locks; nothing of ours is on any disk then, so the next run may write none of them."""
+    seen = {**TARGET, "holds": []}
+    monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [dict(seen)])
+    monkeypatch.setattr(targets.serve, "empty", lambda *_given: seen.update(content_id="1" * 8))
+    monkeypatch.setattr(targets.image_url, "check_fetchable", lambda *_given: None)
+    with pytest.raises(job.JobError, match="does not hold any more what was found before") as caught:
+        rescue("checked+wipe", still_empty=[TARGET], empty=[{**TARGET, "name": "sdb"}])
+    assert (caught.value.begun, (rescue.base / protocol.INTENT).exists()) == (False, False)
