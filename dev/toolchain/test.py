@@ -42,8 +42,7 @@ NOTHING_CHOSEN = 5  # pytest's exit code when the arguments leave no test of a p
 PLENTY = 16 << 30
 #: variables by which dev/pytest_suites.py learns where to write its counts, and what is still being built
 COUNTS, BUILDING = "KUBENODE_TEST_COUNTS", "KUBENODE_TEST_BUILDING"
-#: seconds in which an interrupted pytest closes its labs
-GRACE = 120
+GRACE = 120  # seconds in which an interrupted pytest closes its labs
 
 
 @dataclass(frozen=True)
