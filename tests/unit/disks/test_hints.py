@@ -279,6 +279,12 @@ def test_a_line_to_copy_for_each_disk_and_for_equal_ones():
         assert [one["name"] for one in hints.choose(wanted, DISKS)] == names
 
 
+def test_nothing_is_copied_that_ansible_would_evaluate():
+    named = disk("sda", 1 << 30, serial="{{ lookup('pipe', 'id') }}", wwn="0x01")
+    assert hints.to_copy([named]) == ['kubenode_root_device_hints: {wwn: "0x01"}  # sda, 1.1 GB sata']
+    assert hints.to_copy([{**named, "wwn": "{%1%}"}]) == []
+
+
 @given(st.lists(st.tuples(st.text(max_size=8), st.sampled_from(["", "w1", "w2", "0x01"])), min_size=1, max_size=3))
 @example([("0012", ""), ("12", "")])
 @example([("null", ""), ("1e3", "w1")])

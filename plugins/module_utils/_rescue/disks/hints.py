@@ -17,8 +17,8 @@ from .disk_facts import Disk
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
 NARROWING = ("rotational", "kind")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE | re.ASCII)
-#: What can be copied from any terminal.
-_ASCII = re.compile(r"[ -~]+\Z")
+#: What can be copied from any terminal, and is no template in an inventory.
+_ASCII = re.compile(r"[ -z|}~]+\Z")
 #: What YAML reads as a text without quotes, but for these words.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z", re.ASCII)
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
