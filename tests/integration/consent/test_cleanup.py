@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root]
 
 CODE = """
 import json, os
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions, reach, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 machine, mine = {machine!r}, {precious!r}
 for folder in ("tmp/t", "var/tmp", "var/log/apt", "home/anna/.ssh", "home/bob", "root/.ssh", "etc/ssh", "var/lib/cloud",
@@ -29,11 +29,11 @@ os.chdir(machine)
 for line in {lines!r}:
     sh(line.replace("MINE", mine))
 host = Host(machine)
-found = reach.Reach(host)
-items = removable.ITEMS
-found_actions = cleanup_actions.actions(host, items, (), found)
-warnings = cleanup_actions.apply(host, found_actions)
-again = [action.path for action in cleanup_actions.actions(host, items)]
+found = cleanup.Reach(host)
+items = cleanup.ITEMS
+found_actions = cleanup.actions(host, items, (), found)
+warnings = cleanup.apply(host, found_actions)
+again = [action.path for action in cleanup.actions(host, items)]
 there = {{name: os.path.exists(os.path.join(machine, name)) for name in {asked!r}}}
 print((sorted({{action.path for action in found_actions}}), found.left, warnings, again, there))
 """
@@ -113,13 +113,13 @@ def test_a_mount_that_comes_between_looking_and_removing_stays(tmp_path, preciou
     (machine / "var/log/syslog").write_text("lines")
     out = in_namespace(
         f"""
-        from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import cleanup_actions
+        from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
         from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
         host = Host({str(machine)!r})
-        found_actions = cleanup_actions.actions(host, ["tmp", "logs"])
+        found_actions = cleanup.actions(host, ["tmp", "logs"])
         sh("mount --bind {precious} {machine}/tmp/t/on; mount --bind {precious}/file {machine}/var/log/syslog")
         try:
-            print(cleanup_actions.apply(host, found_actions))
+            print(cleanup.apply(host, found_actions))
         except OSError as error:
             print(error.filename, error.strerror)
         """

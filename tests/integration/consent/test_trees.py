@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 
 from .conftest import intact
 
-IMPORT = "from ansible_collections.kubenode.provision.plugins.module_utils._common import trees"
+IMPORT = "from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files"
 
 
 def test_a_tree_goes_and_its_links_are_not_followed(tmp_path, precious):
@@ -72,7 +72,7 @@ def test_mounts_are_left_with_the_folders_above_them(tmp_path, precious, in_name
         {IMPORT}
         import os
         sh({mount!r})
-        left = trees.remove({str(tree)!r})
+        left = safe_files.remove({str(tree)!r})
         shown = {str(target)!r}
         names = sorted(os.listdir(shown)) if os.path.isdir(shown) else open(shown).read()
         print((left, names, os.path.exists({str(tree / "a/other")!r})))
@@ -95,8 +95,8 @@ def test_a_mount_point_is_emptied_only_when_it_is_named_itself(tmp_path, in_name
         sh("mount -t tmpfs none " + folder)
         os.chdir(folder)
         sh("mkdir -p a/b m && touch x && mount -t tmpfs none m && touch m/kept")
-        first = trees.remove(folder), sorted(os.listdir(folder))
-        print((first, trees.empty(folder), os.listdir(folder), os.listdir(folder + "/m")))
+        first = safe_files.remove(folder), sorted(os.listdir(folder))
+        print((first, safe_files.empty(folder), os.listdir(folder), os.listdir(folder + "/m")))
         """
     )
     folder = str(tmp_path)
