@@ -31,7 +31,10 @@ from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
-OK, CHANGED, FAILED, IGNORED = "ok", "changed", "failed", "ignored"
+OK = "ok"
+CHANGED = "changed"
+FAILED = "failed"
+IGNORED = "ignored"
 _SIGNS = {OK: "✓", CHANGED: "✓", FAILED: "✗", IGNORED: "!"}
 _LONGEST = 2000
 

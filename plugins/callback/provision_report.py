@@ -298,7 +298,8 @@ class CallbackModule(CallbackBase):
 # --- the report as the table that a person reads at the end of a run (pure)
 
 #: Lines of what a failed program printed last that are shown, and of how many machines.
-SHOWN, TAILS = 10, 3
+SHOWN = 10
+TAILS = 3
 #: Machines that are named where more than these would bury the rest.
 NAMED = 20
 _HEADS = ("count", "avg", "p50", "p95", "min", "max")
