@@ -132,6 +132,9 @@ def test_the_error_lists_every_disk_and_why_not():
         ({"by_id": "sda"}, "kernel's name"),
         ({"wwn": str(0x5002538D40AA0001)}, "is what YAML makes of 0x5002538d40aa0001; write it in quotes"),
         ({"raid": {"wwn": ["0x5002538d40aa0001", 0x5002538D40AA0002]}}, "raid.wwn: .* 0x5002538d40aa0002; write it"),
+        ({"wwn": str(0x600508B1001C4F7B2A9E0D3C5F6A7B8C)}, "makes of 0x600508b1001c4f7b2a9e0d3c5f6a7b8c; write it"),
+        ({"wwn": str(0x0025385B71B00001)}, "makes of 0x0025385b71b00001; write it"),
+        ({"wwn": str(0xE8238FA6BF530001)}, "makes of 0xe8238fa6bf530001; write it"),
         ({"serial": "/dev/nvme0n1"}, "kernel's name"),
     ],
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..._common.text import whole_number
+from ..._common.text import is_digits
 from . import disk_facts, disk_names, disk_tools
 from .disk_facts import Disk
 
@@ -17,6 +17,8 @@ from .disk_facts import Disk
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
 NARROWING = ("rotational", "kind")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE | re.ASCII)
+#: How many hexadecimal digits a WWN has, and how many decimal ones the longest.
+_WWN_DIGITS, _LONGEST_NUMBER = (16, 32), 39
 #: What can be copied from any terminal, and is no template in an inventory.
 _ASCII = re.compile(r"[ -z|}~]+\Z")
 #: What YAML reads as a text without quotes, but for these words.
@@ -87,10 +89,13 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
 def _check_wwns(field: str, wwns: Sequence[object]) -> None:
     """A WWN with 0x and without quotes is a number for YAML, which comes as another text."""
     for text in [str(wwn).strip() for wwn in wwns]:
-        number = whole_number(text)
-        meant = "" if number is None or len(text) == 16 else "%x" % number
-        if len(meant) == 16:
-            raise HintError(f"root_device_hints.{field}: {text} is what YAML makes of 0x{meant}; write it in quotes")
+        if not is_digits(text) or len(text) in _WWN_DIGITS or len(text) > _LONGEST_NUMBER:
+            continue
+        meant = "%x" % int(text)
+        for digits in _WWN_DIGITS:
+            if digits - 4 < len(meant) <= digits:  # zeros at its front are gone
+                meant = "0x" + meant.zfill(digits)
+                raise HintError(f"root_device_hints.{field}: {text} is what YAML makes of {meant}; write it in quotes")
 
 
 def no_candidate(disk: Disk) -> str:
