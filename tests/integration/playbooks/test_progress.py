@@ -51,10 +51,10 @@ def test_programs_read_json_and_people_read_sums(fleet):
 def writers(run):
     """Processes that have the progress file of a run open."""
     found = []
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if f"ansible-local-{run}" in os.readlink(link) and "kubenode-progress-" in os.readlink(link):
-                found.append(link)
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended, or closed the file
+            links = [os.readlink(process / "fd" / number) for number in os.listdir(process / "fd")]
+            found += [link for link in links if f"ansible-local-{run}" in link and "kubenode-progress-" in link]
     return found
 
 
