@@ -52,9 +52,12 @@ def writers(run):
     """Processes that have the progress file of a run open."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has just ended, or closed the file
-            links = [os.readlink(process / "fd" / number) for number in os.listdir(process / "fd")]
-            found += [link for link in links if f"ansible-local-{run}" in link and "kubenode-progress-" in link]
+        with contextlib.suppress(OSError):  # it has just ended
+            for number in os.listdir(process / "fd"):
+                with contextlib.suppress(OSError):  # it has just closed the file
+                    link = os.readlink(process / "fd" / number)
+                    if f"ansible-local-{run}" in link and "kubenode-progress-" in link:
+                        found.append(link)
     return found
 
 
