@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import platform
@@ -31,6 +32,16 @@ def hierarchy() -> Path:
         if kind == "cgroup2":
             return Path(target)
     raise LabError("this host has no cgroup version 2 hierarchy mounted; the lab needs one to end machines as a whole")
+
+
+@contextlib.contextmanager
+def _if_there() -> Iterator[None]:
+    """Nothing more happens when the group is gone, or goes in this moment: another process may remove it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
 
 
 class CGroup:
@@ -79,8 +90,8 @@ class CGroup:
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def kill(self) -> None:
-        """Kill all processes inside at once; none of them runs any further."""
-        if self.path.exists():
+        """Kill all processes inside at once; none of them runs any further. A group that is gone has none."""
+        with _if_there():
             (self.path / "cgroup.kill").write_text("1")
 
     def freeze(self) -> None:
@@ -93,10 +104,9 @@ class CGroup:
     @property
     def populated(self) -> bool:
         """Whether any process is inside."""
-        try:
+        with _if_there():
             return "populated 1" in (self.path / "cgroup.events").read_text()
-        except FileNotFoundError:
-            return False
+        return False
 
     async def emptied(self, limit: float = 180) -> None:
         """Wait until no process is inside any more."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 from lab.errors import LabError
 from lab.machines import network
 from lab.machines.backend import Backend, open_backend
-from lab.machines.cgroup import hierarchy
+from lab.machines.cgroup import CGroup, hierarchy
 from lab.machines.cleanup import label_of, store_folder
 from tests.lab.machines.guest import Key, bench
 from tests.waiting import until
@@ -114,3 +115,21 @@ async def test_two_labs_have_networks_of_their_own(nspawn_backend: Backend, key:
         )
     finally:
         await other.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ENODEV, errno.EPERM])
+def test_a_group_that_another_process_removes_meanwhile_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def gone(*_arguments: object, **_more: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    group = CGroup(tmp_path / "group")
+    for name in ("read_text", "write_text"):
+        monkeypatch.setattr(Path, name, gone)
+    if code == errno.EPERM:
+        with pytest.raises(PermissionError):
+            group.kill()
+    else:
+        group.kill()
+        assert not group.populated
