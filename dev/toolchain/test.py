@@ -79,7 +79,7 @@ def _units(core: str) -> Part:
 def _artefact(core: str) -> Part:
     files = [f"tests/integration/playbooks/test_{name}.py" for name in ("paths", "documents", "whole_run")]
     checks = f"the built collection on ansible-core {core}: every command of README and the guides"
-    return Part(f"artefact-{core}", checks, 8, ("-n", "3", "--dist", "loadfile", *files), core)
+    return Part(f"artefact-{core}", checks, 10, ("-n", "3", "--dist", "loadfile", *files), core)
 
 
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
@@ -105,7 +105,6 @@ LONG = (
         (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in (*WALKS, FAULTS))),
         small_disks=True,
     ),
-    *(_artefact(core) for core in ("2.18", "2.20", "2.21")),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
     Part(
         "node",
@@ -131,6 +130,7 @@ LONG = (
     Part(
         "faults", "every fault over a fleet, until it is quiet", 30, (*PARALLEL, "-m", "long", FAULTS), small_disks=True
     ),
+    *(_artefact(core) for core in ("2.18", "2.20", "2.21")),
 )
 PARTS = {part.name: part for part in (DEFAULT, *LONG)}
 
