@@ -129,6 +129,8 @@ def _snapshot(build: Build, inputs: Mapping[str, Any]) -> dict[str, Any]:
     # What was prebaked goes down by itself; a rescue has nothing left to write.
     wanted |= {"server": build["machine"], "running": "cut" if build["kind"] == UPLOAD else "shutdown"}
     wanted |= {key: inputs.get(key) for key in ("role_version", "force", "keep", "labels")}
+    if wanted["keep"] == "":
+        wanted["keep"] = None
     if build["kind"] == UPLOAD:
         wanted["role_version"] = None
     return {key: value for key, value in wanted.items() if value is not None}

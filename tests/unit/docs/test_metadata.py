@@ -165,6 +165,17 @@ def test_what_a_person_reads_first_of_a_failure_is_its_reason(path):
         assert task.get("failed_when", False) is False, task["name"]
 
 
+@pytest.mark.parametrize("folder", ["playbooks", "roles"])
+def test_no_template_is_none_as_a_whole_since_ansible_core_2_18_makes_it_an_empty_text(folder):
+    found = [
+        f"{path.relative_to(CHECKOUT)}: {line.strip()}"
+        for path in sorted((CHECKOUT / folder).rglob("*.yml"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"""["'>]\s*\{\{[^{}()]*\|\s*default\(none(, true)?\)\s*\}\}""", line)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
 def test_a_user_s_strategy_does_not_run_the_phase_of_a_fleet_once_a_host(path):
     for play in yaml.safe_load(path.read_text()):

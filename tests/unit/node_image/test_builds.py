@@ -67,6 +67,8 @@ def test_the_options_of_the_snapshot_module():
         "keep": 2,
         "labels": {"pool": "a"},
     }
+    (build,) = builds(matrix(), keep="")
+    assert "keep" not in build["snapshot"]
 
 
 def test_the_digest_follows_the_content_and_nothing_else():
