@@ -104,9 +104,10 @@ class CGroup:
     @property
     def populated(self) -> bool:
         """Whether any process is inside."""
+        events = ""
         with _if_there():
-            return "populated 1" in (self.path / "cgroup.events").read_text()
-        return False
+            events = (self.path / "cgroup.events").read_text()
+        return "populated 1" in events
 
     async def emptied(self, limit: float = 180) -> None:
         """Wait until no process is inside any more."""
