@@ -109,7 +109,9 @@ class Running:
         """Signal the whole group, as a terminal does, and wait for the end.
 
         Where ansible-core 2.19 forks a worker in the moment of the signal, the worker ends without a result and Ansible
-        waits for it without end (two of forty interrupted runs of ``sleep``). A person presses Ctrl-C again then.
+        waits for it without end (two of forty interrupted runs of ``sleep``); a worker that ends while it hands over a
+        text of Ansible's own leaves the queue locked (three of eighty, right after the text of ``pause`` was read). A
+        person presses Ctrl-C again then, which ends Ansible at once, without the end of its callbacks.
         """
         for _press in range(2):
             if self.process.poll() is None:
