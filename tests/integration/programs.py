@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import hashlib
 import importlib
 import json
+import marshal
 import os
 import runpy
 import select
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,8 @@ if code < 0:
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
+#: Beginnings of the names of modules that stand for one file each.
+_NAMED = ("ansible.modules.", "ansible_collections.")
 #: What else it looks at when it is imported; a run with other values is no fork.
 _OF_THE_USER = ("HOME", "LANG", "LC_ALL")
 
@@ -193,6 +197,7 @@ def _serve(kind: str, address: str) -> None:
         # While a task runs, it looks a thousand times a second whether it has ended: two fifths of what a run costs.
         importlib.import_module("ansible.constants").DEFAULT_INTERNAL_POLL_INTERVAL = 0.02
         _read_once(Path(sys.modules["ansible"].__path__[0]) / "config/ansible_builtin_runtime.yml")
+    _compile_once(kind, Path(address).parent)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen(64)
@@ -221,6 +226,40 @@ def _read_once(routing: Path) -> None:
     finder = importlib.import_module("ansible.utils.collection_loader._collection_finder")
     finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
     finder._meta_yml_to_dict(routing.read_bytes(), ("ansible.builtin", "runtime.yml"))
+
+
+def _compile_once(kind: str, folder: Path) -> None:
+    """Keep what files compile to that Python has no cache for: those of packed modules, and of collections."""
+    if kind == "interpreter":
+        zipimport = importlib.import_module("zipimport")
+        compile_source = zipimport._compile_source
+        zipimport._compile_source = lambda path, source: _compiled(
+            folder, source, path.partition(".zip")[2], lambda: compile_source(path, source)
+        )
+    if kind == "ansible":
+        finder = importlib.import_module("ansible.utils.collection_loader._collection_finder")
+        loader = finder._AnsibleCollectionPkgLoaderBase
+        get_code = loader.get_code
+
+        def code_of(self: Any, name: str) -> types.CodeType | None:
+            source = self.get_source(name)
+            if not source or self._compiled_code:
+                return get_code(self, name)
+            text = source if isinstance(source, bytes) else source.encode()
+            return _compiled(folder, text, self.get_filename(name) or "", lambda: get_code(self, name))
+
+        loader.get_code = code_of
+
+
+def _compiled(folder: Path, source: bytes, path: str, compiled: Callable[[], types.CodeType]) -> types.CodeType:
+    kept = folder / f"compiled-{hashlib.sha256(path.encode() + source).hexdigest()}"
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        return marshal.loads(kept.read_bytes())
+    code = compiled()
+    beside = kept.with_name(f"{kept.name}-{os.getpid()}")
+    beside.write_bytes(marshal.dumps(code))
+    beside.replace(kept)
+    return code
 
 
 def _received(wire: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -308,7 +347,30 @@ def _run_program(name: str, interpreter: str) -> None:
         setattr(constants, setting, value)
     constants.DEFAULT_INTERNAL_POLL_INTERVAL = _LOOK_EVERY
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(importlib.import_module(_PROGRAMS[Path(name).name]).main())
+    with _packed(Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"), Path(interpreter).parent):
+        sys.exit(importlib.import_module(_PROGRAMS[Path(name).name]).main())
+
+
+@contextlib.contextmanager
+def _packed(of_run: Path, folder: Path) -> Iterator[None]:
+    """Give a run the modules that earlier runs of this server have packed of the same collections, and keep its own."""
+    collections = hashlib.sha256(os.environ["ANSIBLE_COLLECTIONS_PATH"].encode()).hexdigest()
+    shared = folder / f"packed-{collections}"
+    for one in (shared, of_run):
+        one.mkdir(exist_ok=True)
+    _link(shared, of_run)
+    try:
+        yield
+    finally:
+        _link(of_run, shared)
+
+
+def _link(of: Path, to: Path) -> None:
+    """Give a folder the files of another; a module beside a playbook has no name of its own, and is left out."""
+    for path in of.iterdir() if of.is_dir() else ():
+        if path.name.startswith(_NAMED) and not path.name.endswith((".lock", "-part")):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.link(path, to / path.name)
 
 
 if __name__ == "__main__":
