@@ -27,8 +27,6 @@ options:
       - A line has C(machine), C(state) (its boot state, perhaps empty), C(text), C(ended) and C(failed), and
         C(requests) with the requests C(made) by the module, the C(limit) of the account and what is C(remaining) of it,
         both V(null) where they are not known.
-      - When another process holds a lock on it (C(flock)) at the start, and no longer later, the module ends, since the
-        run that it belongs to was killed.
       - By default, the task uses a file of its own for what it shows. With this option, nothing is shown.
     type: path
 """

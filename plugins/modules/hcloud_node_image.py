@@ -21,6 +21,7 @@ description:
   - Only snapshots that this module made are ever deleted.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
+  - kubenode.provision.own_run
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
 attributes:
@@ -241,7 +242,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
     api_options,
     open_cloud,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet, run_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet
 
 
@@ -263,6 +264,7 @@ def argument_spec() -> dict[str, Any]:
     }
     return dict(
         api_options(),
+        **run_options(),
         images={"type": "list", "elements": "dict", "required": True, "options": image},
         in_use={"type": "list", "elements": "str", "default": []},
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},

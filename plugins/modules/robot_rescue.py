@@ -41,6 +41,7 @@ extends_documentation_fragment:
   - kubenode.provision.boot_rescue
   - kubenode.provision.attributes
   - kubenode.provision.progress
+  - kubenode.provision.own_run
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.variables
 attributes:

@@ -123,6 +123,8 @@ class Api:
         self.calls_of: dict[str, int] = {}
         #: Takes the changes of machines, if anything does; see run_fleet.
         self.news: Any = None
+        #: The run that all this is done for, where that can be seen.
+        self.own_run: Any = None
 
     def request(
         self, method: str, path: str, machine: str | None = None, params: dict[str, Any] | None = None, json: Any = None
@@ -244,8 +246,8 @@ class Api:
             with self._lock:
                 if self._stopped is not None:
                     raise self._stopped
-                if self.news is not None:
-                    self.news.raise_if_alone()
+                if self.own_run is not None:
+                    self.own_run.raise_if_gone()
                 delay = self.budget.delay()
                 if delay <= 0:
                     return self.budget.sent()

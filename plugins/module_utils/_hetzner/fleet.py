@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import queue
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 500
+_ENDED = "the run that this belongs to has ended"
 
 
 class FleetApi(Protocol):
@@ -36,6 +37,7 @@ class FleetApi(Protocol):
 
     calls: int
     news: Any
+    own_run: Any
 
     def stop(self, error: FleetError) -> None:
         """Let every further request of any thread raise ``error``."""
@@ -97,12 +99,35 @@ class MachineRun:
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
 
 
-class News:
-    """Appends to a file. An error of writing it stops no machine.
+class OwnRun:
+    """The run of Ansible that a module belongs to. Killing it does not end a module that it has started.
 
-    Who reads it for a run holds a lock on it: the kernel gives that back when the run is killed, which does not end a
-    module that it has started.
+    Its task keeps a socket open: the kernel closes that with the task's process. The socket's name is no file (Linux:
+    unix(7), abstract), so that a module finds it as another user, too, and nothing of a killed run is left.
     """
+
+    def __init__(self, name: str) -> None:
+        """Raises FleetError when the run has ended already."""
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.setblocking(False)
+        try:
+            self._socket.connect(f"\0{name}")
+        except OSError as error:
+            raise FleetError(_ENDED) from error
+
+    def raise_if_gone(self) -> None:
+        """Raises FleetError when it has ended: the next one may be at work."""
+        try:
+            self._socket.recv(1)  # nothing is ever sent
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        raise FleetError(_ENDED)
+
+
+class News:
+    """Appends to a file. An error of writing it stops no machine."""
 
     def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
@@ -112,23 +137,6 @@ class News:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise FleetError(f"progress_file: '{path}' cannot be written: {error.strerror}") from error
-        self._is_watched = self._is_free() is False
-
-    def raise_if_alone(self) -> None:
-        """Raises FleetError when the run that this module belongs to was killed: the next one may be at work."""
-        if self._is_watched and self._is_free():
-            raise FleetError("the run that this belongs to has ended")
-
-    def _is_free(self) -> bool | None:
-        """None where the file system does not tell."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return None
-        return True
 
     def follow(self, run: MachineRun) -> None:
         """Write every change of the boot state of a machine from now on, and its present one."""
@@ -254,9 +262,15 @@ def refuse_findings(findings: Sequence[str]) -> None:
 def progress_options() -> dict[str, Any]:
     """The argument spec of the documentation fragment ``progress``; ``progress`` is for the action plugin."""
     return {
+        **run_options(),
         "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
         "progress_file": {"type": "path"},
     }
+
+
+def run_options() -> dict[str, Any]:
+    """The argument spec of the documentation fragment ``own_run``."""
+    return {"run_socket": {"type": "str"}}
 
 
 def run_fleet(
@@ -272,6 +286,8 @@ def run_fleet(
     variables = module.params.get("variables")
     try:
         api = open_api(module)
+        if module.params.get("run_socket"):
+            api.own_run = OwnRun(module.params["run_socket"])
         if module.params.get("progress_file"):
             api.news = News(module.params["progress_file"], api, lambda text: remove_values(text, module.no_log_values))
         results = make_fleet(api).run()

@@ -156,6 +156,8 @@ class Robot:
         self.calls_of: dict[str | None, int] = {}
         #: Takes the changes of machines, if anything does; see run_fleet.
         self.news: Any = None
+        #: The run that all this is done for, where that can be seen.
+        self.own_run: Any = None
 
     def request(
         self,
@@ -299,8 +301,8 @@ class Robot:
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped
-        if self.news is not None:
-            self.news.raise_if_alone()
+        if self.own_run is not None:
+            self.own_run.raise_if_gone()
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)

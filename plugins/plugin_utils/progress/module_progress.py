@@ -12,8 +12,9 @@ from __future__ import annotations
 import abc
 import contextlib
 import contextvars
-import fcntl
 import os
+import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ _PIECE, _LONGEST = 1 << 20, 1 << 14
 class ModuleAction(NormalAction):
     """Runs the module of its name."""
 
-    def run_with(self, view: display.View, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def run_with(self, view: display.View | None, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """The result of the module, which runs in a thread while ``view`` shows its progress."""
         context = contextvars.copy_context()
         (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), view)
@@ -50,19 +51,46 @@ class ModuleAction(NormalAction):
         return result
 
 
-class ApiAction(ModuleAction):
-    """Shows the machines of a module of a provider's API."""
+class OwnedAction(ModuleAction):
+    """Runs a module that ends with its run; see ``OwnRun`` in its ``_hetzner/fleet``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module; where it is seen when this process ends, it ends, too."""
+        given = self._task.args
+        if not self._is_here() or given.get("run_socket") is not None:
+            return self._within(tmp, task_vars)
+        name = f"kubenode-run-{secrets.token_hex(16)}"
+        with socket.socket(socket.AF_UNIX) as kept:
+            kept.bind(f"\0{name}")
+            kept.listen()
+            self._task.args = {**given, "run_socket": name}
+            try:
+                return self._within(tmp, task_vars)
+            finally:
+                self._task.args = given
+
+    def _within(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """What is done while the module can see its run."""
+        return self.run_with(None, tmp, task_vars) if self._is_here() else self._as_usual(tmp, task_vars)
+
+    def _is_here(self) -> bool:
+        """Whether the module will run on this host while we wait for it."""
+        connection = str(getattr(self._connection, "_load_name", "")).rpartition(".")[2]
+        return connection == "local" and not self._task.async_val
+
+
+class ApiAction(OwnedAction):
+    """Shows the machines of a module of a provider's API."""
+
+    def _within(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Run the module; show its progress where its file can be read."""
         names, mode = _names(self._task.args), self._task.args.get("progress")
-        if not names or mode not in (None, *CHOICES) or not self._is_here():
-            return self._as_usual(tmp, task_vars)
+        if not names or mode not in (None, *CHOICES) or not self._is_shown():
+            return super()._within(tmp, task_vars)
         handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
+        os.close(handle)
         given = self._task.args
         try:
-            with contextlib.suppress(OSError):  # of a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)  # as long as we live; see the module's News
             self._task.args = {**given, "progress_file": path}
             show = display.view_of(names, mode, states=True)
             for one in given["machines"]:  # as the task before this one left it
@@ -72,16 +100,14 @@ class ApiAction(ModuleAction):
             return self.run_with(show, tmp, task_vars)
         finally:
             self._task.args = given
-            os.close(handle)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
-    def _is_here(self) -> bool:
-        """Whether the module will run on this host, as this user, while we wait for it, with no file of its own."""
-        connection = str(getattr(self._connection, "_load_name", "")).rpartition(".")[2]
+    def _is_shown(self) -> bool:
+        """Whether the module will also run as this user, with no file of its own."""
         become = bool(self._play_context.become or getattr(self._connection, "become", None))
-        quiet = self._task.no_log or self._task.async_val or self._task.args.get("progress_file") is not None
-        return connection == "local" and not become and not quiet
+        quiet = self._task.no_log or self._task.args.get("progress_file") is not None
+        return self._is_here() and not become and not quiet
 
 
 class Reader:

@@ -1,11 +1,17 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ctrl-C: the module ends at once and changes nothing any more; the next run goes on."""
+"""Ctrl-C and kill: the module ends at once and changes nothing any more; the next run goes on."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from pathlib import Path
 
+import pytest
+
+from tests.integration.hcloud.test_node_image import snapshots, wanted
 from tests.waiting import until
 
 
@@ -38,3 +44,28 @@ def test_an_interrupted_run_leaves_machines_that_the_next_run_takes_on(project):
     again = project.run("hcloud_rescue", **{**options, "machines": [{"name": "n1"}, {"name": "n2"}]})
     assert not again.failed, again.output
     assert {server["status"] for server in project.servers().values()} == {"running"}
+
+
+def at_work(project):
+    """The processes of a run: also those that lead a session of their own, as Ansible's workers do."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(process / "cwd") == str(project.folder):
+                found.append((process / "cmdline").read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("flags", [(), ("--become", "--become-method=su")], ids=["", "become"])
+def test_a_run_that_was_killed_makes_no_node_image(project, flags):
+    """Ansible's workers and the modules that they have started live on when it is killed."""
+    made = project.run("hcloud_machine", machines=[project.machine("n1")], state="started")
+    assert not made.failed, made.output
+    project.fault(point="action", command="shutdown_server", effect="stuck", times=1)
+    image = wanted(server="n1", running="shutdown")
+    run = project.start_module("localhost", "hcloud_node_image", *flags, images=[image])
+    run.until(lambda: project.commands("n1")[-1] == "shutdown_server", "the shutdown")
+    run.interrupt(signal.SIGKILL)
+    until(lambda: not at_work(project), "the end of every process of the run", show=lambda: at_work(project))
+    assert snapshots(project) == {}
+    assert not [one for one in project.requests() if one["path"].endswith("/create_image")]

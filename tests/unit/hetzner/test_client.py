@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import time
+import uuid
 
 import pytest
 
@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import OwnRun
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
@@ -58,19 +58,18 @@ def test_a_request_carries_token_agent_and_body_and_is_counted():
     assert client.budget.limit == 3600
 
 
-def test_nothing_is_sent_for_a_run_that_was_killed(tmp_path):
-    with ScriptedServer(Reply(200, {"servers": []}, BUDGET)) as server, (tmp_path / "news").open("w") as run:
-        fcntl.flock(run, fcntl.LOCK_EX)
+def test_nothing_is_sent_for_a_run_that_was_killed():
+    name = f"kubenode-test-{uuid.uuid4()}"
+    with ScriptedServer(Reply(200, {"servers": []}, BUDGET)) as server:
         client = api(server)
-        client.news = News(str(tmp_path / "news"), client)
-        client.request("GET", "/servers")
-        fcntl.flock(run, fcntl.LOCK_UN)
+        with socket.socket(socket.AF_UNIX) as run:
+            run.bind(f"\0{name}")
+            run.listen()
+            client.own_run = OwnRun(name)
+            client.request("GET", "/servers")
         with pytest.raises(FleetError, match="the run that this belongs to has ended"):
             client.request("GET", "/servers")
-        # a file that no run reads has no such meaning
-        client.news = News(str(tmp_path / "other"), client)
-        client.request("GET", "/servers")
-        assert len(server.requests) == 2
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import threading
 import types
@@ -80,43 +78,51 @@ def test_a_file_that_cannot_be_made_is_an_error(tmp_path):
 
 
 class Action(module_progress.ApiAction):
-    """The action of a task for one machine, whose module only writes its first line."""
+    """The action of a task for one machine, whose module only looks at its run."""
 
-    def __init__(self) -> None:
-        self._task = types.SimpleNamespace(args={"machines": [{"name": "good"}]})
-
-    def _is_here(self) -> bool:
-        return True
+    def __init__(self, connection: str = "local", async_val: int = 0, become: bool = False, **given: object) -> None:
+        self._connection = types.SimpleNamespace(_load_name=f"ansible.builtin.{connection}")
+        self._play_context = types.SimpleNamespace(become=become)
+        args = {"machines": [{"name": "good"}], **given}
+        self._task = types.SimpleNamespace(args=args, async_val=async_val, no_log=False)
 
     def run_with(self, view, tmp, task_vars):
-        news = News(self._task.args["progress_file"], Api())
-        return {"watched": news._is_watched}
+        return self._as_usual(tmp, task_vars)
+
+    def _as_usual(self, tmp, task_vars):
+        given = self._task.args
+        self.seen = fleet.OwnRun(given["run_socket"]) if "run_socket" in given else None
+        if self.seen is not None:
+            self.seen.raise_if_gone()
+        return {"shown": str(given.get("progress_file", "")).startswith(str(module_progress.C.DEFAULT_LOCAL_TMP))}
 
 
-@pytest.mark.parametrize("broken", [None, errno.ENOLCK, errno.ENOSYS])
-def test_a_file_that_cannot_be_locked_ends_no_module(tmp_path, monkeypatch, broken):
-    """As in a home on NFS without lockd."""
+@pytest.mark.parametrize(
+    ("about", "shown", "watched"),
+    [
+        ({}, True, True),
+        ({"become": True}, False, True),
+        ({"progress_file": "/own"}, False, True),
+        ({"machines": []}, False, True),
+        ({"async_val": 60}, False, False),
+        ({"connection": "ssh"}, False, False),
+    ],
+)
+def test_a_module_on_the_controller_ends_with_its_run(tmp_path, monkeypatch, about, shown, watched):
     monkeypatch.setattr(module_progress.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
-    flock = fcntl.flock
-
-    def lock(handle, how):
-        if broken is not None:
-            raise OSError(broken, "no locks")
-        flock(handle, how)
-
-    monkeypatch.setattr(fcntl, "flock", lock)
-    assert Action().run() == {"watched": broken is None}
+    action = Action(**about)
+    assert action.run() == {"shown": shown}
+    assert (action.seen is not None) == watched
+    assert "run_socket" not in action._task.args
     assert list(tmp_path.iterdir()) == []
+    if action.seen is not None:
+        with pytest.raises(FleetError, match="the run that this belongs to has ended"):
+            action.seen.raise_if_gone()
 
 
-def test_a_lock_that_fails_for_a_moment_ends_no_module(tmp_path, monkeypatch):
-    def fail(_handle, _how):
-        raise OSError(errno.ENOLCK, "no locks")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(fcntl, "flock", fail)
-        news = News(str(tmp_path / "news"), Api())
-    news.raise_if_alone()
+def test_a_module_whose_run_has_ended_before_it_begins_ends_at_once():
+    with pytest.raises(FleetError, match="the run that this belongs to has ended"):
+        fleet.OwnRun("kubenode-run-of-the-past")
 
 
 def reader(path, names=("good", "bad"), variables=None):
