@@ -178,7 +178,7 @@ class World(walk.World):
         self.cut_at("half")
 
     def listing(self, devices: Sequence[str]) -> str:
-        """What `seen_disks` of origin.py prints."""
+        """What `seen_disks` of the probe prints."""
         lines = ["disks 2"]
         for disk in devices:
             content = self.disks[disk]

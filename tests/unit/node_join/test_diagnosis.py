@@ -44,6 +44,13 @@ def test_reasons_in_the_log(line, code):
     assert wait.cause(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
 
 
+def test_a_reason_is_looked_for_in_the_begin_of_a_line():
+    """A line of journald has up to 48 KiB; with "csr" all over it, a look at all of it takes minutes."""
+    assert wait.cause(["csr" * 16000 + "Unauthorized"]) == (None, None)
+    code, line = wait.cause(["csr" * 1000 + "Unauthorized" + "x" * 48000])
+    assert (code, len(line)) == ("token_refused", 4096)
+
+
 NO_SWAP = "failed to run Kubelet: running with swap on is not supported"
 STRICT = 'failed to decode: strict decoding error: unknown field "maxPod"'
 #: What kubelet 1.36 says at every start before it has its certificate; it means nothing.

@@ -53,6 +53,8 @@ _NOISE = re.compile(
 _EFFECTIVE = '"Effective KubeletConfiguration"'
 
 _LINES, _LONGEST = 12, 400
+#: Characters of a line in which a reason is looked for: some patterns take the square of that many steps.
+_LOOKED_AT = 4096
 
 
 def exits(lines: Sequence[str]) -> int:
@@ -112,6 +114,7 @@ def _block(lines: Sequence[str]) -> str:
 def cause(lines: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
     """(code, line) by the last line that names a reason; (None, None) when no line does."""
     for line in reversed(lines):
+        line = line[:_LOOKED_AT]
         for code, pattern in (
             ("token_refused", _UNAUTHORIZED),
             ("csr_forbidden", _FORBIDDEN),

@@ -81,7 +81,7 @@ def too_slow(disk: Disk, speed: float) -> bool:
 def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Speed]) -> tuple[list[str], list[str]]:
     """What the speed test says against the chosen disks (names), and what it could not measure: two lists of texts.
 
-    ``measured``: what gather.read_speed() said of each, in their order.
+    ``measured``: what disk_gather.read_speed() said of each, in their order.
     """
     by_name = {disk["name"]: disk for disk in disks}
     against, unknown = [], []
