@@ -11,13 +11,14 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from . import initramfs, iso
+from . import cpio, iso
 from .base_file import DIGESTS, identify
 from .errors import ImageError
-from .overlay import Overlay
+from .iso import IGNITION, NETWORK, profile_name
+from .overlay import Overlay, Patch, Zeros, whole
 
 ISO, INITRAMFS = "iso", "initramfs"
 KINDS = (ISO, INITRAMFS)
@@ -121,7 +122,7 @@ class Bases:
             known = self._initramfs.get(path)
             if known is None or known[0] != signature:
                 self._initramfs.pop(path, None)
-                known = self._initramfs[path] = (signature, self._read(initramfs.inspect, path))
+                known = self._initramfs[path] = (signature, self._read(read_initramfs, path))
             return known[1]
 
     def _read(self, inspect: Callable[[str], _Image], path: str) -> _Image:
@@ -211,3 +212,26 @@ def _is_image(path: str) -> bool:
 
 def _same(path: str, other: str) -> bool:
     return os.path.abspath(path) == os.path.abspath(other)
+
+
+def read_initramfs(path: str) -> Overlay:
+    """A base initramfs (a file or a block device)."""
+    return whole(identify(path))
+
+
+def customise_initramfs(
+    base: Overlay,
+    ignition: bytes | None,
+    network: Mapping[str, str] | None = None,
+    *,
+    pack: Callable[[Mapping[str, bytes], str], bytes] = cpio.archive,
+) -> Overlay:
+    """The initramfs followed by an archive; both begin and end at multiples of 4, so that a plain one may follow."""
+    members: dict[str, bytes] = {} if ignition is None else {IGNITION: ignition}
+    for name, text in (network or {}).items():
+        members[f"{NETWORK}/{profile_name(name)}"] = text.encode("utf-8")
+    if not members:
+        return base
+    archive = pack(members, "gzip")
+    append: list[Patch] = [Zeros(cpio.aligned(base.size)), archive, Zeros(cpio.aligned(len(archive)))]
+    return base.patched([], append)

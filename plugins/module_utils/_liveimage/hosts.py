@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
-from . import agent, cpio, ignition, initramfs, iso, nmstate
+from . import agent, bases, cpio, ignition, iso, nmstate
 from .agent import AgentInputs, host_name, ssh_key
 from .errors import ImageError
 from .kargs import Edit
@@ -97,7 +97,9 @@ def iso_overlay(
 
 def initramfs_overlay(base: Overlay, made: HostConfig, host: HostInputs) -> Overlay:
     """The host's initramfs; kernel arguments are the boot loader's and have no place in it."""
-    return initramfs.customise(base, made.ignition, made.profiles if host.initramfs_network else None, pack=made.pack)
+    return bases.customise_initramfs(
+        base, made.ignition, made.profiles if host.initramfs_network else None, pack=made.pack
+    )
 
 
 def secret_of_all(inputs: AgentInputs | None) -> str:

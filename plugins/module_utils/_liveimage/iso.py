@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A CoreOS live ISO: what is in it, and images that differ from it.
 
-Its embed area is what its boot loader hands to the kernel as a further initramfs.
+Its embed area is what its boot loader hands to the kernel as a further initramfs. A minimal ISO fetches its root file
+system. It needs no file of its own: a recipe in the full ISO says of which ranges and of which bytes it consists.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import lzma
 import re
 import struct
 from collections.abc import Callable, Mapping
@@ -15,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._common.text import json_value
-from . import cpio, kargs, miniso
+from . import cpio, kargs
 from .base_file import identify
 from .errors import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
-from .overlay import Overlay, Patch, Zeros, read, whole
+from .overlay import Bytes, Overlay, Patch, Segment, Zeros, open_overlay, read, whole
 
 INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
 _MAGIC = b"coreiso+"
@@ -222,7 +225,7 @@ def minimal(iso: Iso, rootfs_url: str) -> Iso:
     """The minimal image, which fetches its root file system from a URL; customise it like any other."""
     if not re.fullmatch(r"https?://[!-~]+", rootfs_url):
         raise ImageError("rootfs_url %r is no http or https URL" % rootfs_url)
-    small = of(miniso.minimal(iso.files))
+    small = of(minimal_overlay(iso.files))
     if small.kernel_arguments is None:
         raise ImageError("the minimal ISO of %s has no area for kernel arguments" % iso.overlay.base.path)
     words = [word for word in small.kernel_arguments.default.split() if not word.startswith(_LIVE)]
@@ -312,3 +315,95 @@ def profile_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,250}", name):
         raise ImageError("network profile %r is no plain file name" % name)
     return name
+
+
+RECIPE = "/coreos/miniso.dat"
+_RECIPE_MAGIC = b"MINISO\0\0"
+_RECIPE_VERSION = 1
+_RECIPE_LIMIT = 1024 * 1024
+_MOST_ENTRIES = 10_000
+_MOST_BYTES = 64 * 1024 * 1024  # of what the recipe itself unpacks to
+_XZ_MEMORY = 256 * 1024 * 1024
+
+
+class _RecipeReader:
+    """bincode with variable-length integers, as far as the recipe uses it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, length: int) -> bytes:
+        found = self._data[self._at : self._at + length]
+        if len(found) != length:
+            raise ImageError(f"{RECIPE} is cut off")
+        self._at += length
+        return found
+
+    def number(self) -> int:
+        first = self.take(1)[0]
+        if first < 251:
+            return first
+        if first == 255:
+            raise ImageError(f"{RECIPE} is damaged")
+        return int.from_bytes(self.take({251: 2, 252: 4, 253: 8, 254: 16}[first]), "little")
+
+
+def minimal_overlay(files: IsoFiles) -> Overlay:
+    """The minimal ISO as an overlay of the full one; its bytes are proven against the digest in the recipe."""
+    data = files.read(RECIPE, _RECIPE_LIMIT)
+    if data is None or not data.startswith(_RECIPE_MAGIC):
+        raise ImageError(f"{files.overlay.base.path} has no recipe for a minimal ISO ({RECIPE})")
+    reader = _RecipeReader(data)
+    reader.take(len(_RECIPE_MAGIC))
+    version = reader.number()
+    if version != _RECIPE_VERSION:
+        raise ImageError(f"{RECIPE} is of version {version}; only {_RECIPE_VERSION} is known")
+    reader.take(reader.number())  # who made it
+    entries = []
+    count = reader.number()
+    if not 0 < count <= _MOST_ENTRIES:
+        raise ImageError(f"{RECIPE} has {count} entries")
+    for _index in range(count):
+        there, here, length = reader.number(), reader.number(), reader.number()
+        entries.append((there * SECTOR, here * SECTOR, length))
+    digest = reader.take(32)
+    rest = _unpacked(reader.take(reader.number()))
+    found = Overlay(files.overlay.base, _segments(files.overlay, entries, rest))
+    with open_overlay(found) as file:
+        total = hashlib.sha256()
+        for block in iter(lambda: file.read(1024 * 1024), b""):
+            total.update(block)
+    if total.digest() != digest:
+        raise ImageError(
+            f"the minimal ISO of {files.overlay.base.path} has another digest than its recipe says; the base was "
+            "changed, use the published one"
+        )
+    return found
+
+
+def _segments(full: Overlay, entries: list[tuple[int, int, int]], rest: bytes) -> list[Segment]:
+    found: list[Segment] = []
+    at = used = 0
+    if sum(length for _there, _here, length in entries) + len(rest) > full.size:
+        raise ImageError(f"{RECIPE} is damaged: its minimal image is larger than the full one")
+    for there, here, length in entries:
+        gap = there - at
+        if gap < 0 or used + gap > len(rest):
+            raise ImageError(f"{RECIPE} is damaged: its entries overlap or reach too far")
+        if here + length > full.size:
+            raise ImageError(f"{RECIPE} is damaged: it takes bytes from outside the image")
+        found += [Bytes(rest[used : used + gap]), *full.slice(here, here + length)]
+        used += gap
+        at = there + length
+    return [*found, Bytes(rest[used:])]
+
+
+def _unpacked(data: bytes) -> bytes:
+    try:
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+        found = unpacker.decompress(data, _MOST_BYTES + 1)
+    except lzma.LZMAError as error:
+        raise ImageError(f"{RECIPE} is damaged: {error}") from error
+    if len(found) > _MOST_BYTES or not unpacker.eof:
+        raise ImageError(f"{RECIPE} is cut off or larger than {_MOST_BYTES} bytes")
+    return found

@@ -4,7 +4,8 @@
 
 Every image is an overlay until it is read: then it is written to a file, or streamed by a server. Its size and its
 entity tag are known before. Where the file system can, a written file shares its blocks with the base; elsewhere the
-kernel copies them.
+kernel copies them. A descriptor is the overlay as a small JSON file, from which an image server with the same base
+makes the same image.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import errno
 import fcntl
 import hashlib
 import io
+import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Union
 
 from .._common.safe_files import replacing
+from .._common.text import json_value
 from .base_file import Base
 from .errors import ImageError
 
@@ -413,3 +417,58 @@ def _write_all(target: int, data: bytes, at: int) -> None:
     while view:
         done = os.pwrite(target, view, at)
         view, at = view[done:], at + done
+
+
+DESCRIPTOR_VERSION = 1
+DESCRIPTOR_SUFFIX = ".json"
+_LARGEST_DESCRIPTOR = 128 * 1024 * 1024
+
+
+def descriptor_path(folder: str, name: str) -> str:
+    """Where the descriptor of an image lies."""
+    return os.path.join(folder, name + DESCRIPTOR_SUFFIX)
+
+
+def descriptor_text(name: str, host: str, overlay: Overlay, created: int) -> str:
+    """A descriptor; ``created`` in seconds since 1970 becomes the image's Last-Modified."""
+    data = {
+        "kubenode_image": DESCRIPTOR_VERSION,
+        "name": name,
+        "host": host,
+        "created": created,
+        "overlay": overlay.to_dict(),
+    }
+    return json.dumps(data, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def read_descriptor(path: str) -> Mapping[str, Any] | None:
+    """A descriptor as data; None when there is none. A file of another form is an error."""
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise ImageError(f"{path} is a folder, a link or a device; move it away")
+        if found.st_size > _LARGEST_DESCRIPTOR:
+            raise ImageError(f"{path} has {found.st_size} bytes and is no descriptor of ours; move it away")
+        with open(path, encoding="utf-8") as file:
+            data = json_value(file.read())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or data.get("kubenode_image") != DESCRIPTOR_VERSION:
+        raise ImageError(f"{path} is no descriptor of an image; move it away")
+    return data
+
+
+def overlay_of(data: Mapping[str, Any]) -> Overlay:
+    """The image a descriptor describes."""
+    return Overlay.from_dict(data.get("overlay") or {})
+
+
+def same_descriptor(data: Mapping[str, Any] | None, name: str, host: str, overlay: Overlay) -> bool:
+    """Whether a descriptor says this already."""
+    if data is None or data.get("name") != name or data.get("host") != host:
+        return False
+    return bool(data.get("overlay") == overlay.to_dict())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, ignition, initramfs, iso
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, hosts, ignition, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
@@ -126,7 +126,7 @@ def test_network_boot_by_ipxe(coreos: LiveImage, registry: Registry, server: Ser
     base = iso.inspect(str(coreos.iso))
     wishes = hosts.HostInputs("web-3", arguments=Edit(append=("lab.host=web-3",)))
     made = hosts.build(INPUTS, wishes)
-    host = hosts.initramfs_overlay(initramfs.inspect(str(coreos.initramfs)), made, wishes)
+    host = hosts.initramfs_overlay(bases.read_initramfs(str(coreos.initramfs)), made, wishes)
     kernel = published(registry, server, "/live.kernel", iso.boot_file(base, "kernel"))
     rootfs = published(registry, server, "/live.rootfs", iso.boot_file(base, "rootfs"))
     initrd = published(registry, server, "/web-3.initramfs", host)

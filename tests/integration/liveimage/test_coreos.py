@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso, miniso
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, materialise, read
 from lab.coreos import LiveImage
@@ -48,7 +48,7 @@ def test_published_image_is_read(base: iso.Iso, coreos: LiveImage) -> None:
 
 
 def test_minimal_image_is_the_one_that_was_made_beside_it(base: iso.Iso, coreos: LiveImage) -> None:
-    small = miniso.minimal(base.files)
+    small = iso.minimal_overlay(base.files)
     assert hashlib.sha256(read(small, 0, small.size)).hexdigest() == coreos.minimal_sha256
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, hosts, initramfs, iso
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, cpio, hosts, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
@@ -180,7 +180,7 @@ def test_images_hold_what_was_built(base, tmp_path):
     assert image.kernel_arguments.current == KARGS + " console=ttyS0"
     plain = tmp_path / "initrd"
     plain.write_bytes(b"070701" * 1001)
-    whole = initramfs.inspect(str(plain))
+    whole = bases.read_initramfs(str(plain))
     behind = hosts.initramfs_overlay(whole, made, host)
     added = read(behind, whole.size, behind.size - whole.size)
     assert {member.name for member in cpio.members(added)} >= {iso.IGNITION, profile}
@@ -198,7 +198,10 @@ def test_images_of_a_host_share_their_memory(base, tmp_path: Path):
     plain.write_bytes(b"x" * 4096)
     host = HostInputs("web-1", network=NETWORK)
     made = hosts.build(INPUTS, host)
-    overlays = hosts.iso_overlay(base, made, host), hosts.initramfs_overlay(initramfs.inspect(str(plain)), made, host)
+    overlays = (
+        hosts.iso_overlay(base, made, host),
+        hosts.initramfs_overlay(bases.read_initramfs(str(plain)), made, host),
+    )
     own = [segment.data for overlay in overlays for segment in overlay.segments if hasattr(segment, "data")]
     assert len(own) == 2
     assert own[0] is own[1]

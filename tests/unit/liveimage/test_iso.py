@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, initramfs, iso, kargs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, cpio, iso, kargs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, read
 from tests.unit.liveimage import maker
@@ -198,7 +198,7 @@ def test_boot_files_come_out_as_they_are(current, tmp_path):
 def test_initramfs_gets_an_archive_at_a_multiple_of_four(tmp_path):
     base = tmp_path / "initrd.img"
     base.write_bytes(cpio.archive({"init": b"#!/bin/sh\n"}) + b"")
-    image = initramfs.customise(initramfs.inspect(str(base)), IGNITION, {"eth0.nmconnection": "x"})
+    image = bases.customise_initramfs(bases.read_initramfs(str(base)), IGNITION, {"eth0.nmconnection": "x"})
     assert image.size % 4 == 0
     begin = base.stat().st_size + -base.stat().st_size % 4
     found = {member.name: member.data for member in cpio.members(read(image, begin, image.size))}

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .. import agent, cpio, descriptor, ignition, iso, kargs, miniso
+from .. import agent, cpio, ignition, iso, kargs
 from ..base_file import glance, identify
 from ..errors import ImageError
+from ..iso import RECIPE
 from ..isofs import SYSTEM_AREA
 from ..nmstate.profile import SECRET
-from ..overlay import Bytes, Overlay, materialise, read, whole
+from ..overlay import DESCRIPTOR_SUFFIX, Bytes, Overlay, materialise, overlay_of, read, read_descriptor, whole
 
 HIDDEN = "********"
 _SECRET_KEYS = ("httpHeaders", "keyFile", "passwordHash")
@@ -151,11 +152,11 @@ class Inspected:
 
 def inspect_file(path: str, *, digest: bool = True) -> Inspected:
     """The image in a file, or the one a descriptor describes; ``digest``: its tag is asked for, too."""
-    if path.endswith(descriptor.SUFFIX):
-        data = descriptor.read(path)
+    if path.endswith(DESCRIPTOR_SUFFIX):
+        data = read_descriptor(path)
         if data is None:
             raise ImageError(f"image {path} is not there")
-        overlay = descriptor.overlay_of(data)
+        overlay = overlay_of(data)
         if not overlay.base.unchanged():
             raise ImageError(f"image {path}: its base {overlay.base.path} is gone or was changed")
         return inspect_overlay(overlay)
@@ -212,7 +213,7 @@ def as_result(image: Inspected) -> dict[str, Any]:
         found["area"] = {"offset": area.extent.offset, "length": area.extent.length, "source": area.source}
         found["volume_id"] = image.iso.files.volume_id
         found["features"] = dict(image.iso.features)
-        found["has_minimal"] = image.iso.files.find(miniso.DATA) is not None
+        found["has_minimal"] = image.iso.files.find(RECIPE) is not None
     if image.arguments is not None:
         found["kernel_arguments"] = {
             "current": image.arguments.current, "default": image.arguments.default, "limit": image.arguments.limit,

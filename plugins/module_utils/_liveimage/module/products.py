@@ -24,14 +24,25 @@ from typing import TYPE_CHECKING, Any
 
 from ..._common.safe_files import replacing
 from ..._common.text import json_value
-from .. import descriptor, iso, urls
+from .. import iso, urls
 from ..base_file import glance, identify
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..errors import ImageError
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
 from ..iso import Iso
 from ..kargs import Edit, KernelArguments
-from ..overlay import BaseRange, Bytes, Overlay, materialise, whole
+from ..overlay import (
+    BaseRange,
+    Bytes,
+    Overlay,
+    descriptor_path,
+    descriptor_text,
+    materialise,
+    overlay_of,
+    read_descriptor,
+    same_descriptor,
+    whole,
+)
 from ..urls import static_path
 from . import inspection, request
 from .request import Common, HostRequest
@@ -483,15 +494,15 @@ class Descriptors(Store):
 
     def path(self, name: str) -> str:
         """The descriptor."""
-        return descriptor.path_of(self.folder, name)
+        return descriptor_path(self.folder, name)
 
     def compare(self, product: Product) -> Found:
         """A descriptor is small: it is read."""
         path = self.path(product.name)
-        data = descriptor.read(path)
+        data = read_descriptor(path)
         if data is None:
             return Found(False, False)
-        same = descriptor.same(data, product.name, product.host, product.overlay)
+        same = same_descriptor(data, product.name, product.host, product.overlay)
         right = stat.S_IMODE(os.lstat(path).st_mode) == self._owned.permissions
         return Found(True, same, right, known=True)
 
@@ -500,23 +511,23 @@ class Descriptors(Store):
         path = self.path(product.name)
         created = int(self._now())
         if found.same:
-            before = (descriptor.read(path) or {}).get("created")
+            before = (read_descriptor(path) or {}).get("created")
             created = before if isinstance(before, int) and before > 0 else created
-        text = descriptor.text_of(product.name, product.host, product.overlay, created)
+        text = descriptor_text(product.name, product.host, product.overlay, created)
         write_text(path, text, self._owned)
 
     def before(self, name: str) -> Overlay | None:
         """What it describes, while its base is still the same."""
-        data = descriptor.read(self.path(name))
+        data = read_descriptor(self.path(name))
         if data is None:
             return None
-        overlay = descriptor.overlay_of(data)
+        overlay = overlay_of(data)
         return overlay if overlay.base.unchanged() else None
 
     def is_of(self, name: str, host: str) -> bool:
         """By what it says itself."""
         try:
-            data = descriptor.read(self.path(name))
+            data = read_descriptor(self.path(name))
         except ImageError:
             return False
         return data is not None and data.get("host") == host

@@ -1,17 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""One entry of ``interfaces``: its kind, its state and what all kinds share."""
+"""One entry of ``interfaces``: its kind, its state, what all kinds share, and what each kind has of its own.
+
+Bonds and bridges stand in `controllers`. Here are VLAN, VXLAN, MACVLAN, MACVTAP, IPVLAN, MACsec, InfiniBand, HSR and
+VRFs; offloads, virtual functions, 802.1X.
+"""
 
 from __future__ import annotations
 
 import re
 
 from ..errors import ImageError
-from . import ovs
-from .controllers import bond, bridge
+from .controllers import bond, bridge, ovs_bridge, ovs_database, ovs_interface
 from .document import Fields
 from .ip import loopback_stack, stack
-from .kinds import ethtool, hsr, ieee8021x, infiniband, ipvlan, macsec, macvlan, sriov, vlan, vrf, vxlan
 from .profile import (
     ABSENT,
     DOWN,
@@ -19,12 +21,348 @@ from .profile import (
     LOOPBACK,
     NAMES,
     UP,
+    Below,
     Interface,
+    Port,
+    address,
     interface_name,
     mac_of,
     profile_name,
     true_false,
 )
+
+_U32 = 2**32 - 1
+_ALIASES = {  # what ethtool's command line calls them → the kernel's name
+    "rx": "rx-checksum",
+    "rx-checksumming": "rx-checksum",
+    "gso": "tx-generic-segmentation",
+    "generic-segmentation-offload": "tx-generic-segmentation",
+    "gro": "rx-gro",
+    "generic-receive-offload": "rx-gro",
+    "lro": "rx-lro",
+    "large-receive-offload": "rx-lro",
+    "rxvlan": "rx-vlan-hw-parse",
+    "rx-vlan-offload": "rx-vlan-hw-parse",
+    "txvlan": "tx-vlan-hw-insert",
+    "tx-vlan-offload": "tx-vlan-hw-insert",
+    "ntuple": "rx-ntuple-filter",
+    "ntuple-filters": "rx-ntuple-filter",
+    "rxhash": "rx-hashing",
+    "receive-hashing": "rx-hashing",
+}
+_RENAMED = {  # the kernel's name → NetworkManager's, where it is another one
+    "rx-checksum": "rx",
+    "tx-scatter-gather": "sg",
+    "tx-tcp-segmentation": "tso",
+    "rx-gro": "gro",
+    "tx-generic-segmentation": "gso",
+    "rx-hashing": "rxhash",
+    "rx-lro": "lro",
+    "rx-ntuple-filter": "ntuple",
+    "rx-vlan-hw-parse": "rxvlan",
+    "tx-vlan-hw-insert": "txvlan",
+}
+_FEATURES = frozenset((
+    "esp-hw-offload", "esp-tx-csum-hw-offload", "fcoe-mtu", "gro", "gso", "highdma", "hw-tc-offload",
+    "l2-fwd-offload", "loopback", "lro", "macsec-hw-offload", "ntuple", "rx", "rx-all", "rx-fcs", "rx-gro-hw",
+    "rx-gro-list", "rx-udp-gro-forwarding", "rx-udp_tunnel-port-offload", "rx-vlan-filter",
+    "rx-vlan-stag-filter", "rx-vlan-stag-hw-parse", "rxhash", "rxvlan", "sg", "tls-hw-record",
+    "tls-hw-rx-offload", "tls-hw-tx-offload", "tso", "tx", "tx-checksum-fcoe-crc", "tx-checksum-ip-generic",
+    "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-checksum-sctp", "tx-esp-segmentation", "tx-fcoe-segmentation",
+    "tx-gre-csum-segmentation", "tx-gre-segmentation", "tx-gso-list", "tx-gso-partial", "tx-gso-robust",
+    "tx-ipxip4-segmentation", "tx-ipxip6-segmentation", "tx-nocache-copy", "tx-scatter-gather-fraglist",
+    "tx-sctp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation",
+    "tx-tunnel-remcsum-segmentation", "tx-udp-segmentation", "tx-udp_tnl-csum-segmentation",
+    "tx-udp_tnl-segmentation", "tx-vlan-stag-hw-insert", "txvlan",
+))  # fmt: skip
+_COALESCE = (
+    "pkt-rate-high", "pkt-rate-low", "rx-frames", "rx-frames-high", "rx-frames-irq", "rx-frames-low", "rx-usecs",
+    "rx-usecs-high", "rx-usecs-irq", "rx-usecs-low", "sample-interval", "stats-block-usecs", "tx-frames",
+    "tx-frames-high", "tx-frames-irq", "tx-frames-low", "tx-usecs", "tx-usecs-high", "tx-usecs-irq", "tx-usecs-low",
+)  # fmt: skip
+_METHODS = ("leap", "md5", "tls", "peap", "ttls", "fast", "pwd")
+_INNER = ("pap", "mschap", "mschapv2", "gtc", "otp", "md5", "tls", "chap")
+_PATH = re.compile(r"/[!-:<-~]+\Z")  # a semicolon would end it
+HIDDEN = "<_password_hid_by_nmstate>"
+
+
+def ethtool(fields: Fields, found: Interface) -> None:
+    """The section ``ethtool``."""
+    settings: dict[str, str] = {}
+    pause = fields.mapping("pause")
+    if pause is not None:
+        auto, given = pause.flag("autoneg"), {key: pause.flag(key) for key in ("rx", "tx")}
+        pause.done()
+        if auto is None and any(one is not None for one in given.values()):
+            raise ImageError(f"{pause.at('autoneg')} is missing; rx and tx need autoneg: false")
+        if auto is not None:
+            settings["pause-autoneg"] = true_false(auto)
+        if auto is False:
+            settings.update({"pause-" + key: true_false(one) for key, one in given.items() if one is not None})
+    feature = fields.mapping("feature")
+    if feature is not None:
+        for given_name in feature.names():
+            name = _ALIASES.get(given_name, given_name)
+            name = _RENAMED.get(name, name)
+            if name not in _FEATURES:
+                raise ImageError(f"{feature.at(given_name)} is no feature that NetworkManager can set")
+            value = feature.flag(given_name)
+            if value is not None:
+                settings["feature-" + name] = true_false(value)
+    coalesce = fields.mapping("coalesce")
+    if coalesce is not None:
+        for key in ("adaptive-rx", "adaptive-tx"):
+            value = coalesce.flag(key)
+            if value is not None:
+                settings["coalesce-" + key] = str(int(value))
+        settings.update(_numbers(coalesce, "coalesce-", _COALESCE))
+    ring = fields.mapping("ring")
+    if ring is not None:
+        ring.ignore("rx-max", "rx-mini-max", "rx-jumbo-max", "tx-max")
+        settings.update(_numbers(ring, "ring-", ("rx", "rx-jumbo", "rx-mini", "tx")))
+    fields.done()
+    if settings:
+        found.settings["ethtool"] = settings
+
+
+def _numbers(fields: Fields, prefix: str, keys: tuple[str, ...]) -> dict[str, str]:
+    numbers = {key: fields.number(key, 0, _U32) for key in keys}
+    fields.done()
+    return {prefix + key: str(number) for key, number in numbers.items() if number is not None}
+
+
+def sriov(fields: Fields, found: Interface) -> None:
+    """The section ``sr-iov`` of an ethernet interface."""
+    total, probe = fields.number("total-vfs", 0, 65535), fields.flag("drivers-autoprobe")
+    functions: dict[int, str] = {}
+    for one in fields.mappings("vfs"):
+        number = one.number("id", 0, 65534)
+        if number is None:
+            raise ImageError(f"{one.at('id')} is missing")
+        if number in functions:
+            raise one.wrong("id", "is given twice")
+        if total is not None and number >= total:
+            raise one.wrong("id", f"is not below the total-vfs of {total}")
+        functions[number] = _function(one)
+    fields.done()
+    if total == 0:
+        return
+    if functions and total is None:
+        total = max(functions) + 1
+    settings = {} if total is None else {"total-vfs": str(total)}
+    if probe is not None:
+        settings["autoprobe-drivers"] = str(int(probe))
+    settings.update({f"vf.{number}": text for number, text in functions.items()})
+    if settings:
+        found.settings["sriov"] = settings
+
+
+def _function(fields: Fields) -> str:
+    """One virtual function as NetworkManager lists its properties."""
+    fields.ignore("iface-name")
+    words = []
+    address = mac_of(fields, "mac-address")
+    if address is not None:
+        words.append(f"mac={address}")
+    for key in ("spoof-check", "trust"):
+        value = fields.flag(key)
+        if value is not None:
+            words.append(f"{key}={true_false(value)}")
+    rates = {key: fields.number(key, 0, _U32) for key in ("min-tx-rate", "max-tx-rate")}
+    words += [f"{key}={rate}" for key, rate in rates.items() if rate is not None]
+    vlan, priority = fields.number("vlan-id", 0, 4095), fields.number("qos", 0, 7)
+    protocol = fields.choice("vlan-proto", ("802.1q", "802.1ad")) or "802.1q"
+    fields.done()
+    if protocol == "802.1ad" and not vlan and not priority:
+        raise fields.wrong("vlan-proto", "needs vlan-id or qos")
+    if vlan is not None:
+        words.append(f"vlans={vlan}.{priority or 0}.{'q' if protocol == '802.1q' else 'ad'}")
+    return " ".join(words)
+
+
+def ieee8021x(fields: Fields, found: Interface) -> None:
+    """The section ``802.1x``. Its passwords are in the profile, which only root reads, and in no message."""
+    methods = fields.texts("eap-methods")
+    for one in methods:
+        if one not in _METHODS:
+            raise fields.wrong("eap-methods", f"has {one!a}, which is not one of {', '.join(_METHODS)}")
+    if not methods:
+        raise ImageError(f"{fields.at('eap-methods')} is missing; give one or more of {', '.join(_METHODS)}")
+    settings = {"eap": "".join(one + ";" for one in methods), "identity": fields.text("identity") or ""}
+    for key in ("ca-cert", "client-cert", "private-key"):
+        path = fields.text(key)
+        if path and not _PATH.match(path):
+            raise fields.wrong(key, "is no absolute path of a file in the live system")
+        settings[key] = path or ""
+    for key in ("private-key-password", "password"):
+        secret = fields.secret(key)
+        if secret == HIDDEN:
+            raise ImageError(f"{fields.at(key)} was hidden by nmstatectl; give the password itself")
+        settings[key] = secret or ""
+    settings["phase2-auth"] = fields.choice("phase2-auth", _INNER) or ""
+    fields.done()
+    found.settings["802-1x"] = settings
+
+
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
+_LAYERS = ("l2", "l3", "l3s")  # NetworkManager counts from 1
+_VALIDATION, _OFFLOAD = ("disabled", "check", "strict"), ("off", "phy", "mac")
+_MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
+
+
+def vlan(fields: Fields, found: Interface) -> None:
+    """The section ``vlan``."""
+    base = _base(fields, found, "vlan", needed=True)
+    number = fields.number("id", 0, 4094)
+    if number is None:
+        raise ImageError(f"{fields.at('id')} is missing")
+    protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
+    registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
+    reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
+    fields.done()
+    bits = (0 if reorder is False else 1) | {"none": 0, "gvrp": 2, "mvrp": 8}[registration] | (4 if loose else 0)
+    found.same = (f"VLAN {number} of {base}", protocol)
+    found.settings["vlan"] = {"id": str(number), "flags": str(bits)}
+    if protocol != "802.1q":
+        found.settings["vlan"]["protocol"] = protocol
+
+
+def vxlan(fields: Fields, found: Interface) -> None:
+    """The section ``vxlan``."""
+    base = _base(fields, found, "vxlan", needed=False)
+    number, port = fields.number("id", 0, 2**24 - 1), fields.number("destination-port", 1, 65535)
+    if number is None:
+        raise ImageError(f"{fields.at('id')} is missing")
+    learning = fields.flag("learning")
+    ends = {key: fields.text(key) for key in ("local", "remote")}
+    settings = {"id": str(number)}
+    settings.update({key: str(address(text, fields.at(key))) for key, text in ends.items() if text})
+    fields.done()
+    if learning is not None:
+        settings["learning"] = true_false(learning)
+    if port is not None:
+        settings["destination-port"] = str(port)
+    found.same = (f"VXLAN {number} of {base or 'any'}", str(ends))
+    found.settings["vxlan"] = settings
+
+
+def macvlan(fields: Fields, found: Interface) -> None:
+    """The sections ``mac-vlan`` and ``mac-vtap``."""
+    _base(fields, found, "macvlan", needed=True)
+    mode, promiscuous = fields.choice("mode", _MODES), fields.flag("promiscuous")
+    fields.done()
+    if mode is None:
+        raise ImageError(f"{fields.at('mode')} is missing; give one of {', '.join(_MODES)}")
+    if promiscuous is False and mode != "passthru":
+        raise fields.wrong("promiscuous", "has a meaning in mode passthru only")
+    settings = {"mode": str(_MODES.index(mode) + 1), "tap": true_false(found.kind == "mac-vtap")}
+    if promiscuous is not None:
+        settings["promiscuous"] = true_false(promiscuous)
+    found.settings["macvlan"] = settings
+
+
+def ipvlan(fields: Fields, found: Interface) -> None:
+    """The section ``ipvlan``."""
+    _base(fields, found, "ipvlan", needed=True)
+    mode = fields.choice("mode", _LAYERS) or _LAYERS[0]
+    flags = {key: fields.flag(key) for key in ("private", "vepa")}
+    fields.done()
+    if all(flags.values()):
+        raise ImageError(f"{fields.at('private')} and vepa exclude each other")
+    found.settings["ipvlan"] = {"mode": str(_LAYERS.index(mode) + 1)}
+    found.settings["ipvlan"].update({key: true_false(one) for key, one in flags.items() if one is not None})
+
+
+def macsec(fields: Fields, found: Interface) -> None:
+    """The section ``macsec``. Its key is in the profile, which only root reads, and in no message."""
+    base = _base(fields, found, "macsec", needed=True)
+    encrypt, sci = fields.flag("encrypt"), fields.flag("send-sci")
+    port = fields.number("port", 0, 65534)
+    words = {"validation": _VALIDATION, "offload": _OFFLOAD}
+    given = {option: (fields.choice(option, known), known) for option, known in words.items()}
+    key, name = fields.secret("mka-cak"), fields.text("mka-ckn")
+    fields.done()
+    if not key or not name:
+        raise ImageError(f"{fields.at('mka-ckn' if key else 'mka-cak')} is missing; MACsec needs mka-cak and mka-ckn")
+    if key == HIDDEN:
+        raise ImageError(f"{fields.at('mka-cak')} was hidden by nmstatectl; give the key itself")
+    if not _HEXADECIMAL.fullmatch(key) or len(key) != 32:
+        raise ImageError(f"{fields.at('mka-cak')} is no key of 32 hexadecimal digits")
+    if not _HEXADECIMAL.fullmatch(name) or len(name) % 2 or len(name) > 64:
+        raise fields.wrong("mka-ckn", "is no name of 2 to 64 hexadecimal digits, an even number of them")
+    found.same = (f"MACsec {port or 1} of {base}",)
+    settings = {"mode": "0", "mka-cak": key, "mka-ckn": name}
+    if port:
+        settings["port"] = str(port)
+    for option, value in (("encrypt", encrypt), ("send-sci", sci)):
+        if value is not None:
+            settings[option] = true_false(value)
+    settings.update({option: str(known.index(word)) for option, (word, known) in given.items() if word is not None})
+    found.settings["macsec"] = settings
+
+
+def hsr(fields: Fields, found: Interface) -> None:
+    """The section ``hsr``: two ports that carry the same."""
+    for key in ("port1", "port2"):
+        name = interface_name(fields.needed(key), fields.at(key))
+        found.below.append(Below(name, fields.at(key), "hsr", key))
+    if found.below[0].name == found.below[1].name:
+        raise fields.wrong("port2", "is port1, too")
+    spec = fields.number("multicast-spec", 0, 255)
+    protocol = fields.choice("protocol", ("hsr", "prp")) or "hsr"
+    fields.ignore("supervision-address")
+    fields.done()
+    found.settings["hsr"] = {"prp": true_false(protocol == "prp")}
+    if spec:
+        found.settings["hsr"]["multicast-spec"] = str(spec)
+
+
+def infiniband(fields: Fields, found: Interface) -> None:
+    """The section ``infiniband``."""
+    base = _base(fields, found, "infiniband", needed=False)
+    mode, key = fields.choice("mode", ("datagram", "connected")), fields.number("pkey", 0, 65535)
+    fields.done()
+    if mode is None:
+        raise ImageError(f"{fields.at('mode')} is missing; give datagram or connected")
+    settings = {"transport-mode": mode}
+    if key is not None and key != 65535:
+        if base is None:
+            raise ImageError(f"{fields.at('base-iface')} is missing; pkey needs it")
+        settings["p-key"] = str(key)
+    elif base is not None:
+        raise ImageError(f"{fields.at('pkey')} is missing; base-iface needs it")
+    if found.mtu is not None:
+        settings["mtu"] = str(found.mtu)
+    found.settings["infiniband"] = settings
+
+
+def vrf(fields: Fields, found: Interface) -> None:
+    """The section ``vrf``."""
+    found.table = fields.number("route-table-id", 1, 2**32 - 1)
+    if found.table is None:
+        raise ImageError(f"{fields.at('route-table-id')} is missing")
+    key = "port" if fields.raw("port") is not None else "ports"
+    if key == "port" and fields.raw("ports") is not None:
+        raise ImageError(f"{fields.at('port')} and {fields.at('ports')} are the same; give one")
+    if fields.raw(key) is not None:
+        found.ports = []
+        for at, name in enumerate(fields.texts(key)):
+            path = f"{fields.at(key)}[{at}]"
+            if any(port.name == name for port in found.ports):
+                raise ImageError(f"{path}: {name} is listed twice")
+            found.ports.append(Port(interface_name(name, path), path))
+    fields.done()
+    found.settings["vrf"] = {"table": str(found.table)}
+
+
+def _base(fields: Fields, found: Interface, section: str, *, needed: bool) -> str | None:
+    """The interface below it, which the keyfile names in this section."""
+    name = fields.needed("base-iface") if needed else fields.text("base-iface")
+    if not name:
+        return None
+    found.below.append(Below(interface_name(name, fields.at("base-iface")), fields.at("base-iface"), section, "parent"))
+    return found.below[0].name
+
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
@@ -34,7 +372,7 @@ _OWN_SECTION = {
 _PROFILES = {"ovs-bridge": "-br", "ovs-interface": "-if"}  # a bridge and an interface in it often have one name
 _READERS = {
     "bond": bond, "linux-bridge": bridge, "vlan": vlan, "vxlan": vxlan, "mac-vlan": macvlan, "mac-vtap": macvlan,
-    "infiniband": infiniband, "vrf": vrf, "ovs-bridge": ovs.bridge, "macsec": macsec, "hsr": hsr, "ipvlan": ipvlan,
+    "infiniband": infiniband, "vrf": vrf, "ovs-bridge": ovs_bridge, "macsec": macsec, "hsr": hsr, "ipvlan": ipvlan,
 }  # fmt: skip
 _COPIES_MAC = ("bond", "linux-bridge")
 _REASONS = {
@@ -71,7 +409,7 @@ def interface(fields: Fields) -> Interface:
     _wait(fields, found)
     _specific(fields, found)
     _hardware(fields, found)
-    found.ovs_data = ovs.database(fields)
+    found.ovs_data = ovs_database(fields)
     for key, why in _REFUSED.items():
         fields.refuse(key, why)
     fields.ignore("driver", "max-mtu", "min-mtu", "permanent-mac-address")
@@ -191,7 +529,7 @@ def _specific(fields: Fields, found: Interface) -> None:
     """The section that only this kind has."""
     fields.ignore(*_OWN_SECTION.values())
     if found.kind == "ovs-interface":
-        ovs.interface(fields, found)
+        ovs_interface(fields, found)
     key = _OWN_SECTION.get(found.kind)
     section = fields.mapping(key) if key else None
     if key and section is None and found.kind in ("linux-bridge", "ovs-bridge"):

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, json_value
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import descriptor
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import (
+    DESCRIPTOR_SUFFIX,
+    DESCRIPTOR_VERSION,
+    Overlay,
+    overlay_of,
+)
 
 from .answers import Registry
 from .watched import LOG, Changes, Problems, read, scan, state
@@ -53,7 +57,7 @@ class DescriptorFolder:
     def refresh(self) -> None:
         """Serve what is new, take away what is gone or does not fit its base any more."""
         try:
-            found = {name: one for name, one in scan(self._folder).items() if name.endswith(descriptor.SUFFIX)}
+            found = {name: one for name, one in scan(self._folder).items() if name.endswith(DESCRIPTOR_SUFFIX)}
         except OSError as error:
             self._problems.report(self._folder, f"the folder cannot be read: {error.strerror}; its images stay")
             return
@@ -143,12 +147,12 @@ class DescriptorFolder:
             raise
         except ValueError as error:
             raise ImageError(f"it is no JSON: {error}") from error
-        if not isinstance(data, dict) or data.get("kubenode_image") != descriptor.VERSION:
-            raise ImageError(f"it is no descriptor of version {descriptor.VERSION} (kubenode_image)")
+        if not isinstance(data, dict) or data.get("kubenode_image") != DESCRIPTOR_VERSION:
+            raise ImageError(f"it is no descriptor of version {DESCRIPTOR_VERSION} (kubenode_image)")
         name, host, created = _text(data, "name", _NAME), _text(data, "host", _HOST), data.get("created")
         if not isinstance(created, int) or isinstance(created, bool) or not 0 <= created < 1 << 33:
             raise ImageError(f"created: {created!r:.40} is no number of seconds since 1970")
-        return name, host, descriptor.overlay_of(data), created
+        return name, host, overlay_of(data), created
 
     def _place(self, file: str) -> str:
         return os.path.join(self._folder, file)

@@ -17,14 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import (
-    cpio,
-    hosts,
-    ignition,
-    iso,
-    miniso,
-    nmstate,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, hosts, ignition, iso, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
@@ -92,7 +85,7 @@ def _iso_file(path: str, size: int) -> None:
     for work in (
         lambda: iso.customise(found, b'{"ignition":{"version":"3.2.0"}}', force=True),
         lambda: iso.reset(found),
-        lambda: miniso.minimal(found.files),
+        lambda: iso.minimal_overlay(found.files),
     ):
         try:
             made = work()

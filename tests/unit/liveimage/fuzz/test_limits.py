@@ -146,4 +146,4 @@ def test_the_expensive_images_are_what_they_say(tmp_path):
     with pytest.raises(targets.ImageError, match="its embed area has 68157440 bytes; 67108864 is the most"):
         targets.iso.inspect(str(large_area(tmp_path, 65 << 20)))
     with pytest.raises(targets.ImageError, match="larger than the full one"):
-        targets.miniso.minimal(targets.iso.inspect(str(endless_recipe(tmp_path))).files)
+        targets.iso.minimal_overlay(targets.iso.inspect(str(endless_recipe(tmp_path))).files)

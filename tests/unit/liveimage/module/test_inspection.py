@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, initramfs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, cpio
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
@@ -94,7 +94,8 @@ def test_an_initramfs_on_disk_shows_what_was_put_behind_it(tmp_path):
     plain = tmp_path / "plain"
     plain.write_bytes(cpio.archive({"init": b"x" * 70_000}))
     materialise(
-        initramfs.customise(initramfs.inspect(str(plain)), b"{}", {"a.nmconnection": "[x]"}), str(tmp_path / "own")
+        bases.customise_initramfs(bases.read_initramfs(str(plain)), b"{}", {"a.nmconnection": "[x]"}),
+        str(tmp_path / "own"),
     )
     assert sorted(inspection.inspect_file(str(tmp_path / "own")).members) == [
         "config.ign",
