@@ -30,7 +30,8 @@ options:
   command:
     description:
       - The program. The name of a file in O(command_dir), or a path of the controller, which holds a C(/).
-      - Its name begins with a lower-case letter, ends with one or a digit, and holds only these and C(_), C(.), C(-).
+      - Its name begins with a lower-case letter, ends with one or a digit, and holds only these and C(_), C(.), C(-),
+        three characters at least.
       - It must be executable, and a script with an interpreter in its first line or an ELF file. A link that leads out
         of its directory is refused.
     type: str

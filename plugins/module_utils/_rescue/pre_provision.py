@@ -45,8 +45,8 @@ def check_name(name: str) -> str:
     """Return ``name`` when a program of this name can be put into a rescue, else raise :class:`InvalidName`."""
     if not _NAME.match(name):
         raise InvalidName(
-            "its name must begin with a lower-case letter, end with one or a digit, and hold only lower-case letters, "
-            "digits, '_', '.' and '-'; rename the file"
+            "its name must have three characters at least, begin with a lower-case letter, end with one or a digit, "
+            "and hold only lower-case letters, digits, '_', '.' and '-'; rename the file"
         )
     if name in _RESERVED:
         raise InvalidName("that name is taken in the rescue, by what belongs to image commands; rename the file")

@@ -50,6 +50,11 @@ def test_other_names_are_refused(name):
         pre_provision.check_name(name)
 
 
+def test_a_name_that_is_too_short_is_not_said_to_have_wrong_letters_alone():
+    with pytest.raises(InvalidName, match="three characters at least"):
+        pre_provision.check_name("ab")
+
+
 def put(path: Path, mode: int = 0o755, text: str = "#!/bin/sh\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
