@@ -37,10 +37,11 @@ def test_check_mode_says_and_changes_nothing(account, api):
     account.arm("silent-1")
     account.forget_requests()
     given = {"kubenode_release": ["silent-1"], "kubenode_kubeconfig": str(api.kubeconfig)}
-    for wipe in ({}, {"kubenode_wipe": ["S1"]}):
-        done = run(account, "--check", "--diff", **given, **wipe)
+    for more, stops in (({}, True), ({"kubenode_wipe": ["S1"], "kubenode_ignore_unreachable": True}, False)):
+        done = run(account, "--check", "--diff", **given, **more)
         assert done.rc == 0, done.output
         assert "does not answer, 1 pods evicted" in done.output
+        assert ("a run without --check would stop here" in done.output) is stops
     assert (writes(account), api.writes) == ([], [])
     assert account.rescue_of("silent-1")["active"] is True
 
