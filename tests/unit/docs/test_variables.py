@@ -32,7 +32,7 @@ def table(page: str, playbooks: list[str], whole: bool) -> str:
     assert not missing, f"docs/{page}.md names no playbook that takes {missing}"
     lines = ["", "| variable | type | default | meaning |", "|---|---|---|---|", *rows, ""]
     for other in PAGES if whole else ():
-        names = [f"`{one.name}`" for one in taken if one.page == other != page and page not in one.pages]
+        names = [named(one, playbooks) for one in taken if one.page == other != page and page not in one.pages]
         if names:
             what = "" if len(playbooks) == 1 else ", each in the playbooks that take it"
             lines += [f"As in [{other}.md]({other}.md#variables){what}: {', '.join(names)}.", ""]
@@ -51,6 +51,12 @@ def row(one: Variable, page: str, playbooks: list[str]) -> str:
     if one.choices:
         kind = ("list of " if one.type == "list" else "") + ", ".join(f"`{choice}`" for choice in one.choices)
     return re.sub(rf"\]\({page}\.md#", "](#", f"| `{one.name}` | {kind} | {default(one, here)} | {some}{says} |")
+
+
+def named(one: Variable, playbooks: list[str]) -> str:
+    """A variable that another page explains, with its default where that is another one here."""
+    here = [playbook for playbook in playbooks if playbook in one.playbooks]
+    return f"`{one.name}`" + (f" (default {default(one, here)})" if {*one.defaults} & {*here} else "")
 
 
 def default(one: Variable, playbooks: list[str]) -> str:
