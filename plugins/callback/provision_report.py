@@ -115,8 +115,11 @@ author:
 
 import atexit
 import contextlib
+import functools
 import importlib.util
+import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -138,6 +141,8 @@ _HCLOUD = "6.10"
 #: Hosts in whose name a playbook works on images and the like.
 _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
+#: Seconds that a worker may take to end when the run is ended.
+_LAST_WORDS = 5.0
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(
     f"kubenode.provision.{name}" for name in ("hcloud_machine", "hcloud_rescue", "robot_rescue", "machine_install")
@@ -195,6 +200,13 @@ class CallbackModule(CallbackBase):
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         self._files.place(self.get_option("report_file"), self.get_option("report_html"))
         report_files.begin(self._files)
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        # Ansible's own handler, or the kernel, ends the process at once: no function of atexit runs then.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before = signal.getsignal(number)
+            if before is not signal.SIG_IGN:
+                signal.signal(number, functools.partial(self._terminated, before))
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._exports.play(play)
@@ -287,6 +299,22 @@ class CallbackModule(CallbackBase):
             self._files.end(data)
             self._exports.send(data)
             self._say("The run was interrupted. Run the same command again: it goes on where this one was.")
+
+    def _terminated(self, before: Any, number: int, frame: Any) -> None:
+        """Do the same for a run that a signal ends, and let it end as it would have: by ``before`` or the signal."""
+        try:
+            if os.getpid() == self._process:
+                workers = multiprocessing.active_children()
+                for worker in workers:
+                    worker.terminate()
+                for worker in workers:  # one that still writes the report would replace ours
+                    worker.join(_LAST_WORDS)
+                self._interrupted()
+        finally:
+            if callable(before):
+                before(number, frame)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _about(self, data: results.Collected, now: float) -> dict[str, Any]:
         return {

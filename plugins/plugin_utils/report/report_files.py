@@ -40,11 +40,14 @@ class ReportFiles:
         #: Paths, or empty for what is not written.
         self.json_path = self.page_path = ""
         self._about, self._warn, self._started = about, warn, started
-        self._lock = threading.Lock()
+        #: A handler of a signal may write while the thread that it interrupted holds it.
+        self._lock = threading.RLock()
         #: Whether a task was begun that makes or boots machines.
         self.is_begun = False
         #: When it may be written again, and whether there is something new to write.
         self._not_before, self._is_new = 0.0, False
+        #: When a result came at last.
+        self._noted = 0.0
         self._broken: set[str] = set()
 
     def place(self, json_path: str, page_path: str | None) -> None:
@@ -68,6 +71,7 @@ class ReportFiles:
     def note(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
         """Take the result of a task, and write when it changed something."""
         with self._lock:
+            self._noted = time.time()
             self._is_new = self.report.add(host, result, failed=failed) or self._is_new
         self.catch_up()
 
@@ -89,9 +93,11 @@ class ReportFiles:
             return
         if kept.get("started") != times.to_rfc3339(self._started):
             return
+        # What came of its task meanwhile has no transitions yet: those come with the result.
+        newer = kept.get("updated", "") >= times.to_rfc3339(self._noted)
         with self._lock:
             ours = {machine["name"]: len(machine["transitions"]) for machine in self.report.machines}
-            further = [one for one in kept["machines"] if len(one["transitions"]) > ours.get(one["name"], -1)]
+            further = [one for one in kept["machines"] if newer or len(one["transitions"]) > ours.get(one["name"], -1)]
             machines = [{**one, "msg": one["reason"], "api_calls": 0} for one in further]
             self.report.add("localhost", {"machines": machines})
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -118,17 +119,20 @@ def test_a_run_of_machines_is_reported_to_all(account, receiver):
     assert found["kubenode_provision_api_requests"].value <= 9
 
 
-def test_an_interrupted_run_says_so(account, receiver):
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_says_so(account, receiver, by):
     begun = account.folder / "begun"
     # not ansible.builtin.pause: its worker may still hold the lock of Ansible's queue when its text is there to read
     sleep = {"ansible.builtin.command": {"argv": ["/bin/sh", "-c", f"touch {begun}; exec sleep 900"]}}
     run = start(account, receiver, [machines(account), {"hosts": "localhost", "gather_facts": False, "tasks": [sleep]}])
     run.until(begun.exists, "the second task")
-    done = run.interrupt()
-    assert done.rc != 0
+    done = run.interrupt(by)
+    assert done.rc == (99 if by == signal.SIGINT else -by)
     clean(done.output)
     ((_headers, sent),) = receiver.got
     assert (sent["interrupted"], sent["machines"][0]["name"]) == (True, "n1")
+    assert json.loads((account.folder / "report.json").read_text())["interrupted"]
+    assert "The run was interrupted. Run the same command again" in done.output
 
 
 def settings(account, double, folder):

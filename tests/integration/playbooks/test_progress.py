@@ -61,26 +61,42 @@ def writers(run):
     return found
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_ends_while_servers_are_made_leaves_its_own_report(fleet, by):
-    names = [f"killed-{number}" for number in range(1, 7)]
+#: What keeps a task of the API phase at work, and the state of its machines meanwhile.
+MAKING = {"point": "request", "method": "POST", "path": "/servers", "status": 503, "code": "unavailable"}
+ARMING = {"point": "action", "command": "enable_rescue", "effect": "stuck"}
+
+
+@pytest.mark.parametrize(
+    ("by", "fault", "state"),
+    [
+        (signal.SIGKILL, MAKING, ""),
+        (signal.SIGINT, ARMING, "EnablingRescue"),
+        (signal.SIGTERM, ARMING, "EnablingRescue"),
+    ],
+    ids=["killed", "interrupted", "terminated"],
+)
+def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault, state):
+    names = [f"{by.name.lower()}-{number}" for number in range(1, 7)]
     fleet.testbed.write_inventory(names)
     report, page = fleet.testbed.report, fleet.testbed.report.with_suffix(".html")
     report.write_text(json.dumps({"finished": "earlier", "machines": []}))
     page.write_text("earlier")
-    fleet.control("POST", "/faults", {"point": "request", "method": "POST", "path": "/servers", "status": 503,
-                                      "code": "unavailable", "times": 10**6})  # fmt: skip
+    fleet.control("POST", "/faults", {**fault, "times": 10**6})
     run = fleet.start()
+
+    def states():
+        return [(one["name"], one["boot_state"]) for one in json.loads(report.read_text())["machines"]]
+
     try:
-        run.until(lambda: [one["name"] for one in json.loads(report.read_text())["machines"]] == names, "a report")
+        run.until(lambda: states() == [(name, state) for name in names], "a report")
         run.interrupt(by)
         until(lambda: not writers(run.process.pid), "the end of what makes the servers")
     finally:
         run.kill()
         fleet.control("DELETE", "/faults")
     left = json.loads(report.read_text())
-    assert (left["finished"], left["interrupted"]) == (None, by == signal.SIGINT)
-    assert [one["name"] for one in left["machines"]] == names
+    assert (left["finished"], left["interrupted"]) == (None, by != signal.SIGKILL)
+    assert states() == [(name, state) for name in names]
     assert not any(one["failed"] for one in left["machines"])
     assert (
         "The run was interrupted" if left["interrupted"] else "The run goes on, or it was killed"

@@ -111,8 +111,10 @@ def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path,
     assert clock[0] == written + 100, "nothing is new"
 
 
-def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path):
+def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path, monkeypatch):
     """The worker is a fork with a report of its own, and dies without a result."""
+    clock = [1000.0]
+    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
 
     def step(to, at):
         return {"from": "", "to": to, "at": f"2026-11-21T10:00:{at}.000Z", "seconds": 1.0}
@@ -130,10 +132,17 @@ def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path):
     assert (first["verified"], first["boot_state"], len(first["transitions"])) == (True, "OperatingSystemRunning", 2)
     assert (first["api_calls"], files.report.api_calls) == (3, 5)
     assert (second["failed"], second["reason"]) == (True, "no disk. Name it")
-    # what the main process knows better stays, and no other run's machines are taken
-    files.report.add("localhost", machine("n2", boot_state="Initializing", failed=False))
+    # a task that is under way has no transitions yet
+    worker._not_before = 0.0
+    worker.note("localhost", machine("n2", boot_state="EnablingRescue"))
     files.take_back()
-    assert not files.report.machines[1]["failed"]
+    assert (files.report.machines[1]["boot_state"], files.report.machines[1]["failed"]) == ("EnablingRescue", False)
+    # what the main process knows better stays, and no other run's machines are taken
+    clock[0] += 1
+    files._not_before = clock[0] + 1
+    files.note("localhost", machine("n2", boot_state="BootingToRescue"))
+    files.take_back()
+    assert files.report.machines[1]["boot_state"] == "BootingToRescue"
     other = report_files.ReportFiles(lambda _data, _now: {"check": False, "cost": None}, print, reports.STARTED + 9)
     other.json_path = files.json_path
     other.take_back()
