@@ -53,7 +53,8 @@ class System:
         return {DEBIAN: "docker.io", AMAZON: "docker"}.get(self.family, "")
 
 
-_RELEASES = {
+#: ID and VERSION_ID of os-release → what base knows of it
+RELEASES = {
     ("debian", "12"): System("Debian 12", DEBIAN, "12", (2, 36), "1.6.20", "debian"),
     ("debian", "13"): System("Debian 13", DEBIAN, "13", (2, 41), "1.7.24", "debian"),
     ("ubuntu", "22.04"): System("Ubuntu 22.04", DEBIAN, "22.04", (2, 35), "1.7.2", "ubuntu"),
@@ -64,7 +65,7 @@ _RELEASES = {
 for _id, _name in (("rocky", "Rocky Linux"), ("almalinux", "AlmaLinux"), ("rhel", "RHEL")):
     for _version, _glibc in (("9", (2, 34)), ("10", (2, 39))):
         _repository = "rhel" if _id == "rhel" else "centos"
-        _RELEASES[_id, _version] = System(f"{_name} {_version}", RHEL, _version, _glibc, "", _repository)
+        RELEASES[_id, _version] = System(f"{_name} {_version}", RHEL, _version, _glibc, "", _repository)
 _FLATCAR = System("Flatcar", FLATCAR, "", (2, 38), "2.0.4")
 
 SUPPORTED = (
@@ -81,7 +82,7 @@ def system_of(node: Node) -> System | None:
         return _FLATCAR
     if name in ("rocky", "almalinux", "rhel"):
         version = version.partition(".")[0]
-    return _RELEASES.get((name, version))
+    return RELEASES.get((name, version))
 
 
 def known(node: Node) -> System:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given as for_all
@@ -15,9 +16,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     downloads,
     node_check,
     packages,
+    systems,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.node_check import preflight
-from tests.unit.node.facts import NAMES, READ_AT, given, node
+from tests.unit.node.facts import CHECKOUT, NAMES, READ_AT, given, node
 from tests.unit.node.samples import unhurried
 
 DEFAULT = given()
@@ -45,7 +47,20 @@ OTHERS = [("debian", "11"), ("ubuntu", "20.04"), ("centos", "9"), ("rocky", "8.1
 def test_another_system_is_refused_with_the_list(identity, version):
     facts = node("debian-13", os={"id": identity, "version_id": version, "pretty_name": "Some OS"})
     (refusal,) = against(facts)
-    assert refusal.startswith("Some OS is not supported; supported are Debian 12 and 13")
+    assert refusal == f"Some OS is not supported; supported are {systems.SUPPORTED}"
+
+
+def words(text):
+    return {*re.findall(r"[\w.]+", text)}
+
+
+def test_every_release_has_facts_here_and_is_named_to_the_user():
+    releases = {f"{identity}-{version}": one for (identity, version), one in systems.RELEASES.items()}
+    assert {*releases, "flatcar"} == {*NAMES}
+    assert [one.name for one in releases.values() if not {*one.name.split()} <= words(systems.SUPPORTED)] == []
+    for document in ("README.md", "docs/base.md", "docs/provision.md"):
+        said = words((CHECKOUT / document).read_text(encoding="utf-8"))
+        assert [one.name for one in releases.values() if one.version not in said] == [], document
 
 
 @pytest.mark.parametrize("name", ["rocky-9", "debian-13"])
