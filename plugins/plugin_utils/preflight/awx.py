@@ -129,7 +129,7 @@ def awx_plan(host: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) 
             "execution_environment": name,
             "credentials": [f"{name} {what}" for what in kinds if what != "kubeconfig" or _posts(one)] or None,
             "job_slice_count": int(wish["slices"]),
-            "survey_enabled": bool(asked[one]["spec"]),
+            "survey_enabled": bool(asked[one]),
             "survey_spec": asked[one],
             "extra_vars": _extra_vars(one, name, wish),
             **every,
@@ -139,8 +139,8 @@ def awx_plan(host: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) 
     plan["workflows"] = [
         {
             "name": f"{name} workflow {one}",
-            "survey_enabled": bool(asked[one]["spec"]),
-            "survey_spec": {**asked[one], "name": f"{name} workflow {one}"},
+            "survey_enabled": bool(asked[one]),
+            "survey_spec": asked[one] and {**asked[one], "name": f"{name} workflow {one}"},
             "workflow_nodes": _nodes(name, organization, one),
             **every,
         }
@@ -208,13 +208,14 @@ def _credential_type(name: str, what: str) -> Item:
     }
 
 
-def _survey(playbook: str, chosen: Mapping[str, Any]) -> surveys.Survey:
+def _survey(playbook: str, chosen: Mapping[str, Any]) -> Item:
+    """Empty where nothing is asked: AWX takes no survey without questions, and deletes the one that was."""
     names = chosen.get(playbook, _ASKED.get(playbook, ()))
     if not isinstance(names, (list, tuple)):
         raise ValueError(f"{playbook}: give a list of variables")
     found = surveys.survey(playbook, names)
-    # no names stand for all that can be asked
-    return found if names else {**found, "spec": []}
+    # there, no names stand for all that can be asked
+    return {**found} if names else {}
 
 
 def _extra_vars(playbook: str, name: str, wish: Mapping[str, Any]) -> Item:
@@ -341,6 +342,40 @@ def awx_waiting(plan: Mapping[str, Any], there: Mapping[str, Iterable[str]]) -> 
             if needs & lacking or (part == "workflows" and (part, one["name"]) in lacking):
                 waiting.append(f"{part}/{one['name']}")
     return waiting
+
+
+def awx_settled(plan: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The workflows whose nodes are in AWX as the plan has them; ``nodes``: what the API says of all of theirs.
+
+    awx.awx says at every run that it changed an approval: it sends fields that no approval has, and misses them then.
+    """
+    there: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        there.setdefault(node["summary_fields"]["workflow_job_template"]["name"], []).append(node)
+    settled = []
+    for one in plan["workflows"]:
+        named = {node["id"]: node["identifier"] for node in there.get(one["name"], ())}
+        found = [
+            {
+                "identifier": node["identifier"],
+                "runs": node["summary_fields"].get("unified_job_template", {}).get("name"),
+                "job_type": node["job_type"],
+                "after": sorted(named[other] for other in node["success_nodes"] if other in named),
+            }
+            for node in there.get(one["name"], ())
+        ]
+        wanted = [
+            {
+                "identifier": node["identifier"],
+                "runs": node["unified_job_template"]["name"],
+                "job_type": node.get("job_type"),
+                "after": sorted(other["identifier"] for other in node["related"]["success_nodes"]),
+            }
+            for node in one["workflow_nodes"]
+        ]
+        if all(node in found for node in wanted):
+            settled.append(one["name"])
+    return settled
 
 
 def _items(plan: Mapping[str, Any], part: str) -> list[Item]:

@@ -23,7 +23,7 @@ PREFIX = "kubenode_"
 #: What the playbooks themselves keep for hosts; more of theirs begin with ``kubenode__``.
 _OF_PLAYBOOKS = """
     kubenode_after kubenode_architecture kubenode_armed kubenode_asked kubenode_awx
-    kubenode_awx_there kubenode_awx_waiting kubenode_bases kubenode_boot
+    kubenode_awx_settled kubenode_awx_there kubenode_awx_waiting kubenode_bases kubenode_boot
     kubenode_build kubenode_builds kubenode_checked kubenode_cleaned kubenode_created kubenode_deleting
     kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found
     kubenode_image_armed kubenode_image_boot kubenode_image_builds kubenode_image_upload

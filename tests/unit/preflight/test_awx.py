@@ -111,7 +111,7 @@ def test_a_workflow_has_the_templates_that_it_runs():
 def test_each_playbook_can_have_a_template_and_its_file_runs_it(playbook):
     found = plan(playbooks=[playbook], workflows=[])
     (template,) = found["templates"]
-    assert template["survey_enabled"] == bool(template["survey_spec"]["spec"])
+    assert template["survey_enabled"] == bool(template["survey_spec"])
     files = {one["path"]: one for one in found["files"]}
     ((play,), keep) = yaml.safe_load(files[template["playbook"]]["content"]), files[template["playbook"]]["keep"]
     assert play["ansible.builtin.import_playbook"] == f"kubenode.provision.{playbook}"
@@ -133,6 +133,61 @@ def test_the_survey_is_the_users_when_there_is_one():
     assert [one["variable"] for one in found["site"]["survey_spec"]["spec"]] == ["kubenode_server_type"]
     assert found["robot_inspect"]["survey_enabled"] is False
     assert found["hcloud_image_name"]["survey_enabled"] is True
+
+
+def test_what_asks_nothing_has_no_survey_at_all():
+    """AWX takes none without questions."""
+    found = plan(playbooks=["node", "site"], surveys={"robot_installimage": []})
+    for one in (*found["templates"], *found["workflows"]):
+        assert one["survey_enabled"] == bool(one["survey_spec"]) == bool(one["survey_spec"].get("spec"))
+    assert templates(found)["node"]["survey_spec"] == {}
+    assert [one["survey_enabled"] for one in found["workflows"]] == [True, False, True]
+
+
+def in_awx(workflow):
+    """The nodes of a workflow as the API has them."""
+    numbers = {node["identifier"]: number for number, node in enumerate(workflow["workflow_nodes"], 7)}
+    return [
+        {
+            "id": numbers[node["identifier"]],
+            "identifier": node["identifier"],
+            "job_type": node.get("job_type"),
+            "success_nodes": [numbers[other["identifier"]] for other in node["related"]["success_nodes"]],
+            "summary_fields": {
+                "workflow_job_template": {"name": workflow["name"]},
+                "unified_job_template": {"name": node["unified_job_template"]["name"]},
+            },
+        }
+        for node in workflow["workflow_nodes"]
+    ]
+
+
+def test_a_workflow_is_settled_when_all_of_its_nodes_are_as_planned():
+    found = plan()
+    names = [one["name"] for one in found["workflows"]]
+    there = [in_awx(one) for one in found["workflows"]]
+    assert awx.awx_settled(found, []) == []
+    assert awx.awx_settled(found, there[0] + there[2]) == [names[0], names[2]]
+    further = {**there[1][0], "id": 99, "identifier": "a person's"}
+    assert awx.awx_settled(found, [*there[1], further]) == [names[1]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job_type": None},
+        {"success_nodes": []},
+        {"success_nodes": [7, 8]},
+        {"identifier": "other"},
+        # its template was deleted
+        {"summary_fields": {"workflow_job_template": {"name": "kubenode workflow site"}}},
+    ],
+    ids=str,
+)
+def test_a_workflow_with_another_node_is_not_settled(change):
+    found = plan(workflows=["site"])
+    first, *rest = in_awx(found["workflows"][0])
+    assert awx.awx_settled(found, [{**first, **change}, *rest]) == []
 
 
 def test_slices_share_what_robot_allows_or_are_refused():
