@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -31,8 +32,9 @@ PROVE = "hostname; cat /etc/kubenode-proof; stat -Lc %.Y /run/cloud-init/result.
 class Run:
     """What one job cost: seconds, and requests, CPU seconds, ssh processes and MiB a machine.
 
-    ``late``: seconds from when the last machine could prove itself to the end; ``resets`` only where a machine needs
-    them.
+    ``late``: seconds from when the last machine could prove itself to the end; ``verified``: from when a machine could
+    prove itself until it was called verified, of the slowest one, where the contestant says when; ``resets`` only where
+    a machine needs them.
     """
 
     seconds: float
@@ -44,6 +46,7 @@ class Run:
     ssh: float
     memory: float
     late: float
+    verified: float | None = None
 
 
 def measure(testbed: Testbed, names: Sequence[str], command: Sequence[str] | None = None) -> Run:
@@ -61,17 +64,19 @@ def measure(testbed: Testbed, names: Sequence[str], command: Sequence[str] | Non
     resets = sum(one["method"] == "POST" and one["path"].startswith("/reset/") for one in requests)
     platform = max(one["total"] for one in call(*lab, "GET", "/delays")["machines"].values())
     size = len(names)
-    proven = [at for at in (proven_at(testbed, name) for name in names) if at is not None]
+    ready = {name: at for name in names if (at := proven_at(testbed, name)) is not None}
+    verified = {} if command else verified_at(testbed)
     return Run(
         seconds=cost.seconds,
         platform=platform,
         requests=len(requests) / size,
-        failed=size - len(proven),
+        failed=size - len(ready),
         resets=resets / size,
         cpu=cost.cpu / size,
         ssh=cost.ssh / size,
         memory=cost.memory / size,
-        late=cost.ended - max(proven, default=cost.ended),
+        late=cost.ended - max(ready.values(), default=cost.ended),
+        verified=max((verified[name] - at for name, at in ready.items() if name in verified), default=None),
     )
 
 
@@ -88,6 +93,17 @@ def proven_at(testbed: Testbed, name: str) -> float | None:
     said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
     is_proven = said[:2] == [name, "made by the bootstrap data"] and len(said) > 2
     return float(said[2]) if is_proven else None
+
+
+def verified_at(testbed: Testbed) -> dict[str, float]:
+    """When our run called each machine verified."""
+    machines = json.loads(testbed.report.read_text(encoding="utf-8"))["machines"]
+    steps = [step for one in machines if one["verified"] for step in one["transitions"]]
+
+    def seconds(at: str) -> float:
+        return datetime.datetime.fromisoformat(at).timestamp()
+
+    return {step["machine"]: seconds(step["at"]) for step in steps if step["to"] == "OperatingSystemRunning"}
 
 
 def figures(size: int, runs: Mapping[str, Run]) -> list[dict[str, Any]]:
@@ -116,6 +132,8 @@ def figures(size: int, runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     figure("ssh processes per machine", "processes", lambda run: run.ssh)
     figure("peak memory of the controller per 100 machines", "MiB", lambda run: run.memory * 100)
     figure("end after the last machine could prove itself", "s", lambda run: run.late)
+    if ours.verified is not None:
+        figure("slowest verdict after a machine could prove itself", "s", lambda run: run.verified or run.late)
     figure("machines that do not run their new system", "machines", lambda run: run.failed)
     if any(run.resets for run in runs.values()):
         figure("resets per machine", "resets", lambda run: run.resets)
