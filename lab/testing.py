@@ -87,18 +87,19 @@ def coreos() -> LiveImage:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Build what takes minutes, once, before a test's time limit begins.
 
-    That is the lab's Kubernetes and containerd for the marker ``cluster``, with the programs of a node of the releases
-    that its arguments name, the mirror and the images of its suites for ``mirror``, the live image for tests with the
-    fixture ``coreos``.
+    That is the lab's Kubernetes, containerd and crictl for the marker ``cluster``, with the programs of a node of the
+    releases that its arguments name, the mirror and the images of its suites for ``mirror``, the live image for tests
+    with the fixture ``coreos``.
     """
     marks = list(item.iter_markers("cluster"))
     if marks:
-        from .cluster import ensure, ensure_containerd, ensure_node
+        from .cluster import ensure, ensure_containerd, ensure_crictl, ensure_node
         from .errors import ClusterError, Unavailable
 
         try:
             ensure()
             ensure_containerd()
+            ensure_crictl()
             for version in (one for mark in marks for one in mark.args):
                 ensure_node(version)
         except Unavailable as error:

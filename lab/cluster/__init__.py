@@ -13,6 +13,7 @@ from lab.errors import ClusterError, Unavailable
 from .programs import (
     CONTAINERD,
     CONTAINERD_PROGRAMS,
+    CRICTL,
     KUBERNETES,
     NODE_PROGRAMS,
     OLDEST,
@@ -20,11 +21,13 @@ from .programs import (
     Programs,
     ensure,
     ensure_containerd,
+    ensure_crictl,
     ensure_node,
     ensure_tools,
 )  # fmt: skip
 
 __all__ = [
-    "CONTAINERD", "CONTAINERD_PROGRAMS", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "ClusterError",
-    "Programs", "Unavailable", "ensure", "ensure_containerd", "ensure_node", "ensure_tools",
+    "CONTAINERD", "CONTAINERD_PROGRAMS", "CRICTL", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS",
+    "ClusterError", "Programs", "Unavailable", "ensure", "ensure_containerd", "ensure_crictl", "ensure_node",
+    "ensure_tools",
 ]  # fmt: skip

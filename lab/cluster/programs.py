@@ -53,6 +53,18 @@ CONTAINERD_RECIPE = Recipe(
     tags=("urfave_cli_no_docs", "osusergo", "netgo", "static_build", "no_btrfs"),  # as in its own static build
 )
 
+#: the newest crictl, for nodes whose kubelet starts; the others have ours, which takes no modules to build
+CRICTL = "1.37.0"
+_CRICTL_MODULE = "sigs.k8s.io/cri-tools"
+CRICTL_RECIPE = Recipe(
+    name="crictl",
+    module=_CRICTL_MODULE,
+    version=f"v{CRICTL}",
+    sum="h1:BmTImEoTX3KPXCLwmIU9mfCC8umUqF4R8WibY9eVU9Y=",
+    programs={"crictl": f"{_CRICTL_MODULE}/cmd/crictl"},
+    stamps={f"{_CRICTL_MODULE}/pkg/version.Version": f"v{CRICTL}"},
+)
+
 
 def kubernetes_recipe(
     version: str, digest: str, name: str = "kubernetes", programs: Sequence[str] = _KUBERNETES_PROGRAMS
@@ -79,8 +91,8 @@ OLDEST_RECIPE = kubernetes_recipe(OLDEST, _SUMS[OLDEST], "kubernetes-oldest", NO
 
 
 __all__ = [
-    "CONTAINERD", "CONTAINERD_PROGRAMS", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools",
-    "ensure", "ensure_containerd", "ensure_node", "ensure_tools",
+    "CONTAINERD", "CONTAINERD_PROGRAMS", "CRICTL", "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs",
+    "Tools", "ensure", "ensure_containerd", "ensure_crictl", "ensure_node", "ensure_tools",
 ]  # fmt: skip
 
 PAUSE_TAGS = ("3.10.1", "3.10.2")
@@ -148,6 +160,11 @@ def ensure_node(version: str, progress: Progress = quiet) -> Path:
 def ensure_containerd(progress: Progress = quiet) -> Path:
     """The folder of containerd, its shim and ctr, built when they are missing: three minutes."""
     return _built(CONTAINERD_RECIPE, progress)
+
+
+def ensure_crictl(progress: Progress = quiet) -> Path:
+    """The real crictl, built when it is missing: two minutes."""
+    return _built(CRICTL_RECIPE, progress) / "crictl"
 
 
 def ensure_tools(progress: Progress = quiet) -> Tools:

@@ -23,12 +23,13 @@ import yaml
 
 from lab import cache, cluster
 from lab.cache import Progress, quiet, store
-from lab.cluster import CONTAINERD, KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
+from lab.cluster import CONTAINERD, CRICTL, KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
 
 from . import repository, upstream
 from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
 
-CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
+#: the versions of our crictl
+_OUR_CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
 _REAL = (*NODE_PROGRAMS, "kubectl")
 #: the real Kubernetes: the release of the control plane, and the oldest whose nodes it takes
 REAL = (KUBERNETES, OLDEST)
@@ -81,11 +82,9 @@ def _programs() -> Iterator[_Buildable]:
     archive = f"dl.k8s.io/release/v{KUBERNETES}/{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"
     yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive, KUBERNETES)
     yield _Buildable("containerd", CONTAINERD, upstream.containerd_path(CONTAINERD), _containerd, KUBERNETES)
-    for version in CRICTL:
-        path = (
-            f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
-        )
-        yield _Buildable("crictl", version, path, functools.partial(_crictl, version))
+    yield _Buildable("crictl", CRICTL, _crictl_path(CRICTL), _real_crictl, KUBERNETES)
+    for version in _OUR_CRICTL:
+        yield _Buildable("crictl", version, _crictl_path(version), functools.partial(_our_crictl, version))
 
 
 def _images() -> Iterator[_Buildable]:
@@ -95,6 +94,10 @@ def _images() -> Iterator[_Buildable]:
 
 def _release_path(version: str, name: str) -> str:
     return f"dl.k8s.io/release/v{version}/bin/linux/{ARCH}/{name}"
+
+
+def _crictl_path(version: str) -> str:
+    return f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
 
 
 @functools.cache
@@ -131,7 +134,12 @@ def _packed(file: Path, members: Mapping[str, Path]) -> Path:
     return file
 
 
-def _crictl(version: str) -> Path:
+def _real_crictl() -> Path:
+    program = cluster.ensure_crictl()
+    return _packed(program.parent / Path(_crictl_path(CRICTL)).name, {"crictl": program})
+
+
+def _our_crictl(version: str) -> Path:
     program = cluster.ensure_tools().crictl(version)
     return store(f"crictl-v{version}-linux-{ARCH}.tar.gz", tarball({"crictl": program}))
 

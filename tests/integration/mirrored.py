@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab import mirror
+from lab import cluster, mirror
 
 
 def mirrored(lab: Any, suite: str = "trixie") -> dict[str, Any]:
@@ -25,13 +25,14 @@ def mirrored(lab: Any, suite: str = "trixie") -> dict[str, Any]:
 
 
 def real(lab: Any, version: str) -> dict[str, Any]:
-    """The same with a kubelet that starts, of a release of `lab.cluster`; for tests with the marker ``cluster``."""
+    """The same with the real crictl and a kubelet that starts, of `lab.cluster`; for tests marked ``cluster``."""
     names = ("containerd", "runc", "cni-plugins", "crictl", "kubelet", "kubeadm")
     return {
         **mirrored(lab),
-        "base_checksums": mirror.checksums(*names, real=(version,)),
+        "base_checksums": mirror.checksums(*names, real={version, cluster.KUBERNETES}),
         "base_kubernetes_version": version,
         "base_containerd_version": "2.1.9",
         "base_runc_version": "1.3.6",
         "base_cni_plugins_version": "1.9.1",
+        "base_crictl_version": cluster.CRICTL,
     }
