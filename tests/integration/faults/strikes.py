@@ -130,6 +130,8 @@ class Strike:
     named: bool = False
     #: A disk of this size is put in before; it stays, so that the machine is given up in each run.
     disk: str = ""
+    #: As much of that disk can be written; then writing fails, as it does at a bad sector.
+    room: str = ""
 
 
 STRIKES = (
@@ -143,6 +145,7 @@ STRIKES = (
     Strike("network", "network loses packets", line(loss=8)),
     Strike("network", "network slow", line(kbytes=3000)),
     Strike("disk", "disk full", disk="128M", says="bytes|larger|too small|does not fit|no room|space"),
+    Strike("disk", "bad sectors", disk="4G", room="64M", says="reading or writing it failed .*: bad sectors"),
     Strike("disk", "power cut in the rescue", power_at("rescue"), says="another system|SSH|reboot", named=True),
     Strike(
         "disk",

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,7 @@ from typing import Any
 import pytest
 
 from dev.testbed import KEY_NAME
+from lab.machines.cleanup import labs_folder
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
@@ -33,8 +39,58 @@ STAGES = ("arming", "rescue", "begun", "written", "booted")
 @pytest.fixture
 def scene(tmp_path) -> Iterator[Scene]:
     """A lab whose machines boot."""
-    with Scene.of(cloud_testbed(tmp_path)) as made:
+    with Scene.of(cloud_testbed(tmp_path)) as made, contextlib.ExitStack() as made.undone:
         yield made
+
+
+def mounted(scene: Scene, *words: str | Path) -> None:
+    """Mount something until the test is over, though a loop device may hold it."""
+    subprocess.run(["mount", *words], check=True)
+    scene.undone.callback(subprocess.run, ["umount", "--lazy", words[-1]], check=True)
+
+
+class Images:
+    """What serves the images, in a process of its own that may be killed: the lab's server answers behind it."""
+
+    def __init__(self, scene: Scene) -> None:
+        url = urllib.parse.urlsplit(scene.testbed.image_url())
+        self._host = str(url.hostname).rpartition(".")[0] + ".254"
+        with socket.create_server((self._host, 0)) as free:
+            port = free.getsockname()[1]
+        self.url = url._replace(netloc=f"{self._host}:{port}").geturl()
+        self._words = [sys.executable, "-c", _FORWARD, self._host, str(port), str(url.hostname), str(url.port)]
+        self._process: subprocess.Popen[str] | None = None
+        scene.undone.callback(self.kill)
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        self._process = subprocess.Popen(self._words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def kill(self) -> None:
+        """All connections end, and no further one is taken."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+_FORWARD = """
+import asyncio, sys
+async def pipe(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+async def take(*client):
+    server = await asyncio.open_connection(sys.argv[3], int(sys.argv[4]))
+    await asyncio.gather(pipe(client[0], server[1]), pipe(server[0], client[1]), return_exceptions=True)
+async def main():
+    listener = await asyncio.start_server(take, sys.argv[1], int(sys.argv[2]), backlog=100)
+    print("ready", flush=True)
+    await listener.serve_forever()
+asyncio.run(main())
+"""
 
 
 class Fleet:
@@ -47,16 +103,16 @@ class Fleet:
         self.outputs: list[str] = []
         self.lines: list[str] = []
 
-    def prepare(self, **limits: int) -> None:
+    def prepare(self, **limits: int | str) -> None:
         """Servers of the victims that need another disk, the script of faults, the inventory."""
         self.scene.inventory({name: {} for name in self.names}, **{f"kubenode_{key}": limits[key] for key in limits})
         for name, strike in self.strikes.items():
             if strike.disk:
-                self._bring(name, strike.disk)
+                self._bring(name, strike)
             if strike.fault:
                 self.scene.control("POST", "/faults", {**strike.fault, "machine": name})
 
-    def _bring(self, name: str, size: str) -> None:
+    def _bring(self, name: str, strike: Strike) -> None:
         labels = {"kubenode.provision/machine": name}
         key = self.scene.call("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
         body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "ubuntu-24.04", "ssh_keys": [key],
@@ -65,8 +121,17 @@ class Fleet:
         action = f"/actions/{answer['action']['id']}"
         until(lambda: self.scene.call("GET", action)["action"]["status"] == "success", "a server with another disk")
         victim = Victim(self.scene, name)
-        victim.person.swap_disk(0, size)
+        victim.person.swap_disk(0, strike.disk)
         victim.person.close()
+        if strike.room:
+            number = answer["server"]["id"]
+            (disk,) = labs_folder().glob(f"{self.scene.testbed.name[:20]}-*/m{number}-0.raw")
+            room = self.scene.testbed.folder / f"room-of-{name}"
+            room.mkdir()
+            mounted(self.scene, "-t", "tmpfs", "-o", f"size={strike.room}", "none", room)
+            with (room / "disk").open("wb") as file:
+                file.truncate(disk.stat().st_size)
+            mounted(self.scene, "--bind", room / "disk", disk)
 
     def run(self, *words: str, strike: bool = False) -> dict[str, dict[str, Any]]:
         """One run; the victims are struck beside it. Returns what its report says of each machine."""
@@ -205,3 +270,33 @@ def test_a_controller_that_is_killed_in_every_state_goes_on(scene):
         assert sources[-1] == "disk", sources
         assert sources.count("disk") == 1, sources
     fleet.judge()
+
+
+def test_an_image_server_that_starts_again_is_waited_for(scene):
+    """While machines write: what was read goes on where it stood, and no machine is given up."""
+    fleet, images = Fleet(scene, {}, SIZE), Images(scene)
+    fleet.prepare(rescue_timeout=300, boot_timeout=300, image_url=images.url)
+    images.start()
+    running = scene.start()
+    victim = Victim(scene, fleet.names[0])
+    running.until(lambda: asked(victim, "cat /root/.kubenode/installation"), "the first command")
+    images.kill()
+    running.until(lambda: asked(victim, TRIES), "another try of the first machine")
+    images.start()
+    done = running.wait(2400)
+    fleet.outputs.append(done.output)
+    machines = json.loads(scene.testbed.report.read_text())["machines"]
+    fleet.runs.append({machine["name"]: machine for machine in machines})
+    assert not fleet.failed(), fleet.failed()
+    for name in fleet.names:
+        assert scene.boots(name) == ["rescue", "disk"], (name, scene.boots(name))
+    fleet.judge()
+
+
+#: Succeeds on a machine whose download was cut.
+TRIES = "grep -rsl 'trying again' /root/.kubenode /root/output.json"
+
+
+def asked(victim: Victim, script: str) -> bool:
+    """Whether a script prints something on a machine."""
+    return bool(victim.inside(f"{script} 2>/dev/null || true").strip())
