@@ -53,3 +53,24 @@ def test_the_last_word_of_the_api_phase_counts(name):
     for more, msg in (({}, "armed"), (again, "again"), ({"inventory_hostname": "n3"}, "made")):
         assert derived(["common", name], "kubenode__api_machine", **first, **more)["msg"] == msg
     assert len(derived(["common", name], "kubenode__api_machines", **first, **again)) == 6
+
+
+def tasks_with(module: str, part: Any) -> list[dict[str, Any]]:
+    """The tasks of a playbook that use a module."""
+    inner = part if isinstance(part, list) else list(part.values()) if isinstance(part, dict) else []
+    found = [part] if isinstance(part, dict) and module in part else []
+    return found + [task for one in inner for task in tasks_with(module, one)]
+
+
+@pytest.mark.parametrize(("playbook", "machine"), [("robot_inspect", "api_machine"), ("robot_release", "armed")])
+def test_disks_are_looked_at_and_emptied_on_the_own_server_of_a_machine_alone(playbook, machine):
+    """A wrong kubenode_address or jump host leads to the rescue of another one."""
+    plays = yaml.safe_load((PLAYBOOKS / f"{playbook}.yml").read_text(encoding="utf-8"))
+    (task,) = tasks_with("kubenode.provision.machine_disks", plays)
+    given = TRUSTED(task["kubenode.provision.machine_disks"]["addresses"])
+    for answer, wanted in (
+        ({"ipv4": "192.0.2.1", "ipv6": "2001:db8::/64"}, ["192.0.2.1", "2001:db8::/64"]),
+        ({"ipv4": None, "ipv6": "2001:db8::/64"}, ["2001:db8::/64"]),
+    ):
+        known = {f"kubenode__{machine}": answer}
+        assert ansible.template.Templar(loader=DataLoader(), variables=known).template(given) == wanted
