@@ -73,6 +73,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "upgrade_problems": ("preflight.site", "upgrade_problems"),
     "inventory_hosts": ("records.machine_inventory", "hosts_of"),
     "known_access": ("records.machine_inventory", "access"),
+    "another_server": ("records.machine_inventory", "another_server"),
     "ssh_args": ("records.machine_inventory", "ssh_args"),
     "machine_events": ("report.run_events", "events"),
     "run_summary": ("report.run_events", "run_summary"),

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 from ..plain import plain, yaml_value
 from ..preflight import controller_paths, known_variables
@@ -22,6 +25,8 @@ from ..preflight import controller_paths, known_variables
 Hosts = dict[str, dict[str, Any]]
 
 NAME = "inventory.yml"
+#: Addresses that a message lists.
+_SHOWN = 10
 #: A file without it is not ours.
 _HEAD = (
     "# Written by kubenode.provision: how the machines are reached that its runs have made. Give it after your own\n"
@@ -85,6 +90,25 @@ def ssh_args(host: Mapping[str, Any], directory: str) -> str:
     alias = ssh_keys.alias(str(host["inventory_hostname"]), "os")
     ours = [f"-oUserKnownHostsFile={ssh_keys.quoted(path)}", f"-oHostKeyAlias={alias}"]
     return " ".join([given, *map(shlex.quote, ours)]).strip()
+
+
+def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any], directory: str) -> str:
+    """What shows that the machine which answers is not the one of this server; empty when nothing does.
+
+    ``node``: what node_info says of the machine, ``server``: what the provider says. A pinned host key proves more.
+    """
+    if ssh_args(host, directory) != str(host.get("ansible_ssh_extra_args") or "").strip():
+        return ""
+    found = [server.get("ipv4"), server.get("ipv6"), *(net.get("ip") for net in server.get("private_net") or [])]
+    own = [str(one) for one in found if one]
+    networks = [ip_network(one, strict=False) for one in own]
+    shown = []
+    for entry in ((node or {}).get("network") or {}).get("addresses") or []:
+        with contextlib.suppress(ValueError):  # it is a machine of which nothing is known
+            shown.append(ip_address(str(entry["address"])))
+    if not (networks and shown) or any(one in network for one in shown for network in networks):
+        return ""
+    return f"it has {listed([str(one) for one in shown], _SHOWN)}; the server has {listed(own, _SHOWN)}"
 
 
 def names_host_keys(host: Mapping[str, Any]) -> bool:

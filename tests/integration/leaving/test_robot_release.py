@@ -81,6 +81,12 @@ def test_release_without_and_with_disks_to_empty(lab):
     assert not list(kept.glob("*/given-1.*"))
     assert (boots(lab), row(lab, "given-1")["powered"]) == (seen, True)
 
+    # a wrong address leads to another machine, whose host key is unknown by now
+    wrong = {"kubenode_release": ["stays-1"], "kubenode_address": row(lab, "given-1")["address"]}
+    assert lab.run("-e", json.dumps({**wrong, "ansible_ssh_common_args": ANY_KEY})) != 0
+    assert "the machine that answers is another one: it has" in lab.output
+    assert (boots(lab), row(lab, "stays-1")["powered"]) == (seen, True)
+
     exact = {"kubenode_release": {"given-1": record["installation"][:8]}, "ansible_ssh_common_args": ANY_KEY}
     # what is there was installed by this very word, which says nothing of what comes later
     assert lab.run("-e", WIPE, "-e", json.dumps(exact)) != 0

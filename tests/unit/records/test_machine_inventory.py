@@ -206,3 +206,38 @@ def test_texts_of_results_are_kept_on_ansible_core_2_18(folder):
     path = str(folder / "inventory.yml")
     assert machine_inventory.change(path, hosts)
     assert machine_inventory.read(path) == {"n-1": {"ansible_host": "203.0.113.5", "list": ["x"]}}
+
+
+def answers(*addresses):
+    return {"network": {"addresses": [{"address": address} for address in addresses]}}
+
+
+SERVER = {"ipv4": "192.0.2.1", "ipv6": "2001:db8:1::/64", "private_net": [{"ip": "10.0.0.2"}, {"ip": None}]}
+
+
+@pytest.mark.parametrize(
+    ("node", "server"),
+    [
+        (answers("172.17.0.1", "192.0.2.1"), SERVER),
+        (answers("fe80::1", "2001:db8:1::a"), SERVER),
+        (answers("10.0.0.2"), SERVER),
+        # nothing to compare
+        (answers("192.0.2.9"), {"ipv4": None, "ipv6": None}),
+        (answers(), SERVER),
+        (answers("no address"), SERVER),
+        ({}, SERVER),
+        (None, SERVER),
+    ],
+)
+def test_a_machine_with_an_address_of_its_server_is_that_server(folder, node, server):
+    assert machine_inventory.another_server(node, server, {"inventory_hostname": "node-9"}, folder) == ""
+
+
+def test_a_machine_without_an_address_of_its_server_is_another_one_unless_its_key_is_pinned(folder):
+    node, host = answers("fe80::9", "192.0.2.9", "x{{ y }}"), {"inventory_hostname": "node-9"}
+    text = "it has fe80::9, 192.0.2.9; the server has 192.0.2.1, 2001:db8:1::/64, 10.0.0.2"
+    assert machine_inventory.another_server(node, SERVER, host, folder) == text
+    # a user's file proves as much as that file does, which may be nothing
+    args = {"ansible_ssh_extra_args": "-o UserKnownHostsFile=/dev/null"}
+    assert machine_inventory.another_server(node, SERVER, {**host, **args}, folder) == text
+    assert machine_inventory.another_server(node, SERVER, {"inventory_hostname": "Node-1"}, folder) == ""
