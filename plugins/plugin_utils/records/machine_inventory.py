@@ -93,7 +93,7 @@ def ssh_args(host: Mapping[str, Any], directory: str) -> str:
 
 
 def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any], directory: str) -> str:
-    """What shows that the machine which answers is not the one of this server; empty when nothing does.
+    """A text for the user when the machine which answers is shown not to be the one of this server; else empty.
 
     ``node``: what node_info says of the machine, ``server``: what the provider says. A pinned host key proves more.
     """
@@ -108,7 +108,10 @@ def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any]
             shown.append(ip_address(str(entry["address"])))
     if not (networks and shown) or any(one in network for one in shown for network in networks):
         return ""
-    return f"it has {listed([str(one) for one in shown], _SHOWN)}; the server has {listed(own, _SHOWN)}"
+    return (
+        f"the machine that answers is another one: it has {listed([str(one) for one in shown], _SHOWN)}; the server "
+        f"has {listed(own, _SHOWN)}. Correct kubenode_address, or the way that SSH takes"
+    )
 
 
 def names_host_keys(host: Mapping[str, Any]) -> bool:

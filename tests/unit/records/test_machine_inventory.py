@@ -235,8 +235,8 @@ def test_a_machine_with_an_address_of_its_server_is_that_server(folder, node, se
 
 def test_a_machine_without_an_address_of_its_server_is_another_one_unless_its_key_is_pinned(folder):
     node, host = answers("fe80::9", "192.0.2.9", "x{{ y }}"), {"inventory_hostname": "node-9"}
-    text = "it has fe80::9, 192.0.2.9; the server has 192.0.2.1, 2001:db8:1::/64, 10.0.0.2"
-    assert machine_inventory.another_server(node, SERVER, host, folder) == text
+    text = machine_inventory.another_server(node, SERVER, host, folder)
+    assert "it has fe80::9, 192.0.2.9; the server has 192.0.2.1, 2001:db8:1::/64, 10.0.0.2." in text
     # a user's file proves as much as that file does, which may be nothing
     args = {"ansible_ssh_extra_args": "-o UserKnownHostsFile=/dev/null"}
     assert machine_inventory.another_server(node, SERVER, {**host, **args}, folder) == text
