@@ -17,8 +17,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names, safe_files, times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names, safe_files
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    from_rfc3339,
+    json_value,
+    one_line,
+    to_rfc3339,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.run_server import start_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
@@ -121,7 +126,7 @@ class Holder:
     def unknown(self) -> bool:
         """Whether it is one of another controller (or container), of which nothing can be seen."""
         try:
-            age = time.time() - times.from_rfc3339(self.since)
+            age = time.time() - from_rfc3339(self.since)
         except ValueError:
             return False
         return self.place != here() and age < LASTS
@@ -134,7 +139,7 @@ def here() -> str:
 
 def this_run(pid: int) -> Holder:
     """The run that a process is."""
-    return Holder(pid, start_of(pid), here(), times.to_rfc3339(time.time()))
+    return Holder(pid, start_of(pid), here(), to_rfc3339(time.time()))
 
 
 class Locks:

@@ -14,7 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names, safe_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names, safe_files, text
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
             changed = quarantine.entry(name) is None
         elif wanted:
             reason = one_line(str(machine.get("msg") or "no reason given"), 1000).removeprefix(f"{name}: ")
-            changed = quarantine.add(Entry(name, reason, times.to_rfc3339(time.time())))
+            changed = quarantine.add(Entry(name, reason, text.to_rfc3339(time.time())))
         return {**machine, "failed": bool(machine.get("failed")), "changed": changed, "quarantined": wanted}
 
 

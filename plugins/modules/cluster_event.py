@@ -166,7 +166,7 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.times import to_whole_seconds
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_whole_seconds
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 
 

@@ -206,11 +206,10 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node import module_options
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import artifact_spec, fetch, install
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import ADOPTED, read_record
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, module_options, node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
+from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
 
 
 def main() -> None:
@@ -258,7 +257,7 @@ def run(module: NoLogModule) -> None:
     shown = [artifact["url"] for artifact in params["artifacts"]]
     shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
     module.no_log_values.update(fetch.secrets(shown))
-    errors = artifact_spec.errors(params["artifacts"])
+    errors = node_artifacts.artifact_errors(params["artifacts"])
     errors += ["%s must be at least 1" % name for name in ("parallel", "timeout") if params[name] < 1]
     if errors:
         module.fail_json(msg="wrong artifacts: " + "; ".join(errors), artifacts=[], changed_ids=[])
@@ -267,15 +266,15 @@ def run(module: NoLogModule) -> None:
         headers = {str(name): str(value) for name, value in params["headers"].items()}
         fetcher = fetch.Fetcher(headers, params["extra_ca"], max(0, params["retries"]), params["timeout"])
         wait = 0 if module.check_mode else params["timeout"]
-        reasons = install.plan(host, params["artifacts"], params["parallel"])
+        reasons = node_artifacts.plan(host, params["artifacts"], params["parallel"])
         done = {}
         diff = {"diff": differences(host, params["artifacts"], reasons)} if module._diff else {}
         if any(reasons) and not module.check_mode:
-            with install.locked(host, wait):
+            with node_artifacts.locked(host, wait):
                 # another process may have installed them meanwhile
-                reasons = install.plan(host, params["artifacts"], params["parallel"])
+                reasons = node_artifacts.plan(host, params["artifacts"], params["parallel"])
                 wanted = [artifact for artifact, reason in zip(params["artifacts"], reasons) if reason]
-                results = install.apply(host, wanted, fetcher, Pending(host), params["parallel"])
+                results = node_artifacts.apply(host, wanted, fetcher, Pending(host), params["parallel"])
                 done = {artifact["name"]: result for artifact, result in zip(wanted, results)}
     except (fetch.FetchError, OSError, ssl.SSLError) as error:
         module.fail_json(msg=str(error), artifacts=[], changed_ids=[])
@@ -289,7 +288,7 @@ def run(module: NoLogModule) -> None:
 
 
 def report(
-    artifact: artifact_spec.Artifact, reason: str | None, done: Mapping[str, tuple[int, float, str | None]]
+    artifact: node_artifacts.Artifact, reason: str | None, done: Mapping[str, tuple[int, float, str | None]]
 ) -> dict[str, Any]:
     """One entry of the result."""
     came, seconds, error = done.get(artifact["name"], (0, 0.0, None))
@@ -305,7 +304,7 @@ def report(
 
 
 def differences(
-    host: Host, artifacts: Sequence[artifact_spec.Artifact], reasons: Sequence[str | None]
+    host: Host, artifacts: Sequence[node_artifacts.Artifact], reasons: Sequence[str | None]
 ) -> list[dict[str, str]]:
     """A diff for every artifact that changes."""
     found = []

@@ -220,8 +220,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import discovery
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Check
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 
@@ -253,12 +253,12 @@ def check_options(module: AnsibleModule) -> None:
     except ValueError as error:
         module.fail_json(msg="api_server: %s" % error)
     try:
-        params["ca_hashes"] = [discovery.check_pin(pin) for pin in params["ca_hashes"]]
+        params["ca_hashes"] = [api_server.check_pin(pin) for pin in params["ca_hashes"]]
     except ValueError as error:
         module.fail_json(msg="ca_hashes: %s" % error)
     try:
         if params["token"]:
-            discovery.split_token(params["token"])
+            api_server.split_token(params["token"])
     except ValueError as error:
         module.fail_json(msg="token: %s" % error)
     if not params["ca_cert"] and not params["ca_hashes"] and not (params["jws"] and params["token"]):

@@ -126,7 +126,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait, node_ready
 

@@ -169,7 +169,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
 
@@ -184,11 +184,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    settings, errors = setting_spec.with_secrets(module.params["settings"], module.params["secrets"])
-    module.no_log_values.update(setting_spec.secret_values(settings))
-    arguments = dict(module.params, settings=setting_spec.masked(settings), secrets=setting_spec.MASK)
+    settings, errors = engine.with_secrets(module.params["settings"], module.params["secrets"])
+    module.no_log_values.update(engine.secret_values(settings))
+    arguments = dict(module.params, settings=engine.masked(settings), secrets=engine.MASK)
     hidden = {"invocation": {"module_args": arguments}}
-    errors += setting_spec.errors(module.params["settings"])
+    errors += engine.setting_errors(module.params["settings"])
     if errors:
         module.fail_json(msg="wrong settings: " + "; ".join(errors), errors=errors, steps=[], changed_ids=[], **hidden)
     host = Host()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import times
+from . import text
 
 UNSET = ""
 INITIALIZING = "Initializing"
@@ -64,7 +64,7 @@ class Timeline:
                 "machine": self.machine,
                 "from": self.state,
                 "to": state,
-                "at": times.to_rfc3339(at),
+                "at": text.to_rfc3339(at),
                 "seconds": round(max(0.0, at - self.since), 3),
             }
         )
@@ -83,7 +83,7 @@ class Timeline:
         """The keys every step's result carries: ``boot_state``, ``boot_state_since``, ``transitions``."""
         return {
             "boot_state": self.state,
-            "boot_state_since": times.to_rfc3339(self.since),
+            "boot_state_since": text.to_rfc3339(self.since),
             "transitions": list(self.transitions),
         }
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import installed, safe_files, times
-from .text import json_value
+from . import installed, safe_files
+from .text import from_rfc3339, json_value, to_rfc3339
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
@@ -40,7 +40,7 @@ def make(machine: str, installation: str, consent: str, now: float | None = None
         installation=installation,
         consent=consent,
         state=OPEN,
-        armed_at=times.to_rfc3339(time.time() if now is None else now),
+        armed_at=to_rfc3339(time.time() if now is None else now),
         controller=platform.node(),
     )
 
@@ -76,7 +76,7 @@ def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = 
     if installation and intent["installation"] != installation:
         return False
     try:
-        age = (time.time() if now is None else now) - times.from_rfc3339(intent.get("armed_at") or "")
+        age = (time.time() if now is None else now) - from_rfc3339(intent.get("armed_at") or "")
     except (ValueError, TypeError, AttributeError):
         return False
     return -60 <= age <= LASTS
@@ -154,6 +154,6 @@ def close(path: str, state: str, now: float | None = None, **more: Any) -> bool:
     intent = read(path)
     if intent is None or intent.get("state") != OPEN:
         return False
-    ended = times.to_rfc3339(time.time() if now is None else now)
+    ended = to_rfc3339(time.time() if now is None else now)
     write(path, dict(intent, state=state, ended_at=ended, **more))
     return True

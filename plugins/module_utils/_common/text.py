@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The texts of others: a line to print, a number, JSON or base64. A bad text is a value, never another exception.
+"""The texts of others: a line to print, a number, JSON, base64, a time. A bad text is a value, never another exception.
 
 `str.isdigit` takes "²", which int() refuses. int() takes "٣", "1_000", " 12" and "+5", which other programs refuse,
 and raises ValueError for thousands of digits. json.loads raises RecursionError for thousands of brackets. b64decode
@@ -13,6 +13,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 #: what an offset in a file, a time or a counter may be
@@ -126,4 +127,39 @@ def base64_bytes(text: str | bytes) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # binascii.Error is one
+        return None
+
+
+_RFC3339 = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
+)
+
+
+def to_rfc3339(epoch: float) -> str:
+    """Epoch seconds to an RFC 3339 UTC string with milliseconds."""
+    moment = datetime.fromtimestamp(epoch, tz=timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
+
+
+def to_whole_seconds(epoch: float) -> str:
+    """The same without a fraction, as the API of Kubernetes and records of ours write it."""
+    return datetime.fromtimestamp(int(epoch), tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_rfc3339(text: object) -> float:
+    """RFC 3339 string (``Z`` or offset) to epoch seconds; raises ValueError on anything else."""
+    # What fromisoformat takes differs from one Python to the next, and is more than RFC 3339.
+    match = _RFC3339.match(text) if isinstance(text, str) else None
+    if not match:
+        raise ValueError("%.100r is no time with a time zone, such as 2026-01-31T12:00:00Z" % (text,))
+    day, clock, fraction, zone = match.groups()
+    zone = "+00:00" if zone in ("Z", "z") else zone
+    return datetime.fromisoformat("%sT%s.%s%s" % (day, clock, (fraction or "").ljust(6, "0")[:6], zone)).timestamp()
+
+
+def moment(text: object) -> float | None:
+    """The same; None for what is no such time."""
+    try:
+        return from_rfc3339(text)
+    except ValueError:
         return None

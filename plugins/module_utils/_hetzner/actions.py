@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._common.times import from_rfc3339
+from .._common.text import from_rfc3339
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, TimeLimit
 from .api_types import Action
 

@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._common.text import is_digits
-from .._common.times import from_rfc3339
+from .._common.text import from_rfc3339, is_digits
 from .api_failures import ApiError
 from .api_types import Image, RegisteredKey
 from .labels import IMAGE_LABEL, is_label_value

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._common.access import direct_address
+from .._common.ssh_access import direct_address
 from .api_failures import FleetError
 from .api_types import Attachment, Choice, Machine, Resolved, Server
 from .catalog import Catalog, Unfit, check_location, pick

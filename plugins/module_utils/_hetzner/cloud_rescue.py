@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._common import boot_states, installed, intents, times
+from .._common import boot_states, installed, intents
 from .._common import consent as consents
+from .._common.text import from_rfc3339
 from . import boot_decision as decision
 from .actions import USUALLY, ActionBoard
 from .api_failures import LOOK_EVERY, Deadline, FleetError, MachineError, Refused, TimeLimit
@@ -576,4 +577,4 @@ class CloudFlow(BootFlow):
 def _age(machine: Machine) -> float:
     """Seconds since a machine of this run came into its boot state; many when that is not known."""
     since = machine.get("boot_state_since")
-    return time.time() - times.from_rfc3339(since) if since else FRESH_FOR
+    return time.time() - from_rfc3339(since) if since else FRESH_FOR

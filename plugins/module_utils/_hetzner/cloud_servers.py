@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.times import from_rfc3339
+from .._common.text import from_rfc3339
 from .api_failures import ApiError, MachineError
 from .api_types import Action, Attachment, Server
 from .labels import LABEL, is_ours

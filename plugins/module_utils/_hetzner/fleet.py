@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ansible.module_utils.common.parameters import remove_values
 
-from .._common import boot_states, times
+from .._common import boot_states
 from .._common.names import machine_error
 from .._common.option_values import in_variables
+from .._common.text import from_rfc3339
 from .actions import ActionFailed
 from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
@@ -78,7 +79,7 @@ class MachineRun:
             return cls(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=times.from_rfc3339(since) if since else None,
+                since=from_rfc3339(since) if since else None,
             )
         except (ValueError, AttributeError) as error:
             raise FleetError(

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.ssh_keys import key_blob
+from .._common.ssh_access import key_blob
 from .api_failures import ApiError
 from .api_types import RegisteredKey
 from .catalog import Unfit, pick

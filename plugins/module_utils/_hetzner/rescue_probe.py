@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._common import consent
-from .._common.ssh_keys import sha256_fingerprint
+from .._common.ssh_access import sha256_fingerprint
 from . import ssh
 from .api_failures import LOOK_EVERY, Deadline, MachineError, Permanent
 

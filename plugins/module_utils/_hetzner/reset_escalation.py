@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._common import boot_states, times
+from .._common import boot_states, text
 from .api_failures import LOOK_EVERY, Deadline, FleetError, HandedBack, LeftAlone, Permanent
 from .api_types import Reset
 from .fleet import MachineRun
@@ -209,7 +209,7 @@ class ResetEscalation:
             outcome = self._routes.reset(kind, self._deadline(f"the reset by {kind}"), self._keep_armed)
         self._tried.append(kind)
         if outcome[0] in (SENT, UNSURE):
-            reset: Reset = {"way": kind, "at": times.to_rfc3339(time.time())}
+            reset: Reset = {"way": kind, "at": text.to_rfc3339(time.time())}
             self._run.result["resets"] = self._run.result["resets"] + [reset]
         return outcome
 
@@ -314,4 +314,4 @@ class ResetEscalation:
 
 def _age(reset: Reset) -> float:
     """Seconds since a reset that an earlier call sent."""
-    return max(0.0, time.time() - times.from_rfc3339(reset["at"]))
+    return max(0.0, time.time() - text.from_rfc3339(reset["at"]))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._common import boot_states, installed, intents, times
+from .._common import boot_states, installed, intents, text
 from .._common import consent as consents
-from .._common.ssh_keys import key_blob
+from .._common.ssh_access import key_blob
 from . import boot_decision as decision
 from .api_failures import Deadline, FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
 from .api_types import Machine, Reset
@@ -102,11 +102,11 @@ class RobotRescue(BootFleet):
             run = MachineRun(
                 machine["name"],
                 state=machine.get("boot_state") or boot_states.UNSET,
-                since=times.from_rfc3339(since) if since else None,
+                since=text.from_rfc3339(since) if since else None,
             )
             run.result.update(_UNKNOWN)
             resets: list[Reset] = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
-            ages = [time.time() - times.from_rfc3339(reset["at"]) for reset in resets]
+            ages = [time.time() - text.from_rfc3339(reset["at"]) for reset in resets]
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise FleetError(
                 f"machine '{machine['name']}': boot_state, boot_state_since or resets is none a module of this "
@@ -563,4 +563,4 @@ def started_for(
     if answer.origin.uptime is None:
         return False
     booted = (time.time() if now is None else now) - answer.origin.uptime
-    return -60 <= booted - times.from_rfc3339(kept["armed_at"]) <= _ARMED
+    return -60 <= booted - text.from_rfc3339(kept["armed_at"]) <= _ARMED

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .._common import access, intents, probe, ssh_keys
+from .._common import intents, probe, ssh_access
 from .._common import probe as origins
 from .._common.safe_files import replacing
 from .._common.text import ascii_words
@@ -193,7 +193,7 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
     """
     systems: dict[str, Login] = {}
     for one in given:
-        findings = access.findings(one)
+        findings = ssh_access.access_findings(one)
         if findings:
             raise FleetError(f"nothing was changed, because of: {one.get('name')}: {'; '.join(findings)}")
         user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
@@ -250,13 +250,13 @@ class Ssh:
 
     def pin_file(self, name: str, phase: str = "rescue") -> str:
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
-        return os.path.join(self._known_hosts_dir, ssh_keys.known_hosts_name(name, phase))
+        return os.path.join(self._known_hosts_dir, ssh_access.known_hosts_name(name, phase))
 
     def proved_system(self, name: str) -> bool:
         """Whether an earlier run proved the machine's installed system, and no run began to write it again since."""
         try:
             with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
-                return file.readline().startswith(ssh_keys.PROVEN)
+                return file.readline().startswith(ssh_access.PROVEN)
         except OSError:
             return False
 
@@ -283,7 +283,7 @@ class Ssh:
             f"HostKeyAlias={alias or self.alias(name)}",
             "BatchMode=yes",
             "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
-            f"UserKnownHostsFile={ssh_keys.quoted(known_hosts)}",
+            f"UserKnownHostsFile={ssh_access.quoted(known_hosts)}",
             "GlobalKnownHostsFile=/dev/null",
             "UpdateHostKeys=no",
             "HashKnownHosts=no",
@@ -350,7 +350,7 @@ class Ssh:
         if (name, address) not in self._direct:
             line = self.argv(name, address, self.pin_file(name, "shown"), "true", options=["CanonicalizeHostname=no"])
             code, settings, _errors = self._run([line[0], "-G", *line[1:]])
-            self._direct[name, address] = access.direct_address(settings) if code == 0 else None
+            self._direct[name, address] = ssh_access.direct_address(settings) if code == 0 else None
         return self._direct[name, address]
 
     def _shown_key(self, name: str, address: str, *options: str) -> list[str]:
@@ -374,13 +374,13 @@ class Ssh:
     @staticmethod
     def alias(name: str) -> str:
         """The name under which the SSH phase looks up the keys of a machine's rescue."""
-        return ssh_keys.alias(name, "rescue")
+        return ssh_access.alias(name, "rescue")
 
     def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
         try:
             with replacing(self.pin_file(name)) as (file, _draft):
-                file.write(ssh_keys.known_hosts(self.alias(name), keys).encode("utf-8"))
+                file.write(ssh_access.known_hosts(self.alias(name), keys).encode("utf-8"))
         except OSError as error:
             raise _not_pinned(self.pin_file(name), error) from error
 
@@ -407,13 +407,13 @@ class Ssh:
 def scan(address: str, port: int, seconds: int) -> list[str]:
     """The host keys that ``address`` shows by ssh-keyscan, as ``type base64`` each; none when it is silent."""
     line = ["ssh-keyscan", "-T", str(seconds), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
-    return ssh_keys.key_lines(run_limited(line, seconds * 3)[1])
+    return ssh_access.key_lines(run_limited(line, seconds * 3)[1])
 
 
 def _keys_in(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return ssh_keys.key_lines(file.read(LONGEST_OUTPUT))
+            return ssh_access.key_lines(file.read(LONGEST_OUTPUT))
     except FileNotFoundError:
         return []
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple, Union
 
 from .._common.text import json_object, json_value
-from .artifacts import fetch
-from .artifacts.fetch import public
+from . import fetch
+from .fetch import public
 from .host import Host, write_file
 
 _REFERENCE = re.compile(

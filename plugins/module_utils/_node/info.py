@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from .._common import probe
 from .._common.text import json_object
-from . import parse
-from .artifacts.install import look_at_all
+from . import facts
 from .facts import Binary, File, Node
 from .host import LATE, Host, module_error, package_error, path_error, program_error, sysctl_error, unit_error
+from .node_artifacts import look_at_all
 
 #: systemd's own rule: with an error of 16 s or more, no time service keeps the clock.
 _UNSYNCHRONIZED = 16000000
@@ -107,15 +107,15 @@ def read(host: Host, queries: Queries) -> Node:
     """The facts as N1 of the collection describes them; changes nothing."""
     manager = package_manager(host)
     found = _programs(host, queries, manager)
-    services = parse.units(found.get("units", ""), _unit_names(queries))
+    services = facts.units(found.get("units", ""), _unit_names(queries))
     installed, held = _packages(host, manager, found)
-    memory = parse.memory_bytes(host.text("/proc/meminfo"))
+    memory = facts.memory_bytes(host.text("/proc/meminfo"))
     name = os.uname()
     return {
-        "os": parse.os_release(host.text("/etc/os-release") or host.text("/usr/lib/os-release")),
-        "arch": parse.ARCHITECTURES.get(name.machine, name.machine),
+        "os": facts.os_release(host.text("/etc/os-release") or host.text("/usr/lib/os-release")),
+        "arch": facts.ARCHITECTURES.get(name.machine, name.machine),
         "kernel": name.release,
-        "systemd": parse.systemd_version(found.get("systemd")),
+        "systemd": facts.systemd_version(found.get("systemd")),
         "cgroup": 2 if host.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
         "container": host.container,
         "virtualization": found.get("virtualization", "").strip() or "none",
@@ -123,33 +123,33 @@ def read(host: Host, queries: Queries) -> Node:
         "package_manager": manager,
         "read_only_usr": _read_only(host, "/usr"),
         "selinux": selinux(host),
-        "firewall": {unit: parse.service_state(services.get(unit + ".service", {})) for unit in FIREWALLS},
+        "firewall": {unit: facts.service_state(services.get(unit + ".service", {})) for unit in FIREWALLS},
         "cpus": os.cpu_count() or 1,
         "memory_bytes": memory,
         "disk_free": _disk_free(host),
         "time": {
             "unix": time.time(),
             "ntp_synchronized": ntp_synchronized(),
-            "services": {unit: parse.service_state(services.get(unit + ".service", {})) for unit in TIME_SERVICES},
+            "services": {unit: facts.service_state(services.get(unit + ".service", {})) for unit in TIME_SERVICES},
         },
-        "swaps": parse.swaps(host.text("/proc/swaps")),
+        "swaps": facts.swaps(host.text("/proc/swaps")),
         "machine_id": (host.text("/etc/machine-id") or "").strip(),
         "boot_id": (host.text("/proc/sys/kernel/random/boot_id") or "").strip(),
         "hostname": name.nodename,
         "uid": os.geteuid(),
         "in_rescue": in_rescue(host),
         "network": {
-            "addresses": parse.addresses(found.get("addresses")),
-            "default": {family: parse.route(found.get("route" + family)) for family in _ROUTES},
+            "addresses": facts.addresses(found.get("addresses")),
+            "default": {family: facts.route(found.get("route" + family)) for family in _ROUTES},
         },
-        "resolv": {path: parse.nameservers(host.text(path)) for path in _RESOLV if host.text(path) is not None},
+        "resolv": {path: facts.nameservers(host.text(path)) for path in _RESOLV if host.text(path) is not None},
         "packages": {package: installed.get(package) for package in queries.packages},
         "candidates": _candidates(queries, manager, found),
         "held": sorted(held & set(queries.packages)),
         "binaries": {binary: _binary(host, binary, found) for binary in queries.binaries},
-        "units": {unit: parse.unit_facts(services.get(unit_name(unit), {})) for unit in queries.units},
+        "units": {unit: facts.unit_facts(services.get(unit_name(unit), {})) for unit in queries.units},
         "files": {path: file_facts(host, path) for path in queries.files},
-        "sysctls": {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in queries.sysctls},
+        "sysctls": {key: facts.sysctl_value(host.text(facts.sysctl_path(key))) for key in queries.sysctls},
         "modules": kernel_modules(host, queries.modules),
         "artifacts": look_at_all(host) if queries.artifacts else {},
         "base": _base(host),
@@ -210,30 +210,30 @@ def _programs(host: Host, queries: Queries, manager: str) -> dict[str, str]:
         if name.startswith("binary:"):
             if result.code == LATE:
                 raise Late("%s; is the machine overloaded?" % result.err)
-            texts[name] = result.out if parse.version(result.out) else result.err
+            texts[name] = result.out if facts.version(result.out) else result.err
     return texts
 
 
 def _packages(host: Host, manager: str, found: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     if manager == "apt":
-        return parse.dpkg_packages(found.get("packages"))
+        return facts.dpkg_packages(found.get("packages"))
     held = set()
     for path in VERSIONLOCKS:
-        held |= parse.versionlock(host.text(path))
-    return parse.rpm_packages(found.get("packages"), os.uname().release), held
+        held |= facts.versionlock(host.text(path))
+    return facts.rpm_packages(found.get("packages"), os.uname().release), held
 
 
 def _candidates(queries: Queries, manager: str, found: Mapping[str, str]) -> dict[str, str | None]:
     if not queries.candidates:
         return {}
-    read_them = parse.apt_policy if manager == "apt" else parse.dnf_repoquery
+    read_them = facts.apt_policy if manager == "apt" else facts.dnf_repoquery
     offered = read_them(found.get("candidates"))
     return {package: offered.get(package) for package in queries.packages}
 
 
 def _binary(host: Host, name: str, found: Mapping[str, str]) -> Binary | None:
     path = host.find(name)
-    return {"path": path, "version": parse.version(found.get("binary:" + path))} if path else None
+    return {"path": path, "version": facts.version(found.get("binary:" + path))} if path else None
 
 
 def selinux(host: Host) -> str:
@@ -284,12 +284,12 @@ def kernel_modules(host: Host, names: Iterable[str]) -> dict[str, str]:
         return {}
     folder = "/lib/modules/" + os.uname().release
     loaded = {line.split()[0] for line in (host.text("/proc/modules") or "").splitlines() if line.split()}
-    builtin = parse.module_names(host.text(folder + "/modules.builtin"))
-    available = parse.module_names(host.text(folder + "/modules.dep"))
+    builtin = facts.module_names(host.text(folder + "/modules.builtin"))
+    available = facts.module_names(host.text(folder + "/modules.dep"))
     file_systems = {line.split()[-1] for line in (host.text("/proc/filesystems") or "").splitlines() if line.split()}
     states = {}
     for name in names:
-        wanted = parse.module_file(name)
+        wanted = facts.module_file(name)
         if wanted in loaded:
             states[name] = "loaded"
         elif wanted in builtin or host.is_dir("/sys/module/" + wanted) or wanted in file_systems:

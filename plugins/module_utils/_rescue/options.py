@@ -77,7 +77,7 @@ def _flow_options(boot_state: str) -> dict[str, Any]:
     }
 
 
-#: Of the new system; looked at by _common/access.py, which names the variables.
+#: Of the new system; looked at by _common/ssh_access.py, which names the variables.
 _ACCESS = {
     "os_user": {"type": "raw"},
     "os_port": {"type": "raw"},

@@ -14,7 +14,6 @@ from typing import Any
 from .._common.text import json_value
 from . import job as jobs
 from . import pre_provision, protocol, targets
-from .disks import serve
 
 #: Start the job ``payload``, or attach to it; the first one looks at the disks of the job before.
 IMAGE_COMMAND, INSTALLIMAGE, PRE_PROVISION = "image command", "installimage", "pre-provision command"
@@ -28,7 +27,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return _STEPS[request["step"]](request)
     except (protocol.ProtocolError, OSError) as exc:
         return {"failed": True, "msg": str(exc)}
-    except (jobs.JobError, serve.ServeError) as exc:
+    except (jobs.JobError, targets.DisksError) as exc:
         return {"failed": True, "msg": str(exc), "begun": exc.begun}
 
 
@@ -51,9 +50,9 @@ _STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
-    LOOK: lambda request: serve.look(_in_english),
-    MEASURE: lambda request: serve.measure(_in_english, request["targets"]),
-    WIPE: lambda request: serve.wipe(_in_english, request["targets"]),
+    LOOK: lambda request: targets.look_at_disks(_in_english),
+    MEASURE: lambda request: targets.measure_disks(_in_english, request["targets"]),
+    WIPE: lambda request: targets.wipe_disks(_in_english, request["targets"]),
 }
 
 

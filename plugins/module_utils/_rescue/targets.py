@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The disks that a command is about to write: whether it may, emptied where it may, and what was on them before."""
+"""The machine's half of machine_disks: look, and empty what the controller decided on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,100 @@ from typing import Any
 from .._common import consent as consents
 from .._common import intents, probe
 from . import image_url, job, protocol
-from .disks import disk_facts, disk_gather, disk_names, disk_tools, serve, wiping
-from .disks.disk_facts import Identity
+from .disks import disk_facts, disk_gather, disk_names, disk_tools, guard, inside, wiping
+from .disks.disk_facts import Disk, Identity
+from .disks.disk_tools import Tools
 from .job import Job, Run
+
+
+class DisksError(Exception):
+    """The step was not done; ``begun``: but something was changed."""
+
+    def __init__(self, message: str, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
+
+
+def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dict[str, Any]:
+    """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
+    tools = Tools(run)
+    tools("udevadm", "settle", "--timeout=100")
+    try:
+        raw = disk_gather.read(tools, types, health=False)
+        with inside.opened(tools, raw):
+            raw = disk_gather.read(tools, types, health=health)
+            raw.systems = inside.look(tools, raw)
+            found = disk_facts.facts(raw, types)
+    except disk_gather.GatherError as exc:
+        raise DisksError(str(exc)) from exc
+    return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
+
+
+def measure_disks(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> dict[str, Any]:
+    """How fast the disks are read that the controller means, one after the other; of a slow one, the better of two.
+
+    ``targets``: as for :func:`wipe`. Returns :func:`gather.read_speed` of each, in their order.
+    """
+    tools = Tools(run)
+    try:
+        now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
+        chosen = [wiping.still(target, now) for target in targets]
+    except wiping.WipeError as exc:
+        raise DisksError(str(exc), exc.begun) from exc
+    except disk_gather.GatherError as exc:
+        raise DisksError(str(exc)) from exc
+    found = []
+    for disk in chosen:
+        one = disk_gather.read_speed(tools, disk["path"])
+        if one["speed"] is not None and guard.too_slow(disk, one["speed"]):
+            again = disk_gather.read_speed(tools, disk["path"])
+            one = one if again["speed"] is not None and again["speed"] < one["speed"] else again
+        found.append(one)
+    return {"disks": found}
+
+
+def wipe_disks(
+    run: Run,
+    targets: Sequence[Disk],
+    types: Sequence[str] = ("disk",),
+    base: str = protocol.BASE,
+    patience: float = wiping.PATIENCE,
+) -> dict[str, Any]:
+    """Empty the disks that the controller means, if they are still what it saw.
+
+    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` returned them.
+    """
+    tools = Tools(run)
+    try:
+        with job.alone(base):
+            if job.progress(run, base)["running"]:
+                raise DisksError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
+            done = empty_disks(tools, targets, types, patience)
+            job.forget(base)
+            left = disk_facts.facts(disk_gather.read(tools, types), types)
+    except wiping.WipeError as exc:
+        raise DisksError(str(exc), exc.begun) from exc
+    except (disk_gather.GatherError, job.JobError) as exc:
+        raise DisksError(str(exc)) from exc
+    return {"disks": left, "steps": done}
+
+
+def empty_disks(
+    tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",), patience: float = wiping.PATIENCE
+) -> list[str]:
+    """The same within a job's start; returns what was done."""
+    now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
+    chosen = [wiping.still(target, now) for target in targets]
+    return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
+
+
+def _uptime() -> float:
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            return float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 1e9
+
 
 #: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
 #: used up by that; the caller has looked at the disks and emptied them.
@@ -130,9 +221,9 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
     words = consents.Words("reinstall", wanted.reinstall if named else ())
     goes = {str(uuid).lower() for uuid in _intent(wanted).get("goes") or []}
     try:
-        disks = serve.look(_in_english(run), health=False)["disks"]
+        disks = look_at_disks(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
-    except (serve.ServeError, disk_names.Unresolved) as exc:
+    except (DisksError, disk_names.Unresolved) as exc:
         raise job.JobError(f"nothing was started: {exc}") from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
@@ -222,7 +313,7 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
     able = disk_tools.Tools(_in_english(run))
     try:
         if checked:
-            serve.empty(able, wanted.empty)
+            empty_disks(able, wanted.empty)
             # Nothing is left of what an earlier job wrote.
             job.forget(base)
         else:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_whole_seconds
 from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
@@ -249,7 +249,7 @@ def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = Non
         unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
         if unknown:
             raise ValueError(f"step {unknown[0]!r} is unknown; there are {', '.join(STEPS)}")
-    inputs = {**inputs, "at": inputs.get("at") or times.to_whole_seconds(time.time())}
+    inputs = {**inputs, "at": inputs.get("at") or to_whole_seconds(time.time())}
     return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
 
 

@@ -8,18 +8,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import difference
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import difference
 
 from . import base_inputs, runtime
 from .plan_types import BaseInputs
 from .systems import bin_dir, known
 
 if TYPE_CHECKING:  # at runtime, it would load what fetches
-    from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.artifact_spec import (
-        Artifact,
-        Installed,
-    )
+    from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import Artifact, Installed
 
 
 def mirrored(url: str, inputs: BaseInputs) -> str:

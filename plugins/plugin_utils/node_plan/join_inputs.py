@@ -12,8 +12,8 @@ from typing import Any, cast
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME, LABEL_WORD, InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
 
 from .. import role_specs
@@ -179,7 +179,7 @@ def _together(inputs: Raw, token: str) -> None:
     pins, jws = inputs["discovery"]["ca_hashes"], inputs["discovery"]["jws"]
     if token:
         try:
-            discovery.split_token(token)
+            api_server.split_token(token)
         except ValueError as error:
             raise InvalidInput(f"join_token: {error}") from error
     # what is in a file, the caller has read, or cannot read here
@@ -255,7 +255,7 @@ def _ca(text: str) -> str:
     if text:
         if "PRIVATE KEY" in text:
             raise ValueError("it holds a private key; give the certificate of the CA alone")
-        der.certificates(text)
+        api_server.certificates(text)
         return text.strip() + "\n"
     return ""
 
@@ -314,7 +314,7 @@ def _discovery(value: dict[str, Any]) -> Discovery:
     jws = truth(value.get("jws") or False)
     if not isinstance(jws, bool):
         raise ValueError(f"jws: {jws!r} must be true or false")
-    return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": jws}
+    return {"ca_hashes": [api_server.check_pin(pin) for pin in pins], "jws": jws}
 
 
 def _token_create(value: dict[str, Any]) -> dict[str, Any]:

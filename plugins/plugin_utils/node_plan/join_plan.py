@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen

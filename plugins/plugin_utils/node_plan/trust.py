@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
@@ -32,7 +32,7 @@ def certificates(text: str) -> list[str]:
         # every certificate is a DER SEQUENCE
         if kind != "CERTIFICATE" or not certificate or certificate[:1] != b"\x30":
             return []
-        result.append(der.pem(certificate))
+        result.append(api_server.pem(certificate))
     return result
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import wrong_value
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import BadCertificate, pem, pem_blocks
 
 from .. import role_specs
 from . import base_inputs, join_inputs
@@ -78,8 +78,8 @@ def api_server(value: str) -> str:
 def certificates(value: str) -> str:
     """PEM with one certificate or more; text around them is dropped."""
     try:
-        found = der.pem_blocks(value, "CERTIFICATE")
-    except der.BadCertificate:
+        found = pem_blocks(value, "CERTIFICATE")
+    except BadCertificate:
         found = [b""]
     if not found:
         raise ValueError("holds no certificate; it must be PEM (-----BEGIN CERTIFICATE-----)")
@@ -87,7 +87,7 @@ def certificates(value: str) -> str:
         # every certificate is a DER sequence with a length of two bytes
         if block[:2] != b"\x30\x82" or len(block) != 4 + int.from_bytes(block[2:4], "big"):
             raise ValueError("holds a certificate that is damaged; copy the PEM file as a whole")
-    return "".join(map(der.pem, found))
+    return "".join(map(pem, found))
 
 
 def hostname(value: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
@@ -218,7 +218,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
             if variable in host and variable not in wrong
         }
         names = {option: variable for variable, option in given.items()}
-        texts = [in_variables(text, names) for text in access.findings(access_of)]
+        texts = [in_variables(text, names) for text in ssh_access.access_findings(access_of)]
         found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *known_variables.ways(host))]
     return found
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
-from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import key_blob
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from ..rescue_run import install_plan, machine_install
@@ -48,7 +48,7 @@ def fleet_check(
     for machine in machines:
         own = variables_of(machine["name"], given, task_vars)
         about, findings = examine(machine, own)
-        findings = [*findings, *access.findings(machine)]
+        findings = [*findings, *ssh_access.access_findings(machine)]
         host = Host(machine["name"], action, None, own)
         if addresses[machine["address"]] > 1:
             findings.append(

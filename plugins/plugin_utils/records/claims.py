@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, safe_files, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, safe_files, text
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 
 #: Seconds.
@@ -66,7 +66,7 @@ def claim(
         **{key: value for key, value in _others(path).items() if key != "begun"},
         "machine": name,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
-        "at": times.to_rfc3339(now()),
+        "at": text.to_rfc3339(now()),
         "begun": begun,
     }
     try:
@@ -104,7 +104,7 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
     except ValueError:
         return frozenset()
     try:
-        age = now() - times.from_rfc3339(content["at"])
+        age = now() - text.from_rfc3339(content["at"])
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()

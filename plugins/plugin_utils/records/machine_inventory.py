@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 from ..plain import plain, yaml_value
@@ -84,11 +84,11 @@ def _variables(
 def ssh_args(host: Mapping[str, Any], directory: str) -> str:
     """``ansible_ssh_extra_args`` of a host, with its pinned host keys where a run has left some."""
     given = str(host.get("ansible_ssh_extra_args") or "").strip()
-    path = os.path.join(directory, "known_hosts", ssh_keys.known_hosts_name(str(host["inventory_hostname"]), "os"))
+    path = os.path.join(directory, "known_hosts", ssh_access.known_hosts_name(str(host["inventory_hostname"]), "os"))
     if not os.path.isfile(path) or names_host_keys(host):
         return given
-    alias = ssh_keys.alias(str(host["inventory_hostname"]), "os")
-    ours = [f"-oUserKnownHostsFile={ssh_keys.quoted(path)}", f"-oHostKeyAlias={alias}"]
+    alias = ssh_access.alias(str(host["inventory_hostname"]), "os")
+    ours = [f"-oUserKnownHostsFile={ssh_access.quoted(path)}", f"-oHostKeyAlias={alias}"]
     return " ".join([given, *map(shlex.quote, ours)]).strip()
 
 

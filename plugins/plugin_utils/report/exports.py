@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times, web
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, web
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels, moment
 
 from . import report_files
 
@@ -171,8 +171,8 @@ def parse_labels(given: Iterable[str]) -> dict[str, str]:
 def metrics_text(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     """The text of the file. ``data``: the report (`Report.as_dict`, with ``started`` and ``finished``)."""
     page = _Page(labels or {})
-    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, times.moment(data.get("started")))])
-    ended = times.moment(data.get("finished") or data.get("updated"))
+    page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, moment(data.get("started")))])
+    ended = moment(data.get("finished") or data.get("updated"))
     page.gauge("run_finish_timestamp_seconds", "When the last run ended.", [({}, ended)])
     interrupted = float(bool(data.get("interrupted")))
     page.gauge("run_interrupted", "Whether the last run was interrupted (1) or not (0).", [({}, interrupted)])

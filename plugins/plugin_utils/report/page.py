@@ -16,8 +16,13 @@ from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced_lines, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    from_rfc3339,
+    moment,
+    spaced_lines,
+    whole_number,
+)
 
 from ..progress.fleet_state import WORDS
 from . import results
@@ -81,8 +86,8 @@ class Row:
 
 def page(data: ReportData, folder: str = "") -> str:
     """The page of a report (the dictionary that becomes the JSON file); ``folder`` is where it will lie."""
-    began = times.from_rfc3339(data["started"])
-    ended = times.from_rfc3339(data["finished"] or data["updated"])
+    began = from_rfc3339(data["started"])
+    ended = from_rfc3339(data["finished"] or data["updated"])
     rows = _rows(data, began, max(ended - began, 0.001), folder)
     done = [row.done_at for row in rows if row.done_at is not None]
     environment = Environment(
@@ -170,12 +175,12 @@ def _spans(machine: Machine | None, phases: list[Phase], until: float | None) ->
     """(State, when it began, seconds) of a machine; ``until``: the time up to which it is in its last state."""
     spans, last = [], None
     for step in machine["transitions"] if machine else ():
-        last = times.moment(step["at"])
+        last = moment(step["at"])
         if last is not None:
             spans.append((step["from"], last - step["seconds"], float(step["seconds"])))
     if machine and until is not None and last is not None:
         spans.append((machine["boot_state"], last, max(0.0, until - last)))
-    spans += [(one["phase"], times.moment(one["started"]) or 0.0, float(one["seconds"])) for one in phases]
+    spans += [(one["phase"], moment(one["started"]) or 0.0, float(one["seconds"])) for one in phases]
     return spans
 
 

@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, to_rfc3339
 
 from . import page, results
 
@@ -91,7 +90,7 @@ class ReportFiles:
                 kept = json_object(file.read()) or {}
         except (OSError, ValueError):
             return
-        if kept.get("started") != times.to_rfc3339(self._started):
+        if kept.get("started") != to_rfc3339(self._started):
             return
         # What came of its task meanwhile has no transitions yet: those come with the result.
         newer = kept.get("updated", "") >= times.to_rfc3339(self._noted)
@@ -105,9 +104,9 @@ class ReportFiles:
         """The whole report as plain data; ``final``: whether the run has ended."""
         data = self.report.as_dict()
         moments = {
-            "started": times.to_rfc3339(self._started),
-            "updated": times.to_rfc3339(now),
-            "finished": times.to_rfc3339(now) if final and not interrupted else None,
+            "started": to_rfc3339(self._started),
+            "updated": to_rfc3339(now),
+            "finished": to_rfc3339(now) if final and not interrupted else None,
         }
         return cast(results.ReportData, {**data, **self._about(data, now), **moments, "interrupted": interrupted})
 

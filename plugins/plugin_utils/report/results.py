@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import from_rfc3339, spaced, to_rfc3339
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
 ENDS_WITH = "\nstderr ends with:\n"
@@ -292,7 +292,7 @@ class Report:
             {
                 "machine": host,
                 "phase": role,
-                "started": times.to_rfc3339(phase["began"]),
+                "started": to_rfc3339(phase["began"]),
                 "seconds": phase["seconds"],
                 "changed": phase["changed"],
                 "failed": phase["failed"],
@@ -380,7 +380,7 @@ def cost_line(cost: Mapping[str, Any]) -> str:
 def _cost_since(machine: Mapping[str, Any], now: float) -> float:
     """Hours by their price, in each calendar month at most the price of a month."""
     try:
-        begin = times.from_rfc3339(machine.get("server_created"))
+        begin = from_rfc3339(machine.get("server_created"))
         day = datetime.datetime.fromtimestamp(begin, datetime.UTC)
     except (ValueError, TypeError, AttributeError, OverflowError, OSError):
         return 0.0

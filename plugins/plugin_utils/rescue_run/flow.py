@@ -13,17 +13,14 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import (
-    boot_states,
-    installed,
-    intents,
-    names,
-    times,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
-from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import (
+    InvalidHostKey,
+    parse_host_key,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import from_rfc3339, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
 from ..progress import display
@@ -120,7 +117,7 @@ def _timeline(name: str, options: Mapping[str, Any]) -> boot_states.Timeline:
     if state not in boot_states.ORDER:
         raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, boot_states.ORDER))}")
     try:
-        return boot_states.Timeline(name, state, times.from_rfc3339(since) if since else None)
+        return boot_states.Timeline(name, state, from_rfc3339(since) if since else None)
     except ValueError as exc:
         raise AnsibleActionFail(
             f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"

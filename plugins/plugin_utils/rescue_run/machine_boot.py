@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import (
-    access,
     boot_states,
     installed,
     intents,
     masking,
-    times,
+    ssh_access,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 
 from ..progress import display
 from ..records import claims
@@ -39,9 +39,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     flow = host.flow(given)
     keys = parse_host_keys(given["host_keys"])
     unlock_keys = parse_host_keys(given["unlock_host_keys"])
-    findings = [*access.findings(given), *image_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
+    findings = [*ssh_access.access_findings(given), *image_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
     keeper = {field: given[field.replace("os_", "unlock_")] for field in ("os_port", "os_private_key")}
-    findings += [text.replace("os_", "unlock_", 1) for text in access.findings(keeper)]
+    findings += [text.replace("os_", "unlock_", 1) for text in ssh_access.access_findings(keeper)]
     if given["hostname"] and host_name_error(given["hostname"]):
         findings.append(f"hostname {given['hostname'][:100]!r}: {host_name_error(given['hostname'])}")
     bootstrap = image_inputs.read_bootstrap(given, host.read_file, findings)
@@ -315,7 +315,7 @@ class _Boot:
         about_image = system.record or image_url or command
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
-        now = times.to_rfc3339(time.time())
+        now = to_rfc3339(time.time())
         record = proof.complete_record(
             system.record, self._flow.name, installation, image_url, command, self._proof.kind, now
         )

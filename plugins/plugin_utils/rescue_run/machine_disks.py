@@ -10,13 +10,8 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    disk_facts,
-    disk_names,
-    guard,
-    hints,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.hints import HintError
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_names, guard
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_names import HintError
 
 from ..records import claims
 from ..ssh import gate
@@ -47,10 +42,10 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         findings += _findings_of_wiping(given)
     elif given["root_device_hints"] or given["state"] == "ready":
         try:
-            wanted = hints.check(given["root_device_hints"])
+            wanted = disk_names.check(given["root_device_hints"])
             if "query" in wanted:
                 check_query(wanted["query"])
-        except hints.HintError as exc:
+        except disk_names.HintError as exc:
             way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
             findings.append(f"{exc}{way_out}")
     words = {
@@ -123,14 +118,18 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {"disks": self._disks, "table": disk_facts.disk_lines(self._disks), "hints": hints.to_copy(self._disks)}
+        return {
+            "disks": self._disks,
+            "table": disk_facts.disk_lines(self._disks),
+            "hints": disk_names.to_copy(self._disks),
+        }
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()
         try:
             chosen = self._choose()
             strings = disk_names.strings(chosen, self._disks, self._given["device_strings"])
-        except hints.HintError as exc:
+        except disk_names.HintError as exc:
             raise _Failed(str(exc), exc.permanent) from exc
         except disk_names.Unresolved as exc:
             raise _Failed(str(exc)) from exc
@@ -156,7 +155,7 @@ class _Disks:
             self._disks = answer["disks"]
             try:
                 self._choose()
-            except hints.HintError as exc:
+            except disk_names.HintError as exc:
                 if exc.permanent and answer["uptime"] < SETTLED:
                     time.sleep(3)
                     continue
@@ -164,7 +163,7 @@ class _Disks:
 
     def _choose(self) -> list[Any]:
         wanted = self._given["root_device_hints"]
-        return hints.choose(wanted, self._disks, search_query) if wanted else []
+        return disk_names.choose(wanted, self._disks, search_query) if wanted else []
 
     def _ready(self, chosen: list[Any], job: dict[str, bool]) -> dict[str, Any]:
         given, machine = self._given, self._flow.name

@@ -21,13 +21,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    autosetup,
     image_file,
     installer,
     program,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import EXAMPLE, shown
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import autosetup
 
 from ..ssh.remote import Unreachable
 from ..ssh.system_probe import System
@@ -110,7 +110,7 @@ def _preview(spec: specs.Spec) -> str:
     """The configuration as far as it is known without the machine, secrets masked."""
     uefi = spec["uefi"] != specs.NO if not spec["partitions"] else spec["uefi"] == specs.YES
     layout = specs.layout_of(spec, uefi)
-    text = autosetup.autosetup(spec, layout, spec["devices"], spec["image"]["shown"], mask=True)
+    text = autosetup(spec, layout, spec["devices"], spec["image"]["shown"], mask=True)
     if not spec["partitions"] and spec["uefi"] == specs.AUTO:
         text = text.replace(" esp 256M\n", " esp 256M  # when the rescue was booted by UEFI\n")
     return text

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 
 
@@ -22,15 +22,15 @@ class KnownHosts:
     """The known_hosts file of one machine in one phase (``rescue`` or ``os``)."""
 
     def __init__(self, directory: str, name: str, phase: str, run: str) -> None:
-        self.path = Path(directory) / ssh_keys.known_hosts_name(name, phase)
-        self.alias = ssh_keys.alias(name, phase)
+        self.path = Path(directory) / ssh_access.known_hosts_name(name, phase)
+        self.alias = ssh_access.alias(name, phase)
         self._run = run
         self.strict = False
 
     def ssh_options(self) -> str:
         """The options for ssh, as one string of shell words."""
         options = {
-            "UserKnownHostsFile": ssh_keys.quoted(str(self.path)),
+            "UserKnownHostsFile": ssh_access.quoted(str(self.path)),
             "GlobalKnownHostsFile": "/dev/null",
             "HostKeyAlias": self.alias,
             "StrictHostKeyChecking": "yes" if self.strict or self.boot_id else "accept-new",
@@ -43,12 +43,12 @@ class KnownHosts:
     @property
     def boot_id(self) -> str:
         """The boot for which the pin was proven in this or an earlier run; empty when nothing was proven."""
-        return ssh_keys.proven_in(self._read())[0]
+        return ssh_access.proven_in(self._read())[0]
 
     @property
     def of_this_run(self) -> bool:
         """Whether the pin was proven in this run."""
-        boot, run = ssh_keys.proven_in(self._read())
+        boot, run = ssh_access.proven_in(self._read())
         return bool(boot) and run == self._run
 
     def prepare(self) -> None:
@@ -69,7 +69,7 @@ class KnownHosts:
     def require(self, keys: list[str]) -> None:
         """Only these keys are the machine's."""
         self.strict = True
-        self._write(ssh_keys.known_hosts(self.alias, keys))
+        self._write(ssh_access.known_hosts(self.alias, keys))
 
     def require_known(self) -> bool:
         """Only the keys in the file, which an earlier run was given; False when there are none."""
@@ -78,16 +78,16 @@ class KnownHosts:
 
     def prove(self, boot_id: str) -> None:
         """The system that showed these keys is the right one: pin them to this boot."""
-        self._write(ssh_keys.header(boot_id, self._run) + ssh_keys.without_header(self._read()))
+        self._write(ssh_access.header(boot_id, self._run) + ssh_access.without_header(self._read()))
 
     def shows_one_of(self, lines: Iterable[str]) -> bool:
         """Whether a key that was shown is among these public key lines."""
         theirs = {" ".join(line.split()[:2]) for line in lines}
-        return not theirs.isdisjoint(ssh_keys.key_lines(self._read()))
+        return not theirs.isdisjoint(ssh_access.key_lines(self._read()))
 
     def fingerprints(self) -> list[str]:
         """SHA-256 fingerprints of the keys, as ssh-keygen prints them."""
-        return ["SHA256:" + ssh_keys.sha256_fingerprint(key) for key in ssh_keys.key_lines(self._read())]
+        return ["SHA256:" + ssh_access.sha256_fingerprint(key) for key in ssh_access.key_lines(self._read())]
 
     def _read(self) -> str:
         try:

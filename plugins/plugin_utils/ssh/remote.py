@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..progress import display
@@ -228,7 +228,7 @@ class Remote:
             done = subprocess.run(
                 self._command("-G"), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
-            self._address = access.direct_address(done.stdout) if done.returncode == 0 else None
+            self._address = ssh_access.direct_address(done.stdout) if done.returncode == 0 else None
             self._address_known = True
         return self._address
 

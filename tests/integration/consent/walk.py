@@ -23,14 +23,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import ApiError, Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, guard
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
     machine_boot,
@@ -311,7 +311,7 @@ class _Robot:
         active = {"active": bool(self._world.armed)}
         if path.endswith("/last"):
             key = self._world.last_rescue_key
-            shown = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(key)}}] if key else []
+            shown = [{"key": {"fingerprint": ssh_access.sha256_fingerprint(key)}}] if key else []
             return {"rescue": {**active, "host_key": shown}}
         if path.startswith("/boot"):
             return {"rescue": active, "boot": {"rescue": active}}
@@ -550,7 +550,7 @@ def _disks(
 ) -> dict[str, Any]:
     given = {
         **defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": plan.empty,
-        "root_device_hints": hints.check({"serial": SERIALS["sda"]}), "reinstall": words.reinstall,
+        "root_device_hints": disk_names.check({"serial": SERIALS["sda"]}), "reinstall": words.reinstall,
         "claim_file": str(intent), "host_keys": result["host_keys"], "previous_boot_id": result["previous_boot_id"],
     }  # fmt: skip
     named = {"wipe": consents.Words("wipe", words.wipe), "reinstall": consents.Words("reinstall", words.reinstall)}

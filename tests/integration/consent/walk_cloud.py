@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, text
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
@@ -59,7 +59,7 @@ class World(walk.World):
         self.note("create_server")
         self.made = {
             "fresh": True, "created": True, "installation": installation, "boot_state": boot_states.INITIALIZING,
-            "boot_state_since": times.to_rfc3339(time.time()),
+            "boot_state_since": text.to_rfc3339(time.time()),
         }  # fmt: skip
 
     def note(self, command: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     walk.play(world, monkeypatch)
     monkeypatch.setattr(targets.image_url, "check_fetchable", lambda _url, _token: None)
-    monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": world.facts()})
+    monkeypatch.setattr(targets, "look_at_disks", lambda _run, health: {"disks": world.facts()})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: world.facts())
     monkeypatch.setattr(targets.wiping, "wipe", wipe)

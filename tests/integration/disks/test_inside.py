@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
     disk_gather,
     inside,
-    serve,
     wiping,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
@@ -169,10 +169,10 @@ def test_only_the_named_disk_is_emptied(attach, tmp_path):
             sh("mkfs.ext4", "-q", node(device, number))
     host = Host(named, other)
     before = digest(other)
-    found = serve.look(host.run, health=False, types=LOOP)["disks"]
+    found = targets.look_at_disks(host.run, health=False, types=LOOP)["disks"]
     assert [len(disk["holds"]) for disk in found] == [3, 3]
     (target,) = (disk for disk in found if disk["path"] == named)
-    answer = serve.wipe(host.run, [target], types=LOOP, base=str(tmp_path))
+    answer = targets.wipe_disks(host.run, [target], types=LOOP, base=str(tmp_path))
     assert {disk["path"]: len(disk["holds"]) for disk in answer["disks"]} == {named: 0, other: 3}
     assert digest(other) == before
     assert json.loads(sh("lsblk", "--json", named))["blockdevices"][0].get("children") is None
@@ -183,11 +183,11 @@ def test_a_disk_that_changed_since_it_was_looked_at_is_left_alone(attach, tmp_pa
     device = attach("disk", 64)
     sh("mkfs.ext4", "-q", device)
     host = Host(device)
-    (target,) = serve.look(host.run, health=False, types=LOOP)["disks"]
+    (target,) = targets.look_at_disks(host.run, health=False, types=LOOP)["disks"]
     sh("mkfs.ext4", "-q", "-F", "-L", "precious", device)
     before = digest(device)
-    with pytest.raises(serve.ServeError, match="does not hold any more") as caught:
-        serve.wipe(host.run, [target], types=LOOP, base=str(tmp_path))
+    with pytest.raises(targets.DisksError, match="does not hold any more") as caught:
+        targets.wipe_disks(host.run, [target], types=LOOP, base=str(tmp_path))
     assert not caught.value.begun
     assert digest(device) == before
 

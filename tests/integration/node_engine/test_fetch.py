@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch, install
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install as install_
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts.install import ADOPTED, read_record
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, node_artifacts
+from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts as install_
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
+from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
 from tests.integration.node_engine.web import Web, cut, serving, status, trickle
 
 DATA = random.Random(1).randbytes(3 << 20)
@@ -189,20 +189,20 @@ def artifact(web: Web, name: str = "tool", **fields: object) -> dict:
 
 def bring(host: Host, *artifacts: dict) -> list[str | None]:
     """One run without the module around it; the error of each that was missing."""
-    missing = [one for one, reason in zip(artifacts, install.plan(host, artifacts, 2), strict=True) if reason]
-    with install.locked(host, 60):
+    missing = [one for one, reason in zip(artifacts, node_artifacts.plan(host, artifacts, 2), strict=True) if reason]
+    with node_artifacts.locked(host, 60):
         fetcher = fetch.Fetcher(retries=0, timeout=120)
-        return [error for _came, _seconds, error in install.apply(host, missing, fetcher, Pending(host), 2)]
+        return [error for _came, _seconds, error in node_artifacts.apply(host, missing, fetcher, Pending(host), 2)]
 
 
 def test_a_proven_artifact_needs_no_network(web, tmp_path):
     host, wanted = Host(str(tmp_path)), artifact(web, links=[{"path": "/usr/local/bin/t", "target": "tool"}])
-    assert install.plan(host, [wanted], 1) == ["is not installed"]
+    assert node_artifacts.plan(host, [wanted], 1) == ["is not installed"]
     assert bring(host, wanted) == [None]
     assert (tmp_path / "usr/local/bin/t").read_bytes() == DATA
     assert Pending(host).ids() == {"artifact:tool"}
-    assert list((tmp_path / install.CACHE.lstrip("/")).iterdir()) == []
-    assert install.plan(host, [wanted], 1) == [None]
+    assert list((tmp_path / node_artifacts.CACHE.lstrip("/")).iterdir()) == []
+    assert node_artifacts.plan(host, [wanted], 1) == [None]
     assert len(web.requests) == 1
     for spoil, reason in (
         (lambda path: path.write_bytes(DATA[:-1] + b"x"), "another content"),
@@ -211,10 +211,10 @@ def test_a_proven_artifact_needs_no_network(web, tmp_path):
         (lambda path: path.with_name("t").unlink(), "link /usr/local/bin/t is not there"),
     ):
         spoil(tmp_path / "usr/local/bin/tool")
-        assert reason in install.plan(host, [wanted], 1)[0]
+        assert reason in node_artifacts.plan(host, [wanted], 1)[0]
         assert bring(host, wanted) == [None]
-        assert install.plan(host, [wanted], 1) == [None]
-    assert "version 1.0 is installed" in install.plan(host, [{**wanted, "sha256": "1" * 64}], 1)
+        assert node_artifacts.plan(host, [wanted], 1) == [None]
+    assert "version 1.0 is installed" in node_artifacts.plan(host, [{**wanted, "sha256": "1" * 64}], 1)
 
 
 def test_a_lost_link_needs_no_network(web, tmp_path):
@@ -264,9 +264,9 @@ def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):
     (tmp_path / "usr/local/bin").mkdir(parents=True)
     (tmp_path / "usr/local/bin/tool").write_bytes(DATA)
     (tmp_path / "usr/local/bin/tool").chmod(0o755)
-    assert install.plan(host, [artifact(web)], 1) == [ADOPTED]
+    assert node_artifacts.plan(host, [artifact(web)], 1) == [ADOPTED]
     assert bring(host, artifact(web)) == [None]
-    assert install.plan(host, [artifact(web)], 1) == [None]
+    assert node_artifacts.plan(host, [artifact(web)], 1) == [None]
     assert web.requests == []
     assert Pending(host).ids() == set()
 
@@ -284,6 +284,6 @@ def test_one_that_fails_leaves_the_old_file_and_stops_no_other(web, tmp_path):
     assert (tmp_path / "usr/local/bin/bad").read_bytes() == b"old"
     assert (tmp_path / "usr/local/bin/tool").read_bytes() == DATA
     assert read_record(host, "bad") is None
-    assert install.plan(host, [bad, good], 2) == ["is not installed", None]
+    assert node_artifacts.plan(host, [bad, good], 2) == ["is not installed", None]
     web.files["/bad"] = DATA
     assert bring(host, bad, good) == [None]

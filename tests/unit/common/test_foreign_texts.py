@@ -11,13 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.action import machine_lock as locks_module
-from ansible_collections.kubenode.provision.plugins.module_utils._common import probe, ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import probe, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
-from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, info
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, discovery
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install
+from ansible_collections.kubenode.provision.plugins.module_utils._node import (
+    api_server,
+    container_images,
+    info,
+    node_artifacts,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
@@ -40,7 +43,7 @@ def test_records_on_a_machine_are_none(text):
     host = machine(text)
     assert container_images.read_record(host) == {}
     assert Pending(host).ids() == set()
-    assert install.read_record(host, "containerd") is None
+    assert node_artifacts.read_record(host, "containerd") is None
     assert info._base(host) is None
 
 
@@ -60,8 +63,8 @@ def test_a_probe_with_other_letters_gives_no_keys(encoded):
 
 @pytest.mark.parametrize("encoded", ["é", "A", "AAAAC3é"])
 def test_a_host_key_that_is_none_is_refused(encoded):
-    with pytest.raises(ssh_keys.InvalidHostKey, match="not base64"):
-        ssh_keys.parse_host_key(f"ssh-ed25519 {encoded}")
+    with pytest.raises(ssh_access.InvalidHostKey, match="not base64"):
+        ssh_access.parse_host_key(f"ssh-ed25519 {encoded}")
 
 
 def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
@@ -99,8 +102,8 @@ def test_an_assignment_that_is_no_yaml_is_refused(value):
 @pytest.mark.parametrize("authority", ["é", "A", "w6k="])
 def test_a_cluster_with_a_ca_in_other_letters_is_not_proven(authority):
     cluster = {"clusters": [{"cluster": {"certificate-authority-data": authority}}]}
-    with pytest.raises(discovery.DiscoveryError, match="CA of cluster-info cannot be read"):
-        discovery.discovered_ca({"data": {"kubeconfig": json.dumps(cluster)}}, ["0" * 64], None)
+    with pytest.raises(api_server.DiscoveryError, match="CA of cluster-info cannot be read"):
+        api_server.discovered_ca({"data": {"kubeconfig": json.dumps(cluster)}}, ["0" * 64], None)
 
 
 @pytest.mark.parametrize("error", [IndexError, TypeError, ValueError, OverflowError])
@@ -108,8 +111,8 @@ def test_an_invalid_date_gives_no_time(error, monkeypatch):
     def parse(date: str) -> None:
         raise error(date)  # which one depends on the version of Python
 
-    monkeypatch.setattr(client, "parsedate_to_datetime", parse)
-    assert client._skew("Sunday, -Nov-94 08:49:37 GMT", 1.0, 2.0) is None
+    monkeypatch.setattr(api_server, "parsedate_to_datetime", parse)
+    assert api_server._skew("Sunday, -Nov-94 08:49:37 GMT", 1.0, 2.0) is None
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1", "https://]/x", "http://a]"])

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.action.machine_quarantine im
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
@@ -95,7 +95,7 @@ def by_hostname(name):
 
 
 def by_settings(name):
-    return " ".join(setting_spec.errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
+    return " ".join(engine.setting_errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
 
 
 #: everything that takes the name of a machine: from a name to its error, or nothing

@@ -21,7 +21,7 @@ def rescue(tmp_path, monkeypatch):
     (tmp_path / protocol.STATE_DIR).mkdir(parents=True)
     done = []
     holds = [{"kind": "system", "disks": ["sda"], "system": "Debian", "installed": OLD}]
-    monkeypatch.setattr(targets.serve, "look", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
+    monkeypatch.setattr(targets, "look_at_disks", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
     monkeypatch.setattr(targets.disk_facts, "held", lambda _disk: ["a system"])
@@ -147,7 +147,7 @@ def test_a_disk_that_was_found_empty_is_looked_at_again_when_others_were_emptied
     """Emptying waits for locks; nothing of ours is on any disk then, so the next run may write none of them."""
     seen = {**TARGET, "holds": []}
     monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [dict(seen)])
-    monkeypatch.setattr(targets.serve, "empty", lambda *_given: seen.update(content_id="1" * 8))
+    monkeypatch.setattr(targets, "empty_disks", lambda *_given: seen.update(content_id="1" * 8))
     monkeypatch.setattr(targets.image_url, "check_fetchable", lambda *_given: None)
     with pytest.raises(job.JobError, match="does not hold any more what was found before") as caught:
         rescue("checked+wipe", still_empty=[TARGET], empty=[{**TARGET, "name": "sdb"}])

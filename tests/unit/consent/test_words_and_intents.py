@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import RAM, Origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_arming
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
@@ -203,7 +204,7 @@ def test_unknown_kinds_of_consent_are_refused():
 
 
 def test_the_clock_of_an_intent_is_the_controllers():
-    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == times.to_rfc3339(NOW)
+    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == to_rfc3339(NOW)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
     entry = {"device": "sda1", "kind": "filesystem", "type": "ext4", "label": "", "uuid": "ab-cd", "detail": ""}
     entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
     emptied = []
-    monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
+    monkeypatch.setattr(targets, "look_at_disks", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
     monkeypatch.setattr(targets.wiping, "wipe", lambda _tools, names: emptied.extend(names))

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_names, hints
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_names
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_disks
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
@@ -41,7 +41,7 @@ DISKS = [
 
 
 def chosen(**wanted) -> list[str]:
-    return [one["name"] for one in hints.choose(wanted, DISKS, machine_disks.search_query)]
+    return [one["name"] for one in disk_names.choose(wanted, DISKS, machine_disks.search_query)]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_one_answer(wanted, found):
     ],
 )
 def test_no_answer_is_an_error(wanted, reason, permanent):
-    with pytest.raises(hints.HintError, match=reason) as caught:
+    with pytest.raises(disk_names.HintError, match=reason) as caught:
         chosen(**wanted)
     assert caught.value.permanent is permanent
 
 
 def test_the_error_lists_every_disk_and_why_not():
-    with pytest.raises(hints.HintError) as caught:
+    with pytest.raises(disk_names.HintError) as caught:
         chosen(serial="XX", rotational=False)
     lines = str(caught.value).splitlines()
     for one in DISKS:
@@ -139,23 +139,23 @@ def test_the_error_lists_every_disk_and_why_not():
     ],
 )
 def test_hints_that_never_lead_to_disks(wanted, reason):
-    with pytest.raises(hints.HintError, match=reason):
-        hints.check(wanted)
+    with pytest.raises(disk_names.HintError, match=reason):
+        disk_names.check(wanted)
 
 
 def test_unset_hints_do_not_count():
-    assert hints.check({"wwn": "x", "serial": None, "smallest": None}) == {"wwn": "x"}
+    assert disk_names.check({"wwn": "x", "serial": None, "smallest": None}) == {"wwn": "x"}
 
 
 @pytest.mark.parametrize("query", ["[?", "foo(", ""])
 def test_a_query_that_is_none_is_found_before_any_disk_is_looked_at(query):
-    with pytest.raises(hints.HintError, match="no JMESPath"):
+    with pytest.raises(disk_names.HintError, match="no JMESPath"):
         machine_disks.check_query(query)
 
 
 def test_without_the_library_the_error_names_the_package(monkeypatch):
     monkeypatch.setattr(machine_disks, "MISSING", True)
-    with pytest.raises(hints.HintError, match="pip install jmespath"):
+    with pytest.raises(disk_names.HintError, match="pip install jmespath"):
         machine_disks.check_query("[0]")
 
 
@@ -165,13 +165,13 @@ def test_without_the_library_the_error_names_the_package(monkeypatch):
     + [("1.5T", 1_500_000_000_000), ("0.5 KiB", 512), ("2m", 2_000_000)],
 )
 def test_sizes(text, size):
-    assert hints.size_of(text) == size
+    assert disk_names.size_of(text) == size
 
 
 def test_two_paths_to_one_disk_are_never_one_answer():
     found = disk_facts.facts(recorded.odd())
-    with pytest.raises(hints.HintError, match="means 2 disks"):
-        hints.choose({"wwn": "0x500a07510a1b2c3d"}, found)
+    with pytest.raises(disk_names.HintError, match="means 2 disks"):
+        disk_names.choose({"wwn": "0x500a07510a1b2c3d"}, found)
     with pytest.raises(disk_names.Unresolved, match="several"):
         disk_names.one("3500A07510A1B2C3", found)
 
@@ -190,7 +190,7 @@ def test_a_wwn_in_any_form_means_the_disk_that_has_it(numbers, data):
         if form == "0X{}"
         else data.draw(st.sampled_from([form.format(wanted), form.format(wanted.upper())]))
     )
-    (found,) = hints.choose({"wwn": written}, disks)
+    (found,) = disk_names.choose({"wwn": written}, disks)
     assert found["wwn"] == "0x" + wanted
 
 
@@ -224,8 +224,8 @@ WANTED = st.sampled_from(
 def test_never_a_disk_that_must_not_be_chosen_never_a_guess(disks, wanted):
     disks = [dict(one, name=f"sd{chr(97 + place)}") for place, one in enumerate(disks)]
     try:
-        found = hints.choose(wanted, disks)
-    except hints.HintError as exc:
+        found = disk_names.choose(wanted, disks)
+    except disk_names.HintError as exc:
         assert all(one["name"] in str(exc) for one in disks)
         return
     assert len(found) == (2 if "raid" in wanted else 1)
@@ -235,7 +235,7 @@ def test_never_a_disk_that_must_not_be_chosen_never_a_guess(disks, wanted):
         assert one["size"] > 0
         assert one["kind"] == wanted.get("kind", one["kind"])
     # The same question about the same disks in another order has the same answer.
-    again = hints.choose(wanted, list(reversed(disks)))
+    again = disk_names.choose(wanted, list(reversed(disks)))
     assert {one["name"] for one in again} == {one["name"] for one in found}
 
 
@@ -262,13 +262,13 @@ def test_a_name_that_two_disks_have_is_stable_for_neither():
 
 @pytest.mark.parametrize(("value", "shown"), [(False, "false"), ("false", '"false"'), (0, "0"), ([1], '"[1]"')])
 def test_a_wrong_value_of_smallest_is_shown(value, shown):
-    with pytest.raises(hints.HintError) as failure:
-        hints.check({"smallest": value})
+    with pytest.raises(disk_names.HintError) as failure:
+        disk_names.check({"smallest": value})
     assert str(failure.value) == f"root_device_hints.smallest is {shown}; it is either true or left out"
 
 
 def test_a_line_to_copy_for_each_disk_and_for_equal_ones():
-    found = hints.to_copy(DISKS)
+    found = disk_names.to_copy(DISKS)
     assert found == [
         "kubenode_root_device_hints: {serial: WD1}  # sda, 4 TB sata (turning)",
         "kubenode_root_device_hints: {serial: IN1}  # sdb, 480 GB sata",
@@ -279,13 +279,13 @@ def test_a_line_to_copy_for_each_disk_and_for_equal_ones():
     ]
     for line, names in zip(found, [["sda"], ["sdb"], ["nvme0n1"], ["nvme1n1"], ["nvme0n1", "nvme1n1"]], strict=True):
         wanted = yaml.safe_load(line)["kubenode_root_device_hints"]
-        assert [one["name"] for one in hints.choose(wanted, DISKS)] == names
+        assert [one["name"] for one in disk_names.choose(wanted, DISKS)] == names
 
 
 def test_nothing_is_copied_that_ansible_would_evaluate():
     named = disk("sda", 1 << 30, serial="{{ lookup('pipe', 'id') }}", wwn="0x01")
-    assert hints.to_copy([named]) == ['kubenode_root_device_hints: {wwn: "0x01"}  # sda, 1.1 GB sata']
-    assert hints.to_copy([{**named, "wwn": "{%1%}"}]) == []
+    assert disk_names.to_copy([named]) == ['kubenode_root_device_hints: {wwn: "0x01"}  # sda, 1.1 GB sata']
+    assert disk_names.to_copy([{**named, "wwn": "{%1%}"}]) == []
 
 
 @given(st.lists(st.tuples(st.text(max_size=8), st.sampled_from(["", "w1", "w2", "0x01"])), min_size=1, max_size=3))
@@ -297,8 +297,8 @@ def test_what_is_copied_means_this_disk_whatever_it_is_called(about):
         disk(f"sd{letter}", 1 << 30, serial=serial, wwn=wwn)
         for letter, (serial, wwn) in zip("abc", about, strict=False)
     ]
-    for line in hints.to_copy(disks):
+    for line in disk_names.to_copy(disks):
         assert len(line.splitlines()) == 1
         wanted = yaml.safe_load(line)["kubenode_root_device_hints"]
         names = line.rpartition("  # ")[2].split(",")[0].split(" and ")
-        assert [one["name"] for one in hints.choose(wanted, disks)] == names
+        assert [one["name"] for one in disk_names.choose(wanted, disks)] == names

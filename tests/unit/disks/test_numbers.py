@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import source_disk
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import source
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
+    disk_names,
     disk_tools,
-    hints,
     inside,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
@@ -59,8 +59,8 @@ def test_the_health_of_an_nvme_disk_is_known_or_unknown(text):
 @given(odd.texts)
 def test_a_size_of_a_hint_is_one_or_refused(text):
     try:
-        size = hints.size_of(text)
-    except hints.HintError:
+        size = disk_names.size_of(text)
+    except disk_names.HintError:
         return
     assert text.strip().isascii()
     assert size > 0
@@ -68,8 +68,8 @@ def test_a_size_of_a_hint_is_one_or_refused(text):
 
 @pytest.mark.parametrize("text", ["447\u212a", "9" * 5000, "٣G", "²G", "1_000", "+5", "1e9", "nan", "0"])
 def test_sizes_that_are_none(text):
-    with pytest.raises(hints.HintError):
-        hints.size_of(text)
+    with pytest.raises(disk_names.HintError):
+        disk_names.size_of(text)
 
 
 @example("Type:")
@@ -108,7 +108,7 @@ def test_only_processes_have_numbers_for_names(tmp_path):
     processes.kill_below(str(tmp_path), str(tmp_path / "proc"))
 
 
-class Disk(source_disk.Disk):
+class Disk(source.Disk):
     """A disk whose tools print what a test says."""
 
     def __init__(self, printed: dict) -> None:
@@ -126,11 +126,11 @@ def test_a_partition_that_has_no_place_is_not_packed(field, text):
 
 @pytest.mark.parametrize("text", [text for text in odd.WORDS if text != "9" * 20])
 def test_a_file_system_of_unknown_size_is_not_packed(text):
-    image = source_disk.RawImage.__new__(source_disk.RawImage)
+    image = source.RawImage.__new__(source.RawImage)
     image._epoch = 0
     for blocks, size in (("5", text), (text, "4096")):
         image._disk = Disk({"e2fsck": "", "resize2fs": f"Estimated minimum size: {blocks}\n",
                             "dumpe2fs": f"Block size: {size}\n"})  # fmt: skip
-        image._root = source_disk.Partition("/dev/sda1", 1, {}, 0, 1 << 40)
+        image._root = source.Partition("/dev/sda1", 1, {}, 0, 1 << 40)
         with pytest.raises(NotPacked):
             image._shrink()

@@ -10,12 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    disk_gather,
-    disk_tools,
-    guard,
-    serve,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets as disk_targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_gather, disk_tools, guard
 from tests.unit.common import odd
 from tests.unit.disks.recorded import block, disk
 
@@ -76,7 +72,7 @@ class Machine:
 
 @pytest.fixture
 def tools(monkeypatch):
-    monkeypatch.setattr(serve, "Tools", Tools)
+    monkeypatch.setattr(disk_targets, "Tools", Tools)
 
 
 class Tools:
@@ -93,7 +89,7 @@ class Tools:
 
 
 def targets(*serials: str) -> list[dict]:
-    now = {one["serial"]: one for one in serve.look(Machine(), health=False)["disks"]}
+    now = {one["serial"]: one for one in disk_targets.look_at_disks(Machine(), health=False)["disks"]}
     return [{key: now[one][key] for key in ("name", "serial", "wwn", "size", "model", "content_id")} for one in serials]
 
 
@@ -108,7 +104,7 @@ def targets(*serials: str) -> list[dict]:
 )
 def test_a_slow_disk_gets_a_second_try(tools, speeds, found):
     machine = Machine(*speeds)
-    measured = serve.measure(machine, targets("A", "B"))["disks"]
+    measured = disk_targets.measure_disks(machine, targets("A", "B"))["disks"]
     assert [one["speed"] for one in measured] == found
     assert len(machine.asked) == len(speeds)
     for words in machine.asked:
@@ -117,8 +113,8 @@ def test_a_slow_disk_gets_a_second_try(tools, speeds, found):
 
 def test_a_disk_that_is_another_one_now_is_not_measured(tools):
     (target,) = targets("A")
-    with pytest.raises(serve.ServeError, match="not there any more"):
-        serve.measure(Machine(), [{**target, "serial": "C"}])
+    with pytest.raises(disk_targets.DisksError, match="not there any more"):
+        disk_targets.measure_disks(Machine(), [{**target, "serial": "C"}])
 
 
 def test_without_fio_nothing_is_known():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, wipe_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, wiping
 from tests.unit.disks import recorded
 
 MOUNTS = "31 1 252:0 / /mnt/old rw - ext4 /dev/mapper/vg0-root rw\n32 31 9:0 / /mnt/old/boot rw - ext3 /dev/md0 rw\n"
@@ -14,7 +14,7 @@ SWAPS = "Filename\tType\tSize\tUsed\tPriority\n/dev/dm-1  partition\t8388604\t0\
 
 
 def order(raw: disk_facts.Raw, *disks: str) -> list[str]:
-    return [step.what for step in wipe_plan.plan(raw, list(disks))]
+    return [step.what for step in wiping.plan(raw, list(disks))]
 
 
 def test_raid_with_volumes_in_order():
@@ -41,7 +41,7 @@ def test_raid_with_volumes_in_order():
 
 def test_one_disk_alone_has_steps_for_itself_alone():
     raw = recorded.windows()
-    for step in wipe_plan.plan(raw, ["sda"]):
+    for step in wiping.plan(raw, ["sda"]):
         assert "sdb" not in step.what
         assert not any("sdb" in word for word in step.argv)
         assert not step.path.startswith("/dev/sdb")
@@ -71,25 +71,25 @@ def stacked(top: str, name: str, number: str = "252:7") -> disk_facts.Raw:
 
 
 def test_encryption_on_a_volume_is_closed_before_its_group():
-    steps = wipe_plan.plan(stacked("crypt", "secret"), ["sda"])
+    steps = wiping.plan(stacked("crypt", "secret"), ["sda"])
     argvs = [step.argv for step in steps if step.argv and not step.optional]
     assert argvs[:2] == [["cryptsetup", "close", "secret"], ["lvm", "vgchange", "--activate", "n", "my-vg"]]
 
 
 def test_a_device_mapper_without_a_group_is_removed_by_itself():
-    steps = [step.argv for step in wipe_plan.plan(stacked("dm", "own"), ["sda"]) if step.argv and not step.optional]
+    steps = [step.argv for step in wiping.plan(stacked("dm", "own"), ["sda"]) if step.argv and not step.optional]
     assert steps[0] == ["dmsetup", "remove", "--retry", "own"]
 
 
 @pytest.mark.parametrize("kind", ["mpath", "rom", "bcache"])
 def test_what_we_do_not_know_how_to_take_down_is_refused(kind):
-    with pytest.raises(wipe_plan.PlanError, match="by hand"):
-        wipe_plan.plan(stacked(kind, "odd"), ["sda"])
+    with pytest.raises(wiping.PlanError, match="by hand"):
+        wiping.plan(stacked(kind, "odd"), ["sda"])
 
 
 def test_two_raids_on_each_other():
     outer = recorded.block("md1", recorded.GIB, "raid0", number="9:1")
     inner = [recorded.block(name, recorded.GIB, "raid1", (outer,), number=f"9:{name[-1]}") for name in ("md2", "md3")]
     raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a", (inner[0],)), recorded.sata("b", (inner[1],))))
-    stops = [step.argv[-1] for step in wipe_plan.plan(raw, ["sda", "sdb"]) if step.argv[:2] == ["mdadm", "--stop"]]
+    stops = [step.argv[-1] for step in wiping.plan(raw, ["sda", "sdb"]) if step.argv[:2] == ["mdadm", "--stop"]]
     assert stops == ["/dev/md1", "/dev/md2", "/dev/md3"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
 
 
 class Clock:

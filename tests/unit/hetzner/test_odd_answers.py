@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import from_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
-    budget,
     catalog,
     cloud_client,
     robot_client,
@@ -44,7 +43,7 @@ DATES = ("Mon, 01 Jan 2020 00:00:00 +99999999999999999", "Mon, 01 Jan 9999999999
 @odd.examples()
 @given(odd.texts)
 def test_a_limit_is_a_number_or_unknown(text):
-    followed = budget.Budget(lambda: 0.0)
+    followed = cloud_client.Budget(lambda: 0.0)
     followed.answered({"RateLimit-Limit": text, "RateLimit-Remaining": "5"}, followed.sent())
     assert followed.known is bool(re.fullmatch("[0-9]{1,19}", text.strip()) and 0 < int(text.strip()) < 1 << 63)
     assert followed.delay() >= 0
@@ -106,7 +105,7 @@ def test_an_installed_record_may_be_any_json():
 @given(st.text(max_size=40) | st.text(alphabet="0123456789-:.TZ+", max_size=30))
 def test_a_time_is_of_rfc_3339_or_refused(text):
     try:
-        times.from_rfc3339(text)
+        from_rfc3339(text)
     except ValueError:
         return
     assert re.fullmatch(r"[0-9-]{10}[Tt ][0-9:]{8}(\.[0-9]+)?([Zz]|[+-][0-9:]{5})", text)
@@ -115,12 +114,12 @@ def test_a_time_is_of_rfc_3339_or_refused(text):
 @pytest.mark.parametrize("value", [None, 5, True, 1.5, [], {}])
 def test_what_is_no_text_is_no_time(value):
     with pytest.raises(ValueError, match="no time"):
-        times.from_rfc3339(value)
+        from_rfc3339(value)
 
 
 @pytest.mark.parametrize("fraction", ["", ".5", ".500", ".500000", ".500000000"])
 def test_every_python_reads_every_fraction(fraction):
-    assert times.from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
+    assert from_rfc3339(f"1970-01-01T00:00:01{fraction}Z") == (1.5 if fraction else 1.0)
 
 
 # --- Robot

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import text
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import BATCH, Schedule
 
@@ -107,7 +107,7 @@ def test_a_quick_platform_may_be_known_before():
 )
 def test_only_a_server_that_is_young_and_ready_says_that_a_platform_is_quick(status, age, learned):
     fleet, said = object.__new__(cloud_rescue.CloudRescue), []
-    fleet.machines = {"n1": {"boot_state_since": times.to_rfc3339(time.time() - age)}}
+    fleet.machines = {"n1": {"boot_state_since": text.to_rfc3339(time.time() - age)}}
     fleet._found = {"n1": {"status": status}}
     fleet.board = SimpleNamespace(learn=lambda **given: said.append(given["quick"]))
     fleet._learn(["n1"])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import key_blob, key_lines
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import key_blob, key_lines
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import (
@@ -42,7 +42,7 @@ def public(path):
 
 
 def test_both_fingerprints_are_those_of_ssh_keygen(key_file):
-    assert ssh_keys.sha256_fingerprint(public(key_file)) == printed(key_file, "sha256")
+    assert ssh_access.sha256_fingerprint(public(key_file)) == printed(key_file, "sha256")
     assert login_keys.md5_fingerprint(public(key_file)) == printed(key_file, "md5")
 
 
@@ -60,14 +60,14 @@ def test_exactly_the_keys_that_were_reported_are_proven(bodies, data):
     shown = [made_up("ssh-ed25519", body) for body in bodies]
     right = data.draw(st.lists(st.sampled_from(shown), unique=True))
     rescue = reported(
-        *[ssh_keys.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
+        *[ssh_access.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
     )
     assert rescue_probe.proven(shown, rescue_probe.announced(rescue)) == sorted(right)
 
 
 def test_a_prefix_or_padding_is_the_same_fingerprint():
     key = made_up("ssh-ed25519", b"x")
-    fingerprint = ssh_keys.sha256_fingerprint(key)
+    fingerprint = ssh_access.sha256_fingerprint(key)
     for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
         assert rescue_probe.proven([key], rescue_probe.announced(reported(form))) == [key]
 

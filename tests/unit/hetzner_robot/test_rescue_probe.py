@@ -8,7 +8,7 @@ import base64
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue_probe
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
@@ -73,7 +73,7 @@ class Machine:
     def rescue(self, _deadline, last):
         assert last
         self.asked += 1
-        entries = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(one)}} for one in self.published]
+        entries = [{"key": {"fingerprint": ssh_access.sha256_fingerprint(one)}} for one in self.published]
         return {"active": self.active, "host_key": entries}
 
     def booted(self, shown, answer, published):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import text
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
@@ -192,7 +192,7 @@ def test_no_escalation_sends_a_technician_holds_a_button_or_has_no_end(offered, 
     assert all(tried.count(kind) <= (2 if kind in ("power", "hw") else 1) for kind in tried)
 
 
-ARMED = {"machine": "n1", "installation": "0" * 32, "state": "open", "armed_at": times.to_rfc3339(time.time())}
+ARMED = {"machine": "n1", "installation": "0" * 32, "state": "open", "armed_at": text.to_rfc3339(time.time())}
 
 
 @pytest.mark.parametrize(

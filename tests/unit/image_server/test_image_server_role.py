@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import CHOICES
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
     pack_program,
@@ -164,8 +164,8 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     settings = image_server_plan(inputs, "settings", node=NODE, record={})
     assert "hush" not in str(settings)
     assert "aHVzaC1odXNo" not in str(settings)
-    resolved, errors = setting_spec.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
-    assert errors + setting_spec.errors(resolved) == []
+    resolved, errors = engine.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
+    assert errors + engine.setting_errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
     assert secret == {
         role_inputs.SECRET: "0600",
@@ -219,7 +219,7 @@ def test_only_what_an_earlier_run_wrote_is_removed():
     assert list(settings)[-2:] == ["service", "program/old"]
     assert set(plan(old, state="absent")) >= {"service", "host/web-1.yaml", "host/web-2.yaml", "program"}
     for broken in ({"hosts": 7}, {"bases": ["x", 3]}, {"bases": {"a": "b"}}, {"fetched": None}, {"program": 3}):
-        assert setting_spec.errors(list(plan(broken, state="absent").values())) == []
+        assert engine.setting_errors(list(plan(broken, state="absent").values())) == []
 
 
 def test_bases_have_the_names_the_program_looks_for():

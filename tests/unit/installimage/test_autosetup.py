@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, config_words
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import (
     SUFFIXES,
@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
     check_architecture,
     parse_image_name,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import EXTRA, autosetup
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
 IMAGE = {"kind": "name", "location": f"{specs.IMAGES}/{NAME}", "file_name": NAME, "digest": "", "shown": NAME}
@@ -70,7 +71,7 @@ def part(mount: str, filesystem: str, size: str, crypt: bool = False) -> dict:
 
 def text_of(spec: dict, drives: list[str], image: str, uefi: bool = False, mask: bool = False) -> str:
     assert specs.findings(spec) == []
-    return autosetup.autosetup(spec, specs.layout_of(spec, uefi), drives, image, mask)
+    return autosetup(spec, specs.layout_of(spec, uefi), drives, image, mask)
 
 
 def test_a_mirror_with_lvm_and_an_esp():
@@ -160,7 +161,7 @@ TAKEN = {
 
 
 def test_the_table_of_extra_keys_is_tested_whole():
-    assert set(TAKEN) == set(autosetup.EXTRA)
+    assert set(TAKEN) == set(EXTRA)
 
 
 @pytest.mark.parametrize(

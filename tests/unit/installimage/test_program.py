@@ -16,7 +16,6 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    autosetup,
     image_file,
     preflight,
     program,
@@ -24,6 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import autosetup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage as action
 from tests.unit.disks import recorded
@@ -309,7 +309,7 @@ def test_a_chosen_disk_with_content_is_refused_with_any_layout(monkeypatch):
 def test_the_kept_groups_are_bound_by_name_in_the_configuration():
     spec = spec_for(**LVM)
     layout = specs.layout_of(spec, False)
-    lines = autosetup.autosetup(spec, layout, ["/dev/sda"], "/x.tar", kept=["a+b", "topo.lvm"]).splitlines()
+    lines = autosetup(spec, layout, ["/dev/sda"], "/x.tar", kept=["a+b", "topo.lvm"]).splitlines()
     (line,) = [line for line in lines if line.startswith("PRESERVE_VG")]
     pattern = line.split()[1]
     for name, there in {
@@ -322,7 +322,7 @@ def test_the_kept_groups_are_bound_by_name_in_the_configuration():
     }.items():
         code = subprocess.run(["bash", "-c", '[[ "$1" =~ $2 ]]', "bash", name, pattern], check=False).returncode
         assert (code == 0) == there, name
-    assert "PRESERVE_VG" not in autosetup.autosetup(spec, layout, ["/dev/sda"], "/x.tar")
+    assert "PRESERVE_VG" not in autosetup(spec, layout, ["/dev/sda"], "/x.tar")
 
 
 # --- the program

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install
+from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_plan,
     downloads,
@@ -39,7 +39,7 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
             "",
             "%s %s" % (item["name"], item["version"]),
             "  from %s" % item["url"],
-            "  %s %s" % install.pinned_digest(item),
+            "  %s %s" % node_artifacts.pinned_digest(item),
         ]
         lines += ["  %s" % _place(entry) for entry in item["install"]]
     secrets = base_plan.secrets(node, inputs)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import install
+from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
@@ -273,8 +273,8 @@ def seen_as_wanted(artifact):
     files = {path: {"mode": "0755", "same": True} for path in paths}
     return {
         "version": "x",
-        **dict([install.pinned_digest(artifact)]),
-        "install": install.install_id(artifact),
+        **dict([node_artifacts.pinned_digest(artifact)]),
+        "install": node_artifacts.install_id(artifact),
         "files": files,
     }
 
@@ -292,7 +292,7 @@ def test_only_what_is_not_there_as_it_should_be_is_fetched():
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
             found = downloads.missing(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
-        for key in (install.pinned_digest(artifact)[0], "install"):
+        for key in (node_artifacts.pinned_digest(artifact)[0], "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
             found = downloads.missing(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]

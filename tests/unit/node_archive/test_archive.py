@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import pack
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.root import Root
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.source_disk import RawImage
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.source import RawImage, Root
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import (
     BLOCK,
     FILE,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import PENDING_FILE, Done, Host, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 
 
@@ -91,12 +91,12 @@ class Machine:
 
     def plan(self, settings: list[dict], **options: Any) -> list[engine.Planned]:
         """Check mode."""
-        assert setting_spec.errors(settings) == []
+        assert engine.setting_errors(settings) == []
         return engine.plan(self.context(True), settings, **options)
 
     def apply(self, settings: list[dict], changed: Sequence[str] = (), only: Sequence[str] = ()) -> dict[str, bool]:
         """One run of node_settings: which settings changed, by id."""
-        assert setting_spec.errors(settings) == []
+        assert engine.setting_errors(settings) == []
         self.ran.clear()
         context = self.context(False, changed)
         results = engine.apply(context, engine.plan(context, settings, only), settings)

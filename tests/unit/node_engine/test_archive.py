@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch, install
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 
 
@@ -42,7 +42,7 @@ def bring(tmp_path, data: bytes, *entries: dict) -> dict[str, str]:
     part.write_bytes(data)
     (tmp_path / "root").mkdir(exist_ok=True)
     artifact = {"name": "x", "kind": "tar", "install": [dict(entry) for entry in entries]}
-    return install.install(Host(str(tmp_path / "root")), artifact, str(part))
+    return node_artifacts.install(Host(str(tmp_path / "root")), artifact, str(part))
 
 
 def tree(tmp_path) -> list[str]:
@@ -152,9 +152,9 @@ def test_patterns_do_not_go_into_folders():
 
 def test_the_cache_is_root_s_alone_and_one_run_waits_for_another(tmp_path):
     host = Host(str(tmp_path))
-    with install.locked(host, 5):
-        assert (tmp_path / install.CACHE.lstrip("/")).stat().st_mode & 0o777 == 0o700
-        with pytest.raises(fetch.FetchError, match="another run"), install.locked(host, 0):
+    with node_artifacts.locked(host, 5):
+        assert (tmp_path / node_artifacts.CACHE.lstrip("/")).stat().st_mode & 0o777 == 0o700
+        with pytest.raises(fetch.FetchError, match="another run"), node_artifacts.locked(host, 0):
             pass
-    with install.locked(host, 0):
+    with node_artifacts.locked(host, 0):
         pass

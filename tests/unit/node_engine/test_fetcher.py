@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch
 from tests.unit.common.test_download import DATA, Web, cut, rest, send
 
 SHA = hashlib.sha256(DATA).hexdigest()

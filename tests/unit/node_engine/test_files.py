@@ -10,7 +10,7 @@ import os
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, files, setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, files
 from tests.unit.node_engine.machine import Machine, setting
 
 
@@ -57,10 +57,10 @@ def test_any_bytes_may_be_content(machine):
 
 def test_a_secret_is_shown_nowhere_and_readable_by_its_owner_only(machine):
     given = [setting("file", path="/token", content_secret="token")]
-    wanted, errors = setting_spec.with_secrets(given, {"token": "hunter2hunter2"})
+    wanted, errors = engine.with_secrets(given, {"token": "hunter2hunter2"})
     assert errors == []
-    assert "hunter2" in repr(setting_spec.secret_values(wanted))
-    assert "hunter2" not in repr(setting_spec.masked(wanted))
+    assert "hunter2" in repr(engine.secret_values(wanted))
+    assert "hunter2" not in repr(engine.masked(wanted))
     planned = machine.plan(wanted)
     shown = [engine.result(item) for item in planned], engine.diffs(planned)
     assert "hunter2" not in repr(shown)
@@ -71,9 +71,7 @@ def test_a_secret_is_shown_nowhere_and_readable_by_its_owner_only(machine):
     assert diff["before"] != diff["after"], "that it changes is no secret"
     assert "secret" in diff["before"]
     assert "old secret" not in repr(diff)
-    assert setting_spec.with_secrets(given, {})[1] == [
-        "file: content_secret names 'token', which is no text in secrets"
-    ]
+    assert engine.with_secrets(given, {})[1] == ["file: content_secret names 'token', which is no text in secrets"]
 
 
 def test_a_file_that_is_only_created_is_left(machine):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import swap
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import system
 
 TABLE = """# /etc/fstab: swap was on /dev/sda3 during installation
 UUID=1 / ext4 errors=remount-ro 0 1
@@ -22,8 +22,8 @@ tmpfs /swap tmpfs defaults 0 0
 
 
 def test_only_real_swap_lines_become_comments():
-    assert [line.split()[0] for line in swap.swap_lines(TABLE)] == ["UUID=2", "/swap.img", "LABEL=s"]
-    done = swap.without_swap(TABLE).splitlines()
+    assert [line.split()[0] for line in system.swap_lines(TABLE)] == ["UUID=2", "/swap.img", "LABEL=s"]
+    done = system.without_swap(TABLE).splitlines()
     assert done[2] == "# kubenode: swap is off: UUID=2 none            swap    sw              0       0"
     assert done[3] == "# kubenode: swap is off: /swap.img\tnone\tswap\tsw\t0\t0"
     assert done[8] == "# kubenode: swap is off: LABEL=s swap swap defaults"
@@ -37,9 +37,9 @@ WORDS = st.sampled_from(["swap", "none", "#", "#x", "UUID=1", "ext4", " ", "\t",
 
 @given(st.one_of(st.text(), st.lists(WORDS).map("".join), st.lists(WORDS).map(" ".join)))
 def test_nothing_is_lost_and_once_is_enough(text):
-    done = swap.without_swap(text)
-    assert swap.swap_lines(done) == []
-    assert swap.without_swap(done) == done
+    done = system.without_swap(text)
+    assert system.swap_lines(done) == []
+    assert system.without_swap(done) == done
     assert done.count("\n") == text.count("\n")
-    wanted = [line if not swap.swap_lines(line) else swap.MARK + line.lstrip() for line in text.split("\n")]
+    wanted = [line if not system.swap_lines(line) else system.MARK + line.lstrip() for line in text.split("\n")]
     assert done.split("\n") == wanted

@@ -17,11 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import text as texts
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import retry_after
-from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, parse
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, der, discovery
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server, container_images, facts, fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import SettingError
@@ -77,13 +75,13 @@ def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
 @odd.examples(*("x x %s" % text for text in odd.NUMBERS))
 @given(odd.texts)
 def test_sizes_of_swap_and_memory_are_numbers(text):
-    assert all(entry["size"] >= 0 for entry in parse.swaps("head\n" + text))
-    assert parse.memory_bytes(f"MemTotal:   {text} kB") >= 0
-    assert parse.systemd_version(f"systemd {text}") is None or re.match("[0-9]{1,9}", text)
+    assert all(entry["size"] >= 0 for entry in facts.swaps("head\n" + text))
+    assert facts.memory_bytes(f"MemTotal:   {text} kB") >= 0
+    assert facts.systemd_version(f"systemd {text}") is None or re.match("[0-9]{1,9}", text)
 
 
 def test_addresses_may_be_any_json():
-    assert parse.addresses(odd.DEEP) == []
+    assert facts.addresses(odd.DEEP) == []
 
 
 @pytest.mark.parametrize("name", ["²", "٣", "1_000", "-1", "4294967295", "9" * 20, "9" * 5000])
@@ -145,7 +143,7 @@ def test_an_address_of_a_node_has_no_zone(address):
 
 @pytest.mark.parametrize("url", ["https://[", "https://h:0", "https://h:99999", "https://h:²", "https://h:+5"])
 def test_an_api_server_has_an_address_and_a_port(url):
-    for check in (client.split_server, user_data_inputs.api_server):
+    for check in (api_server.split_server, user_data_inputs.api_server):
         with pytest.raises(ValueError, match="https://"):
             check(url)
 
@@ -163,50 +161,50 @@ def test_a_source_and_a_proxy_are_urls(url):
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
 def test_an_api_server_whose_name_is_none_does_not_answer(host):
-    with pytest.raises(client.ApiError) as caught:
-        client.Api(f"https://{host}:6443", None, timeout=1).get("/version")
+    with pytest.raises(api_server.ApiError) as caught:
+        api_server.Api(f"https://{host}:6443", None, timeout=1).get("/version")
     assert caught.value.code == "api_unreachable"
 
 
 def test_an_answer_may_be_any_json():
-    assert client._json(odd.DEEP.encode()) is None
+    assert api_server._json_answer(odd.DEEP.encode()) is None
     head = base64.urlsafe_b64encode(odd.DEEP.encode()).decode().rstrip("=")
     for signature in (f"{head}..x", 5, ["x"], {"a": 1}):
         data = {"kubeconfig": "{}", "jws-kubeconfig-abcdef": signature}
-        with pytest.raises(discovery.DiscoveryError):
-            discovery.discovered_ca({"data": data}, [], "abcdef.0123456789abcdef")
-    with pytest.raises(discovery.DiscoveryError):
-        discovery.discovered_ca({"data": {"kubeconfig": odd.DEEP}}, ["sha256:" + SHA], None)
+        with pytest.raises(api_server.DiscoveryError):
+            api_server.discovered_ca({"data": data}, [], "abcdef.0123456789abcdef")
+    with pytest.raises(api_server.DiscoveryError):
+        api_server.discovered_ca({"data": {"kubeconfig": odd.DEEP}}, ["sha256:" + SHA], None)
 
 
 @pytest.mark.parametrize("moment", ["991301000000Z", "990000000000Z", "990132000000Z", "990101240000Z", "990101006000Z",
                                     "990230000000Z", "99010100000²Z", "٩90101000000Z"])  # fmt: skip
 def test_a_time_in_a_certificate_that_is_none_is_refused(moment):
-    with pytest.raises(der.BadCertificate):
-        der._time((0x17, moment.encode()))
-    with pytest.raises(der.BadCertificate):
-        der._time((0x18, b"20" + moment.encode()))
+    with pytest.raises(api_server.BadCertificate):
+        api_server._time((0x17, moment.encode()))
+    with pytest.raises(api_server.BadCertificate):
+        api_server._time((0x18, b"20" + moment.encode()))
 
 
 @given(st.binary(max_size=20))
 def test_any_time_in_a_certificate_is_one_or_refused(content):
     for tag in (0x17, 0x18):
         try:
-            assert isinstance(der._time((tag, content)), float)
-        except der.BadCertificate:
+            assert isinstance(api_server._time((tag, content)), float)
+        except api_server.BadCertificate:
             continue
 
 
 def test_times_in_certificates():
-    assert der._time((0x17, b"700101000001Z")) == 1.0
-    assert der._time((0x18, b"20380119031408Z")) == 2.0**31
+    assert api_server._time((0x17, b"700101000001Z")) == 1.0
+    assert api_server._time((0x18, b"20380119031408Z")) == 2.0**31
 
 
 @odd.examples("2026-13-01T00:00:00Z", "²", "9" * 5000)
 @given(st.none() | st.integers() | st.text(max_size=30))
 def test_what_is_no_time_of_a_request_is_none(text):
-    assert times.moment(text) is None or re.match("[0-9]{4}-", str(text))
-    assert times.moment("2026-01-01T00:00:00Z") == 1767225600
+    assert texts.moment(text) is None or re.match("[0-9]{4}-", str(text))
+    assert texts.moment("2026-01-01T00:00:00Z") == 1767225600
 
 
 def test_the_index_of_an_image_archive_may_be_any_json(tmp_path):

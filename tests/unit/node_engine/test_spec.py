@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node import host, info
-from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import artifact_spec, fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import setting_spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, host, info, node_artifacts
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 
 
 def setting(kind: str = "file", **fields: object) -> dict:
@@ -39,11 +38,11 @@ GOOD = [
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda given: given["kind"])
 def test_good_settings(good):
-    assert setting_spec.errors([good]) == []
+    assert engine.setting_errors([good]) == []
 
 
 def test_every_kind_is_covered():
-    assert {good["kind"] for good in GOOD} == set(setting_spec.KINDS)
+    assert {good["kind"] for good in GOOD} == set(engine.KINDS)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +87,12 @@ def test_every_kind_is_covered():
     ],
 )
 def test_bad_settings(bad, says):
-    (error,) = setting_spec.errors([bad])
+    (error,) = engine.setting_errors([bad])
     assert says in error
 
 
 def test_all_errors_are_reported_at_once():
-    found = setting_spec.errors(
+    found = engine.setting_errors(
         [setting(path="x", content="", mode=1), setting("swap", mode="on"), setting("swap", mode="off")]
     )
     assert len(found) == 5
@@ -101,7 +100,7 @@ def test_all_errors_are_reported_at_once():
 
 
 def test_two_settings_for_one_path():
-    (error,) = setting_spec.errors(
+    (error,) = engine.setting_errors(
         [setting(path="/a", content=""), {**setting("link", path="/a", target="b"), "id": "b"}]
     )
     assert error == "b: /a is already the path of a"
@@ -109,11 +108,13 @@ def test_two_settings_for_one_path():
 
 def test_who_waits_comes_later():
     unit = {**setting("unit", name="x", restart_on=["a"]), "id": "u"}
-    assert setting_spec.errors([setting(path="/a", content=""), unit]) == []
-    assert setting_spec.errors([unit, setting(path="/a", content="")]) == [
+    assert engine.setting_errors([setting(path="/a", content=""), unit]) == []
+    assert engine.setting_errors([unit, setting(path="/a", content="")]) == [
         "u: it waits for a, which does not come before it"
     ]
-    assert setting_spec.errors([{**unit, "restart_on": ["u"]}]) == ["u: it waits for u, which does not come before it"]
+    assert engine.setting_errors([{**unit, "restart_on": ["u"]}]) == [
+        "u: it waits for u, which does not come before it"
+    ]
 
 
 @given(st.text())
@@ -126,11 +127,11 @@ def test_a_path_that_passes_is_one_line_and_has_no_detours(path):
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4))
 def test_no_value_breaks_the_checks(value):
-    for kind, fields in setting_spec.KINDS.items():
+    for kind, fields in engine.KINDS.items():
         for field in fields:
-            setting_spec.errors([setting(kind, **{field: value})])
-        setting_spec.errors([{**setting(kind), "id": value, "step": value}])
-    setting_spec.errors([setting(value)])  # type: ignore[arg-type]
+            engine.setting_errors([setting(kind, **{field: value})])
+        engine.setting_errors([{**setting(kind), "id": value, "step": value}])
+    engine.setting_errors([setting(value)])  # type: ignore[arg-type]
 
 
 def test_queries():
@@ -155,10 +156,10 @@ TAR = {"kind": "tar", "install": [{"member": "bin/*", "directory": "/usr/local/b
 
 
 def test_good_artifacts():
-    assert artifact_spec.errors([artifact(), artifact(name="b", **TAR)]) == []
-    assert artifact_spec.errors([artifact(sha256=None, sha512=SHA * 2)]) == []
+    assert node_artifacts.artifact_errors([artifact(), artifact(name="b", **TAR)]) == []
+    assert node_artifacts.artifact_errors([artifact(sha256=None, sha512=SHA * 2)]) == []
     link = {"path": "/usr/bin/x", "target": "../local/bin/x"}
-    assert artifact_spec.errors([artifact(links=[link], url="http://u:p@127.0.0.1:80/x?y#z")]) == []
+    assert node_artifacts.artifact_errors([artifact(links=[link], url="http://u:p@127.0.0.1:80/x?y#z")]) == []
 
 
 @pytest.mark.parametrize(
@@ -187,14 +188,14 @@ def test_good_artifacts():
     ],
 )
 def test_bad_artifacts(fields, says):
-    found = artifact_spec.errors([artifact(**fields)])
+    found = node_artifacts.artifact_errors([artifact(**fields)])
     assert any(says in error for error in found), found
     assert "pass" not in "".join(found)
 
 
 def test_two_artifacts_with_one_name_or_one_path():
-    assert len(artifact_spec.errors([artifact(), artifact()])) == 1
-    assert artifact_spec.errors([artifact(), artifact(name="b")]) == [
+    assert len(node_artifacts.artifact_errors([artifact(), artifact()])) == 1
+    assert node_artifacts.artifact_errors([artifact(), artifact(name="b")]) == [
         "b: /usr/local/sbin/runc is already a file of runc"
     ]
 

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, swap, system
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, system
 from tests.unit.node_engine.machine import Machine, setting
 
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile none swap sw 0 0\n"
@@ -33,7 +33,7 @@ def swapping(machine):
     machine.put("/proc/swaps", HEAD + "/swapfile file 4 0 -2\n/dev/zram0 partition 4 0 5\n")
     machine.put("/usr/lib/systemd/system-generators/zram-generator")
     machine.put("/etc/systemd/system/mine.swap", "[Swap]\nWhat=/mine\n")
-    generated = {"SourcePath": swap.FSTAB, "FragmentPath": "/run/systemd/generator/swapfile.swap"}
+    generated = {"SourcePath": system.FSTAB, "FragmentPath": "/run/systemd/generator/swapfile.swap"}
     machine.unit("swapfile.swap", "active", "generated", **generated)
     machine.unit("mine.swap", "active", "enabled", FragmentPath="/etc/systemd/system/mine.swap")
     machine.unit("dev-vda3.swap", "inactive", "generated", FragmentPath="/run/systemd/generator.late/dev-vda3.swap")
@@ -56,8 +56,8 @@ def test_swap_goes_from_everywhere_and_stays_away(swapping):
     assert swapping.apply(OFF) == {"swap": True}
     assert "\n# kubenode: swap is off: /swapfile none" in swapping.file("/etc/fstab").read_text()
     assert swapping.file("/etc/fstab").stat().st_mode & 0o777 == 0o600
-    assert swapping.file(swap.BACKUP).read_text() == FSTAB
-    assert swapping.file(swap.ZRAM).read_text() == swap.ZRAM_EMPTY
+    assert swapping.file(system.BACKUP).read_text() == FSTAB
+    assert swapping.file(system.ZRAM).read_text() == system.ZRAM_EMPTY
     for name in ("swap.target", "vendor.swap"):
         assert os.readlink(swapping.file("/etc/systemd/system/" + name)) == "/dev/null"
     for name in ("swapfile.swap", "dev-sda9.swap", "dev-vda3.swap"):  # these start with swap.target alone
@@ -80,7 +80,7 @@ def test_the_first_backup_of_fstab_is_kept(swapping):
     swapping.apply(OFF)
     swapping.put("/etc/fstab", "/other none swap sw 0 0\n")
     swapping.apply(OFF)
-    assert swapping.file(swap.BACKUP).read_text() == FSTAB
+    assert swapping.file(system.BACKUP).read_text() == FSTAB
     assert swapping.file("/etc/fstab").read_text() == "# kubenode: swap is off: /other none swap sw 0 0\n"
 
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 
 from ._machines import Authority
 
@@ -51,21 +51,21 @@ def cluster_info(authority=OURS, token=TOKEN, algorithm="HS256", kubeconfig=None
 
 
 def test_pin_is_kubeadms():
-    assert der.public_key_pin(der.certificates(OURS.pem)[0]) == pin(OURS)
+    assert api_server.public_key_pin(api_server.certificates(OURS.pem)[0]) == pin(OURS)
 
 
 @pytest.mark.parametrize(("pins", "token"), [([pin(OURS)], None), ([], TOKEN), ([pin(OTHER), pin(OURS)], TOKEN)])
 def test_proven(pins, token):
-    found = discovery.discovered_ca(cluster_info(), set(pins), token)
-    assert der.certificates(found) == der.certificates(OURS.pem)
+    found = api_server.discovered_ca(cluster_info(), set(pins), token)
+    assert api_server.certificates(found) == api_server.certificates(OURS.pem)
 
 
 def test_a_kubeconfig_in_json_is_read_too():
     ca = base64.b64encode(OURS.pem.encode()).decode()
     for indent in (None, 2):
         text = json.dumps({"clusters": [{"name": "", "cluster": {"certificate-authority-data": ca}}]}, indent=indent)
-        found = discovery.discovered_ca(cluster_info(kubeconfig=text), set(), TOKEN)
-        assert der.certificates(found) == der.certificates(OURS.pem)
+        found = api_server.discovered_ca(cluster_info(kubeconfig=text), set(), TOKEN)
+        assert api_server.certificates(found) == api_server.certificates(OURS.pem)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_a_kubeconfig_in_json_is_read_too():
     ],
 )
 def test_not_proven(info, pins, token, code):
-    with pytest.raises(discovery.DiscoveryError) as caught:
-        discovery.discovered_ca(info, set(pins), token)
+    with pytest.raises(api_server.DiscoveryError) as caught:
+        api_server.discovered_ca(info, set(pins), token)
     assert caught.value.code == code
     assert TOKEN.partition(".")[2] not in str(caught.value)
 
 
 def test_nothing_to_prove_with():
     with pytest.raises(ValueError):
-        discovery.discovered_ca(cluster_info(), set(), None)
+        api_server.discovered_ca(cluster_info(), set(), None)
 
 
 def test_of_several_cas_only_the_pinned_is_trusted():
-    kept = discovery.matching_certificates(OTHER.pem + OURS.pem, {pin(OURS)})
-    assert der.certificates(kept) == der.certificates(OURS.pem)
+    kept = api_server.matching_certificates(OTHER.pem + OURS.pem, {pin(OURS)})
+    assert api_server.certificates(kept) == api_server.certificates(OURS.pem)
 
 
 @given(st.binary(max_size=40))
@@ -119,21 +119,21 @@ def test_any_signature_but_the_right_one_is_refused(signature):
     if unpadded(signature) == right:
         return
     info["data"]["jws-kubeconfig-abcdef"] = "%s..%s" % (head, unpadded(signature))
-    with pytest.raises(discovery.DiscoveryError):
-        discovery.discovered_ca(info, set(), TOKEN)
+    with pytest.raises(api_server.DiscoveryError):
+        api_server.discovered_ca(info, set(), TOKEN)
 
 
 def test_certificate_of_a_client():
-    (certificate,) = der.certificates(OURS.client("system:node:n1", days=(-2, 3)))
+    (certificate,) = api_server.certificates(OURS.client("system:node:n1", days=(-2, 3)))
     read = x509.load_der_x509_certificate(certificate)
-    start, end = der.validity(certificate)
-    assert der.subject(certificate) == {"CN": "system:node:n1", "O": ["system:nodes"]}
+    start, end = api_server.validity(certificate)
+    assert api_server.subject(certificate) == {"CN": "system:node:n1", "O": ["system:nodes"]}
     assert end - start == (read.not_valid_after_utc - read.not_valid_before_utc).total_seconds()
 
 
 def test_times_of_both_kinds():
-    (certificate,) = der.certificates(OURS.client("n", days=(-1, 365 * 60)))
-    assert der.validity(certificate)[1] > 2**31
+    (certificate,) = api_server.certificates(OURS.client("n", days=(-1, 365 * 60)))
+    assert api_server.validity(certificate)[1] > 2**31
 
 
 def test_signing_request():
@@ -142,24 +142,29 @@ def test_signing_request():
     name.append(x509.NameAttribute(NameOID.COMMON_NAME, "system:node:n1"))
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(name)).sign(key, hashes.SHA256())
     data = request.public_bytes(serialization.Encoding.DER)
-    assert der.request_subject(data) == {"CN": "system:node:n1", "O": ["system:nodes"]}
+    assert api_server.request_subject(data) == {"CN": "system:node:n1", "O": ["system:nodes"]}
 
 
 @given(st.integers(0, 600), st.binary(max_size=8))
 def test_broken_certificates_are_errors_of_ours(cut, tail):
-    (certificate,) = der.certificates(OURS.pem)
+    (certificate,) = api_server.certificates(OURS.pem)
     for broken in (certificate[:cut] + tail, tail + certificate, tail):
         if broken == certificate:
             continue
-        for function in (der.public_key_pin, der.validity, der.subject, der.request_subject):
-            with contextlib.suppress(der.BadCertificate):
+        for function in (
+            api_server.public_key_pin,
+            api_server.validity,
+            api_server.subject,
+            api_server.request_subject,
+        ):
+            with contextlib.suppress(api_server.BadCertificate):
                 function(broken)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"])
 def test_no_certificate(text):
-    with pytest.raises(der.BadCertificate):
-        der.certificates(text)
+    with pytest.raises(api_server.BadCertificate):
+        api_server.certificates(text)
 
 
 @pytest.mark.parametrize(
@@ -167,4 +172,4 @@ def test_no_certificate(text):
 )
 def test_no_pin(text):
     with pytest.raises(ValueError):
-        discovery.check_pin(text)
+        api_server.check_pin(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names, ssh_access
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
     conflicts,
     known_variables,
@@ -121,7 +121,7 @@ def test_addresses(address):
 )
 def test_what_ssh_is_never_given_as_a_host(address):
     assert names.address_error(address)
-    assert access.findings({"address": address})
+    assert ssh_access.access_findings({"address": address})
 
 
 def test_a_secret_of_a_wrong_kind_is_not_shown():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import fleet_view, module_progress

@@ -7,10 +7,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, text
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 
-STARTED = times.from_rfc3339("2026-11-21T10:00:00.000Z")
+STARTED = text.from_rfc3339("2026-11-21T10:00:00.000Z")
 #: Shortest and longest seconds in each state, as measured on the platform; writing takes as long as the image.
 _SPANS = ((0.2, 1.5), (11, 21), (9, 23), (37, 42), (20, 90), (18, 40))
 _REASONS = (
@@ -34,7 +34,7 @@ def run(count: int, seed: int = 1, roles: bool = False) -> tuple[results.Report,
             at += seconds
             to = boot_states.PROVISIONING_FAILED if fails and place + 1 == last else states[place + 1]
             steps.append(
-                {"machine": name, "from": states[place], "to": to, "at": times.to_rfc3339(at), "seconds": seconds}
+                {"machine": name, "from": states[place], "to": to, "at": text.to_rfc3339(at), "seconds": seconds}
             )
         machine: dict[str, Any] = {"name": name, "boot_state": steps[-1]["to"], "transitions": steps, "changed": True}
         if fails:

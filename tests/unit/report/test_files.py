@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from tests.unit.report import reports
 
@@ -59,7 +59,7 @@ def test_a_run_that_begins_replaces_what_an_older_run_wrote(files, tmp_path):
         (tmp_path / name).write_text("older")
     files.begin()
     report = json.loads((tmp_path / "report.json").read_text())
-    assert (report["started"], report["finished"], report["machines"]) == (times.to_rfc3339(reports.STARTED), None, [])
+    assert (report["started"], report["finished"], report["machines"]) == (to_rfc3339(reports.STARTED), None, [])
     assert "The run goes on, or it was killed" in (tmp_path / "report.html").read_text()
     (tmp_path / "report.json").write_text("of this run")
     files.begin()

@@ -18,7 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
-from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import (
+    InvalidHostKey,
+    parse_host_key,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import from_rfc3339, to_rfc3339
 
 EPOCHS = st.integers(min_value=0, max_value=4_000_000_000_000).map(lambda milliseconds: milliseconds / 1000)
 
 
 @given(EPOCHS)
 def test_rfc3339_round_trip_keeps_the_millisecond(epoch):
-    assert times.from_rfc3339(times.to_rfc3339(epoch)) == pytest.approx(epoch, abs=0.0011)
+    assert from_rfc3339(to_rfc3339(epoch)) == pytest.approx(epoch, abs=0.0011)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +26,13 @@ def test_rfc3339_round_trip_keeps_the_millisecond(epoch):
     ],
 )
 def test_from_rfc3339(text, epoch):
-    assert times.from_rfc3339(text) == epoch
+    assert from_rfc3339(text) == epoch
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1970-01-01T00:00:00", "Z"])
 def test_from_rfc3339_refuses(text):
     with pytest.raises(ValueError):
-        times.from_rfc3339(text)
+        from_rfc3339(text)
 
 
 def test_timeline_durations_add_up_without_a_gap():
@@ -53,7 +54,7 @@ def test_timeline_continues_another_step():
     first = boot_states.Timeline("n1", since=10.0, clock=lambda: 12.0)
     first.to(boot_states.INITIALIZING)
     carried = first.result()
-    since = times.from_rfc3339(carried["boot_state_since"])
+    since = from_rfc3339(carried["boot_state_since"])
     second = boot_states.Timeline("n1", carried["boot_state"], since, clock=lambda: 20.0)
     second.to(boot_states.ENABLING_RESCUE)
     assert second.transitions[0]["seconds"] == 8.0

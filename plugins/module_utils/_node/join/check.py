@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from ..._common.text import json_object
-from ..api import der, discovery
-from ..api.client import Answer, Api, ApiError
+from .. import api_server
+from ..api_server import Answer, Api, ApiError
 from . import join_files
 from .codes import JoinFailure
 
@@ -134,7 +134,7 @@ class Check:
         result["record"] = self._record()
         try:
             result["ca_cert"] = self._trusted_ca()
-            result["ca_hashes"] = [der.public_key_pin(one) for one in der.certificates(result["ca_cert"])]
+            result["ca_hashes"] = [api_server.public_key_pin(one) for one in api_server.certificates(result["ca_cert"])]
             api = self._api()
             self._compare(self._answer(api, "/version"))
             self._own_certificate()
@@ -144,7 +144,7 @@ class Check:
                     self._look_for_signature()
         except ApiError as error:
             raise JoinFailure(error.code, str(error)) from error
-        except discovery.DiscoveryError as error:
+        except api_server.DiscoveryError as error:
             raise JoinFailure(error.code, str(error)) from error
         return result
 
@@ -152,14 +152,14 @@ class Check:
         options = self._options
         if options["ca_cert"]:
             if options["ca_hashes"]:
-                discovery.matching_certificates(options["ca_cert"], set(options["ca_hashes"]))
+                api_server.matching_certificates(options["ca_cert"], set(options["ca_hashes"]))
             if not (options["jws"] and self._token):
                 return str(options["ca_cert"])
         insecure = None if not options["ca_cert"] else options["ca_cert"]
         token = self._token if options["jws"] else None
         info = self._cluster_info(Api(options["api_server"], insecure, timeout=self._seconds()))
         # also beside a CA that is given: what proves the cluster must agree
-        found = discovery.discovered_ca(info, set(options["ca_hashes"]), token)
+        found = api_server.discovered_ca(info, set(options["ca_hashes"]), token)
         return options["ca_cert"] or found
 
     def _cluster_info(self, api: Api) -> Any:
@@ -175,11 +175,11 @@ class Check:
     def _look_for_signature(self) -> None:
         """kubeadm would wait for it for minutes; one more look is for a token that was made right now."""
         try:
-            discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
-        except discovery.DiscoveryError:
+            api_server.discovered_ca(self._cluster_info(self._api()), set(), self._token)
+        except api_server.DiscoveryError:
             if not self._wait():
                 raise
-            discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
+            api_server.discovered_ca(self._cluster_info(self._api()), set(), self._token)
 
     def _compare(self, answer: Answer) -> None:
         """Version and clock, by an answer of the proven server."""
@@ -213,11 +213,11 @@ class Check:
         if pem is None or text is None:
             return
         try:
-            certificate = der.certificates(pem)[0]
-            end = der.validity(certificate)[1]
+            certificate = api_server.certificates(pem)[0]
+            end = api_server.validity(certificate)[1]
             client["not_after"] = end
-            name = der.subject(certificate)["CN"]
-        except der.BadCertificate as error:
+            name = api_server.subject(certificate)["CN"]
+        except api_server.BadCertificate as error:
             client["state"] = "refused"
             self.warnings.append("%s cannot be read: %s" % (join_files.CLIENT_PEM, error))
             return
@@ -258,8 +258,8 @@ class Check:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
         mine = self._text(join_files.CA)
         try:
-            pins = {der.public_key_pin(one) for one in der.certificates(mine or "")}
-        except der.BadCertificate:
+            pins = {api_server.public_key_pin(one) for one in api_server.certificates(mine or "")}
+        except api_server.BadCertificate:
             return
         if not pins & set(self.result["ca_hashes"]):
             raise JoinFailure(
@@ -276,7 +276,7 @@ class Check:
             answer = api.post(_REVIEWS, _REVIEW)
         if answer.status == 401:
             result["token"] = "refused"
-            name = discovery.split_token(self._token)[0]
+            name = api_server.split_token(self._token)[0]
             raise JoinFailure("token_refused", "%s does not accept the token %s" % (options["api_server"], name))
         result["token"] = "accepted"
         status = answer.body.get("status") if isinstance(answer.body, dict) else None

@@ -18,8 +18,7 @@ from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 
-from ..._common.text import json_value, printable_words, shortened
-from ..._common.times import to_whole_seconds
+from ..._common.text import json_value, printable_words, shortened, to_whole_seconds
 
 try:
     import kubernetes

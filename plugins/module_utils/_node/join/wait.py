@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._common.times import moment
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import moment, whole_number
 
 from ..._common.text import json_object, json_value
-from ..api import der
-from ..api.client import Answer, Api, ApiError
+from .. import api_server
+from ..api_server import Answer, Api, ApiError
 from ..host import Host
 from . import join_files
 from .codes import JoinFailure
@@ -196,9 +195,9 @@ class Wait:
         if text is None or not self._host.exists(join_files.KUBECONFIG):
             return False
         try:
-            certificate = der.certificates(text)[0]
-            name, end = der.subject(certificate)["CN"], der.validity(certificate)[1]
-        except der.BadCertificate:
+            certificate = api_server.certificates(text)[0]
+            name, end = api_server.subject(certificate)["CN"], api_server.validity(certificate)[1]
+        except api_server.BadCertificate:
             return False
         return name == "system:node:" + self._options["node_name"] and end > time.time()
 
@@ -378,7 +377,7 @@ def node_ready(node: Mapping[str, Any] | None) -> tuple[bool, str]:
 def _common_name(request: str | None) -> str | None:
     try:
         text = base64.b64decode(request or "").decode("ascii", "replace")
-        blocks = der.pem_blocks(text, "CERTIFICATE REQUEST")
-        return der.request_subject(blocks[0])["CN"] if blocks else None
+        blocks = api_server.pem_blocks(text, "CERTIFICATE REQUEST")
+        return api_server.request_subject(blocks[0])["CN"] if blocks else None
     except (binascii.Error, ValueError):
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
-from .. import info, parse
+from .. import facts, info
 from ..host import Host, Pending
 
 #: Folders whose content systemd reads again only after a daemon-reload.
@@ -184,7 +184,7 @@ def read_units(host: Host, names: list[str]) -> dict[str, dict[str, str]]:
         done = host.run(["systemctl", "show", "--property=" + _PROPERTIES, "--"] + names, 60)
         if done.code:
             raise SettingError("systemctl show failed: %s" % (done.err or done.out).strip())
-        return parse.units(done.out, names)
+        return facts.units(done.out, names)
     found = {}
     for name, done in zip(names, host.run_all([(["systemctl", "is-enabled", "--", name], 60, None) for name in names])):
         state = done.out.strip()

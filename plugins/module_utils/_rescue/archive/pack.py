@@ -22,8 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..disks.disk_tools import Tools
-from .root import Root
-from .source_disk import Disk, Partition, RawImage
+from .source import Disk, Partition, RawImage, Root
 from .tree import NotPacked, Packing, Tree
 
 #: Suffix → compressor. Their bytes depend on the content and the level, not on the number of processors.

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from . import disk_tools
-from .disk_facts import Identity
+from ..._common.text import is_digits
+from . import disk_facts, disk_tools
+from .disk_facts import Disk, Identity
 
 #: Facts in, the same facts out: of the disk alone, or with what it holds.
 AnyDisk = TypeVar("AnyDisk", bound=Identity)
@@ -130,3 +132,239 @@ def strings(chosen: Iterable[Identity], disks: Sequence[Identity], form: str) ->
             )
         found.append(usable[0])
     return found
+
+
+#: Exactly one of these says which disks are meant; the others narrow the choice.
+WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
+NARROWING = ("rotational", "kind")
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE | re.ASCII)
+#: How many hexadecimal digits a WWN has, and how many decimal ones the longest.
+_WWN_DIGITS, _LONGEST_NUMBER = (16, 32), 39
+#: What can be copied from any terminal, and is no template in an inventory.
+_ASCII = re.compile(r"[ -z|}~]+\Z")
+#: What YAML reads as a text without quotes, but for these words.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z", re.ASCII)
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+class HintError(ValueError):
+    """The hints do not lead to the disks; the text says why. ``permanent``: a retry cannot help."""
+
+    def __init__(self, message: str, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+
+def size_of(text: object) -> int:
+    """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
+    match = _SIZE.match(str(text).strip())
+    if not match or (match.group(3) and not match.group(2)):
+        raise HintError(f"min_size {text!r} is no size; write 480G or 447GiB")
+    base = 1024 if match.group(3) else 1000
+    whole, dot, rest = match.group(1).partition(".")
+    power: int = base ** _POWERS[match.group(2).upper()]
+    size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
+    if size < 1:
+        raise HintError(f"min_size {text!r} is nothing; write 480G or 447GiB")
+    return size
+
+
+def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The hints that are set; raises :class:`HintError` when they can never lead to disks."""
+    found = {key: value for key, value in (hints or {}).items() if value is not None}
+    unknown = sorted(set(found) - set(WAYS) - set(NARROWING))
+    if unknown:
+        raise HintError(f"root_device_hints has no {', '.join(unknown)}; use one of {', '.join(WAYS + NARROWING)}")
+    ways = [way for way in WAYS if way in found]
+    if len(ways) != 1:
+        given = f"it has {' and '.join(ways)}" if ways else "it has none"
+        raise HintError(f"root_device_hints needs exactly one of {', '.join(WAYS)}; {given}")
+    way, value = ways[0], found[ways[0]]
+    if way == "smallest":
+        if value is not True:
+            shown = json.dumps(str(value) if isinstance(value, (dict, list)) else value)[:100]
+            raise HintError(f"root_device_hints.smallest is {shown}; it is either true or left out")
+    elif way == "raid":
+        wwns = value.get("wwn") if isinstance(value, dict) else None
+        if not isinstance(wwns, list) or len(wwns) < 2:
+            raise HintError("root_device_hints.raid needs the WWNs of at least two disks: raid: {wwn: [A, B]}")
+        if len({disk_tools.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
+            raise HintError(f"root_device_hints.raid names a WWN twice: {', '.join(str(wwn) for wwn in wwns)}")
+        if not all(disk_tools.plain_wwn(str(wwn)) for wwn in wwns):
+            raise HintError("root_device_hints.raid has an empty WWN")
+        _check_wwns("raid.wwn", wwns)
+    elif not str(value).strip():
+        raise HintError(f"root_device_hints.{way} is empty")
+    if way == "wwn":
+        _check_wwns("wwn", [value])
+    if way == "min_size":
+        size_of(value)
+    if way in ("wwn", "serial", "by_id") and is_kernel_name(str(value)):
+        raise HintError(
+            f"root_device_hints.{way}: {value!r} is the kernel's name, which may mean another disk after the next boot"
+        )
+    return found
+
+
+def _check_wwns(field: str, wwns: Sequence[object]) -> None:
+    """A WWN with 0x and without quotes is a number for YAML, which comes as another text."""
+    for text in [str(wwn).strip() for wwn in wwns]:
+        if not is_digits(text) or len(text) in _WWN_DIGITS or len(text) > _LONGEST_NUMBER:
+            continue
+        meant = "%x" % int(text)
+        for digits in _WWN_DIGITS:
+            if digits - 4 < len(meant) <= digits:  # zeros at its front are gone
+                meant = "0x" + meant.zfill(digits)
+                raise HintError(f"root_device_hints.{field}: {text} is what YAML makes of {meant}; write it in quotes")
+
+
+def no_candidate(disk: Disk) -> str:
+    """Why a disk is never chosen; empty when it may be."""
+    if not disk["size"]:
+        return "it has no size"
+    if disk["removable"]:
+        return "it is removable"
+    if disk["read_only"]:
+        return "it is read-only"
+    return ""
+
+
+def choose(
+    hints: Mapping[str, Any] | None, disks: Sequence[Disk], search: Callable[[str, Any], object] | None = None
+) -> list[Disk]:
+    """The disks that the hints mean, facts in and facts out; raises :class:`HintError`.
+
+    ``search(query, disks)`` evaluates a JMESPath query.
+    """
+    hints = check(hints)
+    reasons = {disk["name"]: no_candidate(disk) or _outside(disk, hints) for disk in disks}
+    candidates = [disk for disk in disks if not reasons[disk["name"]]]
+    way = next(way for way in WAYS if way in hints)
+    value = hints[way]
+    if way == "raid":
+        return _raid(value["wwn"], disks, candidates, reasons)
+    if way == "query":
+        if search is None:
+            raise HintError("root_device_hints.query cannot be evaluated here")
+        return _of_query(value, search(value, candidates), disks, candidates, reasons)
+    if way == "smallest":
+        least = min((disk["size"] for disk in candidates), default=0)
+        matching = [disk for disk in candidates if disk["size"] == least]
+        what = "smallest"
+    else:
+        matching = _matching(way, str(value), candidates)
+        what = f"{way} {value!r}"
+    return _only(matching, what, disks, reasons)
+
+
+def _matching(way: str, value: str, candidates: list[Disk]) -> list[Disk]:
+    if way == "wwn":
+        return by_wwn(value, candidates)
+    if way == "serial":
+        return by_serial(value, candidates)
+    if way == "by_id":
+        return by_link(value, candidates)
+    if way == "model":
+        return [disk for disk in candidates if _plain_model(disk["model"]) == _plain_model(value)]
+    return [disk for disk in candidates if disk["size"] >= size_of(value)]
+
+
+def _plain_model(text: str) -> str:
+    return " ".join(text.replace("_", " ").lower().split())
+
+
+def _outside(disk: Disk, hints: Mapping[str, Any]) -> str:
+    if "rotational" in hints and disk["rotational"] != hints["rotational"]:
+        return f"it is {'' if disk['rotational'] else 'not '}rotational"
+    if "kind" in hints and disk["kind"] != hints["kind"]:
+        return f"its kind is {disk['kind']}"
+    return ""
+
+
+def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mapping[str, str]) -> list[Disk]:
+    if len(matching) == 1:
+        return matching
+    if matching:
+        same = f" ({', '.join(disk['name'] for disk in matching)})"
+        raise HintError(
+            f"root_device_hints: {what} means {len(matching)} disks{same}, not "
+            f"one:\n{disk_facts.candidates(disks, _why(disks, reasons, matching))}"
+        )
+    raise HintError(
+        f"root_device_hints: {what} means no disk of this "
+        f"machine:\n{disk_facts.candidates(disks, _why(disks, reasons, matching))}",
+        permanent=True,
+    )
+
+
+def _raid(
+    wwns: Sequence[object], disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
+    found = []
+    for wwn in wwns:
+        matching = _only(by_wwn(str(wwn), candidates), f"raid.wwn {wwn!r}", disks, reasons)
+        if matching[0] in found:
+            raise HintError(f"root_device_hints.raid names disk {matching[0]['name']} twice")
+        found.extend(matching)
+    return found
+
+
+def _of_query(
+    query: str, answer: object, disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
+    chosen: list[Any] = answer if isinstance(answer, list) else [] if answer is None else [answer]
+    by_name = {disk["name"]: disk for disk in candidates}
+    for one in chosen:
+        if not isinstance(one, dict) or by_name.get(str(one.get("name"))) != one:
+            raise HintError(
+                f"root_device_hints.query {query!r} must give a disk or a list of disks, whole as they are in the "
+                "facts; it "
+                f"gave {disk_tools.clean(repr(one), 100)}"
+            )
+    found = [by_name[one["name"]] for one in chosen]
+    if not found:
+        return _only([], f"query {query!r}", disks, reasons)
+    if len({disk["name"] for disk in found}) != len(found):
+        raise HintError(f"root_device_hints.query {query!r} gave a disk twice")
+    return found
+
+
+def to_copy(disks: Sequence[Disk]) -> list[str]:
+    """A line for the inventory for each disk that can be chosen, then for equal ones; behind it what it means."""
+    found = []
+    equal: dict[tuple[object, ...], list[Disk]] = {}
+    for disk in disks:
+        about = f"{disk['name']}, {disk_tools.size_words(disk['size'])} {disk_facts.kind_words(disk)}"
+        names = (("serial", disk["serial"]), ("wwn", disk["wwn"]), *(("by_id", link) for link in disk["by_id"]))
+        for way, value in names:
+            if _ASCII.match(value) and _means({way: value}, disks, [disk]):
+                found.append(f"kubenode_root_device_hints: {{{way}: {_quoted(value)}}}  # {about}")
+                equal.setdefault((disk["size"], disk["kind"], disk["rotational"]), []).append(disk)
+                break
+    for same in equal.values():
+        wwns = [disk["wwn"] for disk in same]
+        if len(same) > 1 and all(map(_ASCII.match, wwns)) and _means({"raid": {"wwn": wwns}}, disks, same):
+            named = " and ".join(disk["name"] for disk in same)
+            found.append(f"kubenode_root_device_hints: {{raid: {{wwn: [{', '.join(map(_quoted, wwns))}]}}}}  # {named}")
+    return found
+
+
+def _means(hints: Mapping[str, Any], disks: Sequence[Disk], wanted: list[Disk]) -> bool:
+    try:
+        return choose(hints, disks) == wanted
+    except HintError:
+        return False
+
+
+def _quoted(value: str) -> str:
+    """A text of a disk as YAML: in quotes unless it can be nothing but a text."""
+    return value if _PLAIN.match(value) and value.lower() not in _WORDS else json.dumps(value)
+
+
+def _why(disks: Sequence[Disk], reasons: Mapping[str, str], matching: list[Disk]) -> dict[str, str]:
+    chosen = {disk["name"] for disk in matching}
+    return {
+        disk["name"]: "matches" if disk["name"] in chosen else reasons[disk["name"]] or "does not match"
+        for disk in disks
+    }

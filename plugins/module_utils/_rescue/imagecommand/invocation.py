@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..._common.times import to_whole_seconds
+from ..._common.text import to_whole_seconds
 from .basics import Refused, Terminated
 from .filesystems import workplace
 from .root_device import Disk

@@ -28,11 +28,23 @@ from pathlib import Path
 from ..._common.mounts import private_mounts
 from .arguments import Job
 from .basics import MIB, Refused
-from .boot_loader import Firmware, entered, install_bios, install_efi, write_menu
 from .filesystems import Layout, Volume, check_tools, make_filesystem, mounted
 from .incoming import Digest, Download, Incoming, Source, Transfer
 from .invocation import Progress, installed_record, run_program, writing
-from .new_root import Root, collect, enclose, inside, look_around, seed_root, write_into
+from .new_root import (
+    Firmware,
+    Root,
+    collect,
+    enclose,
+    entered,
+    inside,
+    install_bios,
+    install_efi,
+    look_around,
+    seed_root,
+    write_into,
+    write_menu,
+)
 from .raw_disk import FOREIGN
 from .root_device import Disk, Partition, Table, Writer
 from .tar_reader import NONSENSE, Archive, Entry, Extracted, Survey, shown, survey_archive

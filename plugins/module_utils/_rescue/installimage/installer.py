@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 
 from . import post_install
-from .autosetup import MASK
 from .post_install import Report
 from .processes import ABSENT, kill_group
+from .spec import MASK
 
 COMPLETE = "INSTALLATION COMPLETE"
 TAIL = 15

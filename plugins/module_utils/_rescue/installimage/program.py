@@ -21,18 +21,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._common import times
 from ..._common.safe_files import replacing
-from ..._common.text import json_value
+from ..._common.text import json_value, to_whole_seconds
 from ..disks.disk_facts import Disk, Identity
 from ..disks.disk_gather import GatherError
 from ..disks.disk_tools import Tools
-from . import autosetup, image_file, installer, network, post_install, preflight
+from . import image_file, installer, network, post_install, preflight
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
 from .network import Network
 from .processes import Refused, run
+from .spec import autosetup, written
 
 #: Begins the line of JSON on stdout.
 RESULT = "KUBENODE_RESULT "
@@ -264,7 +264,7 @@ class Program:
             "image_url": spec["image"]["shown"],
             "image_digest": self.result["image_digest"],
             "command": "installimage",
-            "installed_at": times.to_whole_seconds(time.time()),
+            "installed_at": to_whole_seconds(time.time()),
         }
         for key in ("installation", "consent"):
             if os.environ.get("KUBENODE_" + key.upper()):
@@ -277,15 +277,15 @@ class Program:
         hook = post_install.script(spec, nonce, instance, record, self._drives, uefi, found, unlocking)
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
-        write(config, autosetup.autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
-        shown = autosetup.autosetup(spec, layout, self._drives, image, mask=True, kept=self._kept)
+        write(config, autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
+        shown = autosetup(spec, layout, self._drives, image, mask=True, kept=self._kept)
         for line in shown.splitlines():
             say("autosetup: " + line)
         return config
 
     def _network(self) -> Network | None:
         """What the rescue has and the new system gets."""
-        ipv4_only = autosetup.written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
+        ipv4_only = written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
         found = network.read(run, ipv4_only)
         if found:
             shown = [f"{found.addresses[one]} by {found.gateways[one]}" for one in sorted(found.addresses)]

@@ -15,8 +15,11 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    json_value,
+    moment,
+    to_whole_seconds,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 GROUP, VERSION, PLURAL = "metal3.io", "v1alpha1", "preprovisioningimages"
@@ -262,7 +265,7 @@ def with_condition(
         "reason": reason,
         "message": message[:_LONGEST_MESSAGE],
         "observedGeneration": generation,
-        "lastTransitionTime": times.to_whole_seconds(now),
+        "lastTransitionTime": to_whole_seconds(now),
     }
     for place, old in enumerate(conditions):
         if old.get("type") == kind:
@@ -281,7 +284,7 @@ def condition_age(status: Mapping[str, Any], kind: str, now: float) -> float:
 
 def unix_time(text: Any, otherwise: float = 0.0) -> float:
     """Seconds since 1970 of a time that Kubernetes wrote; ``otherwise`` when it is none."""
-    found = times.moment(text)
+    found = moment(text)
     return otherwise if found is None else float(int(found))
 
 

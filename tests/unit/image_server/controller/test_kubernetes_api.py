@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import text
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import namespaces
@@ -122,7 +122,7 @@ def test_what_is_empty_counts_as_absent(one, other, equal):
 
 
 def test_times_are_those_of_kubernetes():
-    assert times.to_whole_seconds(NOW) == THEN
+    assert text.to_whole_seconds(NOW) == THEN
     assert kubernetes_api.unix_time(THEN) == kubernetes_api.unix_time("2027-01-15T08:00:00.123456Z") == NOW
     assert kubernetes_api.unix_time("yesterday", 5.0) == kubernetes_api.unix_time(None, 5.0) == 5.0
 

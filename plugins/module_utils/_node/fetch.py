@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from os.path import dirname
 from typing import IO, Any, BinaryIO
 
-from ..._common import web
+from .._common import web
 
 _CHUNK = 1 << 18
 #: How long one connection may be silent, in seconds.
