@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
@@ -25,7 +25,7 @@ _LARGEST = 4 * 1024 * 1024
 
 def gather(chosen: argparse.Namespace) -> dict[str, Any]:
     """The variables of a run: files first, then --set, then the options of their own; UsageError when one is wrong."""
-    known = role_specs.variables(*user_data_inputs.ROLES)
+    known = role_specs.variables(*user_data.ROLES)
     result: dict[str, Any] = {}
     for name in chosen.files:
         result.update(_from_file(name, known))
@@ -39,7 +39,7 @@ def gather(chosen: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"--phase {chosen.phase} joins a cluster: name its API server by --api-server https://host:6443"
         )
-    _refuse(result, user_data_inputs.ROLES if chosen.phase == "all" else (chosen.phase,))
+    _refuse(result, user_data.ROLES if chosen.phase == "all" else (chosen.phase,))
     return result
 
 
@@ -47,9 +47,9 @@ def _refuse(variables: Mapping[str, Any], running: Sequence[str]) -> None:
     """Refuse what the roles would refuse, before anything is done, as no second try helps against it."""
     name = variables.get("join_ca_file")
     if "join" in running and isinstance(name, str) and name and not variables.get("join_ca_cert"):
-        text = _checked(f"join_ca_file {name}", user_data_inputs.certificates, _read("join_ca_file", name))
+        text = _checked(f"join_ca_file {name}", user_data.certificates, _read("join_ca_file", name))
         variables = {**variables, "join_ca_cert": text}
-    refused = user_data_inputs.findings(variables, running)
+    refused = user_data.findings(variables, running)
     if refused:
         raise UsageError("\n".join(refused))
 
@@ -58,18 +58,14 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
     """What the options with a name of their own say."""
     result: dict[str, Any] = {}
     if chosen.kubelet_version is not None:
-        result["base_kubernetes_version"] = _checked(
-            "--kubelet-version", user_data_inputs.version, chosen.kubelet_version
-        )
+        result["base_kubernetes_version"] = _checked("--kubelet-version", user_data.version, chosen.kubelet_version)
     if chosen.cloud_provider is not None:
-        result["join_cloud_provider"] = _checked(
-            "--cloud-provider", user_data_inputs.cloud_provider, chosen.cloud_provider
-        )
+        result["join_cloud_provider"] = _checked("--cloud-provider", user_data.cloud_provider, chosen.cloud_provider)
     if chosen.api_server is not None:
-        result["join_api_server"] = _checked("--api-server", user_data_inputs.api_server, chosen.api_server)
+        result["join_api_server"] = _checked("--api-server", user_data.api_server, chosen.api_server)
     if chosen.ca_cert is not None:
         text = _read("--ca-cert", chosen.ca_cert)
-        result["join_ca_cert"] = _checked(f"--ca-cert {chosen.ca_cert}", user_data_inputs.certificates, text)
+        result["join_ca_cert"] = _checked(f"--ca-cert {chosen.ca_cert}", user_data.certificates, text)
     if chosen.cloud_config is not None:
         _read("--cloud-config", chosen.cloud_config)
     token = _token(chosen)
@@ -81,11 +77,9 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 def _token(chosen: argparse.Namespace) -> str | None:
     """The bootstrap token, from the first place that has it; --token was put into the environment by now."""
     if chosen.token_file is not None:
-        return _checked(
-            f"--token-file {chosen.token_file}", user_data_inputs.token, _read("--token-file", chosen.token_file)
-        )
+        return _checked(f"--token-file {chosen.token_file}", user_data.token, _read("--token-file", chosen.token_file))
     if os.environ.get(TOKEN_VARIABLE):
-        return _checked(f"--token or {TOKEN_VARIABLE}", user_data_inputs.token, os.environ[TOKEN_VARIABLE])
+        return _checked(f"--token or {TOKEN_VARIABLE}", user_data.token, os.environ[TOKEN_VARIABLE])
     return None
 
 

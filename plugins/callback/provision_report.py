@@ -130,7 +130,7 @@ from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, listed, spaced
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, report_files, results
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report.results import Report, percentile, ratio, where
 
@@ -274,7 +274,7 @@ class CallbackModule(CallbackBase):
             return
         data = self._files.data(time.time(), final=True)
         title = "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
-        if fleet_view.for_programs():
+        if display.for_programs():
             self._say(title)
         else:
             self._display.banner(title)
@@ -288,7 +288,7 @@ class CallbackModule(CallbackBase):
 
     def _say(self, line: str) -> None:
         """A line for people: not to a stdout that programs read."""
-        self._display.display(line, stderr=fleet_view.for_programs())
+        self._display.display(line, stderr=display.for_programs())
 
     def _interrupted(self) -> None:
         """Write and send what is known of a run that was interrupted."""

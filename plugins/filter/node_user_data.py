@@ -137,8 +137,11 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import pl
 def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -> str:
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data import HETZNER_LIMIT, user_data
-    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data_inputs import InputError
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data import (
+        HETZNER_LIMIT,
+        InputError,
+        user_data,
+    )
 
     most = HETZNER_LIMIT if limit is None else whole_number(str(limit))
     if most is None:

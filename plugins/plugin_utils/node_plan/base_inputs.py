@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 
 from .. import role_specs
-from . import trust, version_numbers
+from . import systems, trust
 from .plan_types import BaseInputs, Checksums
 
 #: variables that are not checked yet
@@ -116,7 +116,7 @@ def _check_versions(inputs: Raw, problems: Problems) -> None:
         value = inputs[variable]
         if value == "" and variable != "kubernetes_version":
             continue
-        if not _text(value) or not version_numbers.is_release(value):
+        if not _text(value) or not systems.is_release(value):
             problems.add(variable, value, "use a release number in quotes without v, for example '1.36.4'")
     if inputs["containerd_source"] == "distribution" and inputs["containerd_version"]:
         fix = "leave it empty, since the distribution decides the version, or set base_containerd_source to tarball"
@@ -464,7 +464,7 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:
     inputs, problems = _taken(given), Problems()
     check(inputs, problems)
     problems.stop()
-    minor = version_numbers.minor(inputs["kubernetes_version"])
+    minor = systems.minor(inputs["kubernetes_version"])
     inputs["kubernetes_minor"] = minor
     inputs["checksums"] = _merged_checksums(data["checksums"], inputs["checksums"])
     inputs["matrix"] = data["matrix"]
@@ -533,13 +533,13 @@ def _fill_versions(inputs: Raw, defaults: Mapping[str, Any]) -> None:
     kubernetes = inputs["kubernetes_version"]
     for variable, entry in _DEFAULTED.items():
         inputs[variable] = inputs[variable] or defaults[entry]
-    inputs["crictl_version"] = inputs["crictl_version"] or version_numbers.for_minor(defaults["crictl"], kubernetes)
+    inputs["crictl_version"] = inputs["crictl_version"] or systems.for_minor(defaults["crictl"], kubernetes)
     inputs["containerd_wanted"] = inputs["containerd_version"]
     if inputs["containerd_source"] == "tarball":
-        inputs["containerd_version"] = inputs["containerd_version"] or version_numbers.for_minor(
+        inputs["containerd_version"] = inputs["containerd_version"] or systems.for_minor(
             defaults["containerd"], kubernetes
         )
-    pause = version_numbers.for_minor(defaults["pause"], kubernetes)
+    pause = systems.for_minor(defaults["pause"], kubernetes)
     inputs["sandbox_image"] = inputs["sandbox_image"] or f"registry.k8s.io/pause:{pause}"
 
 

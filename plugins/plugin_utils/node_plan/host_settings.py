@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders
+from . import base_inputs, plan_types
 from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
@@ -70,11 +70,11 @@ def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Modules first, then sysctls; each now and at every boot."""
     names, values = modules(inputs), sysctls(inputs)
     result = [
-        builders.file("kernel/modules-file", MODULES_FILE, builders.HEADER + "".join(name + "\n" for name in names))
+        plan_types.file("kernel/modules-file", MODULES_FILE, plan_types.HEADER + "".join(name + "\n" for name in names))
     ]
     result += [
         # connection tracking is a part of some kernels' network stack that has no name of its own
-        builders.setting(
+        plan_types.setting(
             "module", "kernel/module-" + name, name=name, optional=True if name == "nf_conntrack" else None
         )
         for name in names
@@ -82,7 +82,7 @@ def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
     lines = ["{} = {}".format(*item) for item in values.items()]
     if inputs["ipv6"]:
         lines += [f"-net.ipv6.conf.{pattern}.accept_ra = 2" for pattern in _UPLINKS]
-    result.append(builders.file("kernel/sysctl-file", SYSCTL_FILE, builders.HEADER + "\n".join(lines) + "\n"))
+    result.append(plan_types.file("kernel/sysctl-file", SYSCTL_FILE, plan_types.HEADER + "\n".join(lines) + "\n"))
     running = dict(values)
     uplink = ((node.get("network") or {}).get("default") or {}).get("6") or {}
     name = uplink.get("interface") or ""
@@ -90,13 +90,13 @@ def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
     if inputs["ipv6"] and name and name.startswith(("en", "eth")) and "." not in name:
         running[f"net.ipv6.conf.{name}.accept_ra"] = "2"
     optional = [key for key in running if key.startswith(("net.ipv6.", "kernel.keys."))]
-    result.append(builders.setting("sysctl", "kernel/sysctl", values=running, optional=optional))
+    result.append(plan_types.setting("sysctl", "kernel/sysctl", values=running, optional=optional))
     return result
 
 
 def swap(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """Swap off permanently, or left on."""
-    return [builders.setting("swap", "swap/swap", mode=inputs["swap"])]
+    return [plan_types.setting("swap", "swap/swap", mode=inputs["swap"])]
 
 
 LOGIND = "/etc/systemd/logind.conf.d"
@@ -116,10 +116,10 @@ _EXCLUDED = (
 
 def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """A cap for the journal."""
-    text = f"{builders.HEADER}[Journal]\nSystemMaxUse={inputs['journald_max']}\n"
+    text = f"{plan_types.HEADER}[Journal]\nSystemMaxUse={inputs['journald_max']}\n"
     return [
-        builders.file("journald/cap", "/etc/systemd/journald.conf.d/90-kubenode.conf", text),
-        builders.handler(
+        plan_types.file("journald/cap", "/etc/systemd/journald.conf.d/90-kubenode.conf", text),
+        plan_types.handler(
             "journald/restart", ["systemctl", "try-restart", "systemd-journald.service"], ["journald/cap"]
         ),
     ]
@@ -128,14 +128,16 @@ def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
 def shutdown(node: Node, inputs: BaseInputs) -> list[Setting]:
     """logind waits as long as the kubelet's graceful shutdown takes; our file sorts last, so that it wins."""
     seconds = base_inputs.checked_seconds(inputs["shutdown_grace_period"])
-    text = "%s[Login]\nInhibitDelayMaxSec=%ds\n" % (builders.HEADER, seconds)
-    result = [builders.file("shutdown/logind", LOGIND + "/zz-kubenode.conf", text)]
+    text = "%s[Login]\nInhibitDelayMaxSec=%ds\n" % (plan_types.HEADER, seconds)
+    result = [plan_types.file("shutdown/logind", LOGIND + "/zz-kubenode.conf", text)]
     if known(node).family == DEBIAN:
         # unattended-upgrades ships 30 s under this name
         path = LOGIND + "/unattended-upgrades-logind-maxdelay.conf"
-        result.append(builders.link("shutdown/unattended-upgrades", path, "/dev/null"))
+        result.append(plan_types.link("shutdown/unattended-upgrades", path, "/dev/null"))
     changed = [item["id"] for item in result]
-    result.append(builders.handler("shutdown/restart", ["systemctl", "try-restart", "systemd-logind.service"], changed))
+    result.append(
+        plan_types.handler("shutdown/restart", ["systemctl", "try-restart", "systemd-logind.service"], changed)
+    )
     return result
 
 
@@ -146,11 +148,11 @@ def updates(node: Node, inputs: BaseInputs) -> list[Setting]:
     family = known(node).family
     if family == DEBIAN:
         lines = "".join(f'    "{pattern}";\n' for pattern in _EXCLUDED)
-        text = f"{builders.HEADER.replace('# ', '// ', 1)}Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
-        return [builders.file("updates/unattended", "/etc/apt/apt.conf.d/90-kubenode-unattended", text)]
+        text = f"{plan_types.HEADER.replace('# ', '// ', 1)}Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
+        return [plan_types.file("updates/unattended", "/etc/apt/apt.conf.d/90-kubenode-unattended", text)]
     if family == FLATCAR:
         return [
-            builders.unit("updates/" + name, name + ".service", masked=True, state="stopped", optional=True)
+            plan_types.unit("updates/" + name, name + ".service", masked=True, state="stopped", optional=True)
             for name in ("update-engine", "locksmithd")
         ]
     return []
@@ -160,14 +162,14 @@ def selinux(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Enforcing or permissive, where there is an SELinux that is on."""
     if inputs["selinux"] == "unmanaged" or node.get("selinux") not in ("enforcing", "permissive"):
         return []
-    return [builders.setting("selinux", "selinux/mode", mode=inputs["selinux"])]
+    return [plan_types.setting("selinux", "selinux/mode", mode=inputs["selinux"])]
 
 
 def firewall(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """Ports that a node needs open."""
     if inputs["firewall"] != "open":
         return []
-    return [builders.setting("firewall", "firewall/ports", ports=list(inputs["firewall_ports"]))]
+    return [plan_types.setting("firewall", "firewall/ports", ports=list(inputs["firewall_ports"]))]
 
 
 def time_service(node: Node) -> str | None:
@@ -185,4 +187,4 @@ def time(node: Node, inputs: BaseInputs) -> list[Setting]:
     if inputs["time_sync"] != "ensure" or node.get("container"):
         return []
     name = time_service(node) or ("systemd-timesyncd" if known(node).family in (DEBIAN, FLATCAR) else "chronyd")
-    return [builders.unit("time/unit", name + ".service", enabled=True, masked=False, state="started")]
+    return [plan_types.unit("time/unit", name + ".service", enabled=True, masked=False, state="started")]

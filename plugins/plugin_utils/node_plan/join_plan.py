@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.chec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from ..plain import plain
-from . import builders, join_inputs, templates
+from . import join_inputs, plan_types, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries
 from .plan_types import JoinInputs
@@ -167,8 +167,8 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """
     kubelet = Kubelet(node, inputs)
     listed = [
-        builders.directory("join/dir/etc", join_files.ETC),
-        builders.directory("join/dir/pki", join_files.ETC + "/pki"),
+        plan_types.directory("join/dir/etc", join_files.ETC),
+        plan_types.directory("join/dir/pki", join_files.ETC + "/pki"),
     ]
     listed += _credentials(inputs, seen)
     if inputs["method"] == "kubeadm":
@@ -179,9 +179,9 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     if inputs["cni_config"]:
         text = inputs["cni_config"]
         text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
-        listed.append(builders.file("join/cni", join_files.CNI, text))
+        listed.append(plan_types.file("join/cni", join_files.CNI, text))
     elif join_files.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(builders.absent("join/cni", join_files.CNI))
+        listed.append(plan_types.absent("join/cni", join_files.CNI))
     if inputs["method"] == "bootstrap":
         ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
         restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
@@ -194,8 +194,8 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
 def finished(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """The settings once the Node is there: no secret is left, and what was joined is written down."""
     return [
-        builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
-        builders.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
+        plan_types.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
+        plan_types.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
         recorded(node, inputs, seen),
     ]
 
@@ -205,13 +205,13 @@ def undone(seen: Seen) -> list[Setting]:
     before = set(seen["present"])
     listed = [
         _unit(state="stopped", optional=True),
-        builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
-        builders.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
-        builders.absent("join/key-unused", join_files.PKI + "/kubelet-client.key.tmp"),
+        plan_types.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG),
+        plan_types.absent("join/kubeadm-join", join_files.KUBEADM_JOIN),
+        plan_types.absent("join/key-unused", join_files.PKI + "/kubelet-client.key.tmp"),
     ]
-    listed += [builders.absent("join/undo" + path, path) for path in join_files.MADE if path not in before]
+    listed += [plan_types.absent("join/undo" + path, path) for path in join_files.MADE if path not in before]
     folders = join_files.MADE_FOLDERS + join_files.STATE
-    listed += [builders.absent("join/undo" + path, path, recursive=True) for path in folders if path not in before]
+    listed += [plan_types.absent("join/undo" + path, path, recursive=True) for path in folders if path not in before]
     unique = {one.get("path", one["id"]): one for one in listed}
     return list(unique.values())
 
@@ -219,12 +219,12 @@ def undone(seen: Seen) -> list[Setting]:
 def absent(seen: Seen) -> list[Setting]:
     """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
     listed = [_unit(state="stopped", optional=True)]
-    listed += [builders.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
+    listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
     if join_files.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(builders.absent("join/leave" + join_files.CNI, join_files.CNI))
-    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in join_files.MADE_FOLDERS]
+        listed.append(plan_types.absent("join/leave" + join_files.CNI, join_files.CNI))
+    listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in join_files.MADE_FOLDERS]
     # what is mounted below them is unmounted first, never emptied
-    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in join_files.STATE]
+    listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in join_files.STATE]
     return listed
 
 
@@ -241,7 +241,7 @@ def recorded(node: Node, inputs: JoinInputs, seen: Seen) -> Setting:
         "drop_ins": sorted(inputs["kubelet_drop_ins"]),
         "files": [join_files.CNI] if inputs["cni_config"] else [],
     }
-    return builders.file("join/record", join_files.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+    return plan_types.file("join/record", join_files.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
 
 def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str, str]:
@@ -255,42 +255,44 @@ def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str,
 
 
 def _credentials(inputs: JoinInputs, seen: Seen) -> list[Setting]:
-    listed = [builders.file("join/ca", join_files.CA, seen["ca_cert"])]
+    listed = [plan_types.file("join/ca", join_files.CA, seen["ca_cert"])]
     if inputs["method"] == "kubeadm" and seen["need_bootstrap"]:
         # it writes these itself, and its preflight refuses a machine that has them, or a kubelet that runs
         mine = (join_files.CA, join_files.BOOTSTRAP_KUBECONFIG, join_files.KUBECONFIG, join_files.CLIENT_PEM)
-        return [_unit(state="stopped", optional=True)] + [builders.absent("join/before" + path, path) for path in mine]
+        return [_unit(state="stopped", optional=True)] + [
+            plan_types.absent("join/before" + path, path) for path in mine
+        ]
     if inputs["method"] == "kubeadm":
         return listed
     client = seen["client"]
     if seen["need_bootstrap"]:
         if client["state"] == "refused":
             # still valid by its dates, so the kubelet would go on using it
-            listed.append(builders.absent("join/client-refused", join_files.CLIENT_PEM))
-            listed.append(builders.absent("join/kubeconfig-refused", join_files.KUBECONFIG))
-        listed.append(builders.secret_file("join/bootstrap", join_files.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
+            listed.append(plan_types.absent("join/client-refused", join_files.CLIENT_PEM))
+            listed.append(plan_types.absent("join/kubeconfig-refused", join_files.KUBECONFIG))
+        listed.append(plan_types.secret_file("join/bootstrap", join_files.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
         return listed
-    listed.append(builders.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG))
+    listed.append(plan_types.absent("join/bootstrap-removed", join_files.BOOTSTRAP_KUBECONFIG))
     if client["server"] != inputs["api_server"]:
         listed.append(
-            builders.file("join/kubeconfig", join_files.KUBECONFIG, join_files.final(inputs["api_server"]), "0600")
+            plan_types.file("join/kubeconfig", join_files.KUBECONFIG, join_files.final(inputs["api_server"]), "0600")
         )
     return listed
 
 
 def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     listed = [
-        builders.directory("join/dir/kubelet", join_files.KUBELET_DIR, "0750"),
-        builders.file("join/config", join_files.CONFIG, _yaml(kubelet.config()), "0600"),
+        plan_types.directory("join/dir/kubelet", join_files.KUBELET_DIR, "0750"),
+        plan_types.file("join/config", join_files.CONFIG, _yaml(kubelet.config()), "0600"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(builders.directory("join/dir/drop-ins", join_files.DROP_INS))
+        listed.append(plan_types.directory("join/dir/drop-ins", join_files.DROP_INS))
     for name, content in sorted(inputs["kubelet_drop_ins"].items()):
         text = _yaml(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
-        listed.append(builders.file("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name), text, "0600"))
+        listed.append(plan_types.file("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name), text, "0600"))
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
-            listed.append(builders.absent("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name)))
+            listed.append(plan_types.absent("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name)))
     listed.append(_kubelet_env(inputs, kubelet.args()))
     return listed
 
@@ -300,11 +302,11 @@ def _kubelet_env(inputs: JoinInputs, args: list[str]) -> Setting:
         text = templates.render("join", "kubelet.env.j2", inputs, args=args)
     except templates.TemplateFailed as error:
         raise InvalidInput(str(error)) from error
-    return builders.file("join/args", join_files.KUBELET_ENV, text)
+    return plan_types.file("join/args", join_files.KUBELET_ENV, text)
 
 
 def _unit(**fields: Any) -> Setting:
-    return builders.unit("join/kubelet", UNIT, **fields)
+    return plan_types.unit("join/kubelet", UNIT, **fields)
 
 
 def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
@@ -321,16 +323,16 @@ def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
         flags.append(f"--config-dir={join_files.DROP_INS}")
     whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
     listed = [
-        builders.directory("join/dir/patches", join_files.PATCHES),
-        builders.file("join/patch", join_files.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
+        plan_types.directory("join/dir/patches", join_files.PATCHES),
+        plan_types.file("join/patch", join_files.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
         _kubelet_env(inputs, flags),
-        builders.secret_file("join/kubeadm-join", join_files.KUBEADM_JOIN, "kubeadm-join"),
+        plan_types.secret_file("join/kubeadm-join", join_files.KUBEADM_JOIN, "kubeadm-join"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(builders.directory("join/dir/drop-ins", join_files.DROP_INS))
+        listed.append(plan_types.directory("join/dir/drop-ins", join_files.DROP_INS))
         for name, content in sorted(inputs["kubelet_drop_ins"].items()):
             path = posixpath.join(join_files.DROP_INS, name)
-            listed.append(builders.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
+            listed.append(plan_types.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
     return listed
 
 

@@ -11,7 +11,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.facts imp
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, join_inputs, kubelet_config, runtime, templates, trust, version_numbers
+from . import base_inputs, join_inputs, kubelet_config, plan_types, runtime, systems, templates, trust
 from .join_inputs import InvalidInput, node_addresses
 from .plan_types import BaseInputs, JoinInputs, Taint
 from .systems import bin_dir, known
@@ -286,7 +286,7 @@ _WATCHDOG_SINCE = (1, 32)
 
 def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
     """The folders that a network plugin's DaemonSet writes to."""
-    return [builders.directory("cni/bin", runtime.CNI_BIN), builders.directory("cni/conf", runtime.CNI_CONF)]
+    return [plan_types.directory("cni/bin", runtime.CNI_BIN), plan_types.directory("cni/conf", runtime.CNI_CONF)]
 
 
 def kubelet_path(node: Node, inputs: BaseInputs) -> str:
@@ -296,7 +296,7 @@ def kubelet_path(node: Node, inputs: BaseInputs) -> str:
 
 def watchdog(inputs: BaseInputs) -> int:
     """Seconds of the watchdog, 0 for none."""
-    if version_numbers.release(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
+    if systems.release_numbers(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
         return 0
     return base_inputs.seconds(inputs["kubelet_watchdog"]) or 0 if inputs["kubelet_watchdog"] else 0
 
@@ -306,7 +306,7 @@ PROBE = "kubenode-runtime-probe"
 
 def kubelet(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Folders, unit, enabled; started by join. The unit waits until one of the two kubeconfigs is there."""
-    result = [builders.directory("kubelet/dir-" + name, path, mode) for name, path, mode in _STATE_FOLDERS]
+    result = [plan_types.directory("kubelet/dir-" + name, path, mode) for name, path, mode in _STATE_FOLDERS]
     text = templates.render(
         "base",
         "kubelet.service.j2",
@@ -316,18 +316,18 @@ def kubelet(node: Node, inputs: BaseInputs) -> list[Setting]:
         runtime_units=" ".join(runtime.units(inputs)),
         watchdog=watchdog(inputs),
     )
-    path = builders.UNIT_DIR + "/kubelet.service"
-    result.append(builders.file("kubelet/unit", path, text))
+    path = plan_types.UNIT_DIR + "/kubelet.service"
+    result.append(plan_types.file("kubelet/unit", path, text))
     restart = ["kubelet/unit", "proxy/kubelet", "artifact:kubelet", *trust.ids(inputs)]
     if inputs["kubelet_source"] == "repository":
         # kubeadm's package replaces ExecStart; the same name in /etc takes its drop-in away
-        result.append(builders.link("kubelet/kubeadm-drop-in", path + ".d/10-kubeadm.conf", "/dev/null"))
+        result.append(plan_types.link("kubelet/kubeadm-drop-in", path + ".d/10-kubeadm.conf", "/dev/null"))
         restart.append("kubelet/kubeadm-drop-in")
-    drop_ins = builders.users_drop_ins("kubelet", "kubelet.service", node, inputs)
+    drop_ins = plan_types.users_drop_ins("kubelet", "kubelet.service", node, inputs)
     result += drop_ins
     restart += [item["id"] for item in drop_ins]
     result.append(
-        builders.unit("kubelet/kubelet-unit", "kubelet.service", enabled=True, masked=False, restart_on=restart)
+        plan_types.unit("kubelet/kubelet-unit", "kubelet.service", enabled=True, masked=False, restart_on=restart)
     )
     return result
 
@@ -358,15 +358,15 @@ def health(node: Node, inputs: BaseInputs) -> list[Setting]:
         return templates.render("base", template + ".j2", inputs, **given)
 
     service, timer = (f"{PROBE}.{kind}" for kind in ("service", "timer"))
-    timer_drop_ins = builders.users_drop_ins("health", timer, node, inputs)
+    timer_drop_ins = plan_types.users_drop_ins("health", timer, node, inputs)
     return [
-        builders.file("health/probe", script, rendered("runtime-probe.sh"), "0755"),
-        builders.file("health/service", f"{builders.UNIT_DIR}/{service}", rendered(service)),
-        builders.file("health/timer", f"{builders.UNIT_DIR}/{timer}", rendered(timer)),
+        plan_types.file("health/probe", script, rendered("runtime-probe.sh"), "0755"),
+        plan_types.file("health/service", f"{plan_types.UNIT_DIR}/{service}", rendered(service)),
+        plan_types.file("health/timer", f"{plan_types.UNIT_DIR}/{timer}", rendered(timer)),
         # the service is started by the timer again and again
-        *builders.users_drop_ins("health", service, node, inputs),
+        *plan_types.users_drop_ins("health", service, node, inputs),
         *timer_drop_ins,
-        builders.unit(
+        plan_types.unit(
             "health/timer-unit",
             timer,
             enabled=True,

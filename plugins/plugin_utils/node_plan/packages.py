@@ -9,7 +9,7 @@ import re
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import base_inputs, builders, downloads, host_settings, runtime, trust, version_numbers
+from . import base_inputs, downloads, host_settings, plan_types, runtime, systems, trust
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, known
 
@@ -117,7 +117,7 @@ def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
     for name, version in needed.items():
         if name not in present:
             # a release number matches every build of it
-            exact = version + "-*" if version and version_numbers.is_release(version) else version
+            exact = version + "-*" if version and systems.is_release(version) else version
             missing.append(name + joined % exact if exact else name)
     return {"names": list(needed), "present": present, "missing": missing}
 
@@ -127,7 +127,7 @@ def _fits(installed: str | None, version: str | None) -> bool:
         return False
     if version is None or installed == version:
         return True
-    return version_numbers.is_release(version) and version_numbers.plain(installed) == version
+    return systems.is_release(version) and systems.plain_version(installed) == version
 
 
 def held(node: Node, inputs: BaseInputs) -> list[str]:
@@ -172,7 +172,7 @@ def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
         folder = "/etc/apt/keyrings" if system.package_manager == "apt" else "/etc/pki/rpm-gpg"
         key = f"{folder}/kubenode-{name}.{suffix}"
         text = inputs["repository_keys"][name].strip() + "\n"
-        result.append(builders.file("packages/key-" + name, key, text))
+        result.append(plan_types.file("packages/key-" + name, key, text))
         write = _apt if system.package_manager == "apt" else _dnf
         result.append(write(node, inputs, name, key))
     return result
@@ -196,9 +196,9 @@ def _apt(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         url = _DOCKER % known(node).docker_repository
         suites = f"Suites: {node['os']['codename']}\nComponents: stable\n"
     text = "{}Types: deb\nURIs: {}\n{}Architectures: {}\nSigned-By: {}\n".format(
-        builders.HEADER, downloads.mirrored(url, inputs), suites, node["arch"], key
+        plan_types.HEADER, downloads.mirrored(url, inputs), suites, node["arch"], key
     )
-    return builders.file("packages/source-" + name, f"/etc/apt/sources.list.d/kubenode-{name}.sources", text)
+    return plan_types.file("packages/source-" + name, f"/etc/apt/sources.list.d/kubenode-{name}.sources", text)
 
 
 def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
@@ -212,6 +212,6 @@ def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
         url, title = f"{_DOCKER % known(node).docker_repository}/{release}/{arch}/stable", "Docker"
         signed = ""
     text = "{}[kubenode-{}]\nname={}\nbaseurl={}\nenabled=1\ngpgcheck=1\n{}gpgkey=file://{}\n".format(
-        builders.HEADER, name, title, downloads.mirrored(url, inputs).replace("%", "%%"), signed, key
+        plan_types.HEADER, name, title, downloads.mirrored(url, inputs).replace("%", "%%"), signed, key
     )
-    return builders.file("packages/source-" + name, f"/etc/yum.repos.d/kubenode-{name}.repo", text)
+    return plan_types.file("packages/source-" + name, f"/etc/yum.repos.d/kubenode-{name}.repo", text)

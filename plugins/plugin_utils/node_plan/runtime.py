@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import builders, templates, trust, version_numbers
+from . import plan_types, systems, templates, trust
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, FLATCAR, RHEL, bin_dir, known
 
@@ -37,12 +37,12 @@ def containerd_version(node: Node, inputs: BaseInputs) -> str:
     if package and inputs["containerd_wanted"]:
         return inputs["containerd_wanted"]
     for table in (node.get("packages") or {}, node.get("candidates") or {}):
-        found = version_numbers.plain(table.get(package) or "") if package else ""
+        found = systems.plain_version(table.get(package) or "") if package else ""
         if found:
             return found
     if not package:
         binary = node.get("binaries", {}).get("containerd")
-        found = version_numbers.plain(binary["version"]) if binary else ""
+        found = systems.plain_version(binary["version"]) if binary else ""
         if found:
             return found
     if inputs["containerd_source"] == "repository":
@@ -65,7 +65,7 @@ def containerd_schema(text: str, tables: Mapping[str, Any]) -> int:
 
     ``tables``: the user's. Some are of schema 3 alone; containerd itself then reads them as schema 4.
     """
-    found = version_numbers.numbers(text)
+    found = systems.numbers(text)
     if found is None:
         raise ValueError(
             "nothing brings containerd to this machine; set base_containerd_source to tarball or repository"
@@ -87,7 +87,7 @@ def containerd_config(node: Node, inputs: BaseInputs) -> dict[str, Any]:
         inputs["selinux"] == "unmanaged" and node.get("selinux") == "enforcing"
     )
     schema = containerd_schema(running, inputs["containerd_config"])
-    several = schema > 2 and version_numbers.release(running) >= (2, 1, 0)
+    several = schema > 2 and systems.release_numbers(running) >= (2, 1, 0)
     text = templates.render(
         "base",
         "containerd-config.toml.j2",
@@ -116,7 +116,7 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
     result = []
     for host, mirrors in inputs["registry_mirrors"].items():
         folder = f"{CERTS_DIR}/{host}"
-        result.append(builders.directory("runtime/certs-dir-" + host, folder))
+        result.append(plan_types.directory("runtime/certs-dir-" + host, folder))
         secret = any(_header(mirror) for mirror in mirrors)
         blocks = (
             []
@@ -131,12 +131,12 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
                 path = f"{folder}/ca-{trust.certificate_name(certificate)}.crt"
                 authorities.append(path)
                 result.append(
-                    builders.file(f"runtime/certs-ca-{host}-{trust.certificate_name(certificate)}", path, certificate)
+                    plan_types.file(f"runtime/certs-ca-{host}-{trust.certificate_name(certificate)}", path, certificate)
                 )
             blocks.append(_block(mirror, authorities))
-        content = builders.HEADER + "\n".join(blocks)
+        content = plan_types.HEADER + "\n".join(blocks)
         path = folder + "/hosts.toml"
-        result.append(builders.file("runtime/certs-" + host, path, content, "0600" if secret else "0644", secret))
+        result.append(plan_types.file("runtime/certs-" + host, path, content, "0600" if secret else "0644", secret))
     # two mirrors of one registry may share a CA
     return list({item["id"]: item for item in result}.values())
 
@@ -228,34 +228,34 @@ def _from_template(identity: str, path: str, template: str, node: Node, inputs: 
         mirrors=[mirror["url"] for mirror in inputs["registry_mirrors"].get("docker.io", [])],
         socket=socket(inputs),
     )
-    return builders.file(identity, path, text)
+    return plan_types.file(identity, path, text)
 
 
 def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
-    text = builders.HEADER + templates.toml_document(containerd_config(node, inputs))
-    unit = builders.UNIT_DIR + "/containerd.service"
+    text = plan_types.HEADER + templates.toml_document(containerd_config(node, inputs))
+    unit = plan_types.UNIT_DIR + "/containerd.service"
     result = [
-        builders.directory("runtime/certs-dir", CERTS_DIR),
-        builders.file("runtime/config", CONFIG, text),
+        plan_types.directory("runtime/certs-dir", CERTS_DIR),
+        plan_types.file("runtime/config", CONFIG, text),
         *registry_files(inputs),
     ]
     if inputs["containerd_source"] == "tarball":
         result.append(_from_template("runtime/unit", unit, "containerd.service.j2", node, inputs))
     elif ((node.get("base") or {}).get("runtime") or {}).get("source") == "tarball":
         # what an earlier run wrote would hide the unit of the package
-        result.append(builders.absent("runtime/unit", unit))
+        result.append(plan_types.absent("runtime/unit", unit))
     result.append(_drop_in("containerd.service", "containerd-drop-in.conf.j2", node, inputs))
     restart = ["runtime/config", "runtime/unit", "runtime/drop-in", _PROXY % "containerd", "artifact:containerd"]
     return result + _running("containerd.service", node, inputs, restart)
 
 
 def _drop_in(unit: str, template: str, node: Node, inputs: BaseInputs) -> Setting:
-    path = f"{builders.UNIT_DIR}/{unit}.d/10-kubenode.conf"
+    path = f"{plan_types.UNIT_DIR}/{unit}.d/10-kubenode.conf"
     return _from_template("runtime/drop-in", path, template, node, inputs)
 
 
 def _docker(node: Node, inputs: BaseInputs) -> list[Setting]:
-    shim = builders.UNIT_DIR + "/cri-docker"
+    shim = plan_types.UNIT_DIR + "/cri-docker"
     # systemd as cgroup driver, capped logs, containers that outlive a restart of the daemon
     config = _from_template("runtime/config", DOCKER_CONFIG, "docker-daemon.json.j2", node, inputs)
     try:
@@ -269,15 +269,15 @@ def _docker(node: Node, inputs: BaseInputs) -> list[Setting]:
         _from_template("runtime/cri-unit", shim + ".service", "cri-docker.service.j2", node, inputs),
     ]
     result += _running("docker.service", node, inputs, ["runtime/config", "runtime/drop-in", _PROXY % "docker"])
-    result.append(builders.unit("runtime/cri-socket-unit", "cri-docker.socket", enabled=True, state="started"))
+    result.append(plan_types.unit("runtime/cri-socket-unit", "cri-docker.socket", enabled=True, state="started"))
     restart = ["runtime/cri-unit", "runtime/cri-socket", _PROXY % "cri-docker", "artifact:cri-dockerd"]
     return result + _running("cri-docker.service", node, inputs, restart)
 
 
 def _running(name: str, node: Node, inputs: BaseInputs, restart: list[str]) -> list[Setting]:
     """The user's drop-ins of a unit, then the unit, restarted for these and for what ``restart`` names."""
-    drop_ins = builders.users_drop_ins("runtime", name, node, inputs)
+    drop_ins = plan_types.users_drop_ins("runtime", name, node, inputs)
     restart = [*restart, *trust.ids(inputs), *(item["id"] for item in drop_ins)]
     identity = "runtime/" + name.partition(".")[0] + "-unit"
-    unit = builders.unit(identity, name, enabled=True, masked=False, state="started", restart_on=restart)
+    unit = plan_types.unit(identity, name, enabled=True, masked=False, state="started", restart_on=restart)
     return [*drop_ins, unit]

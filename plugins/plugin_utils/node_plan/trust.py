@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import ap
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import builders, templates
+from . import plan_types, templates
 from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
@@ -71,10 +71,10 @@ def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
     for certificate in _certificates(inputs):
         name = certificate_name(certificate)
         path = f"{folder}/kubenode-{name}.{suffix}"
-        result["ca/" + name] = builders.file("ca/" + name, path, certificate)
+        result["ca/" + name] = plan_types.file("ca/" + name, path, certificate)
     if not result:
         return []
-    return [*result.values(), builders.handler("ca/update", command, list(result))]
+    return [*result.values(), plan_types.handler("ca/update", command, list(result))]
 
 
 def no_proxy(inputs: BaseInputs) -> str:
@@ -102,13 +102,13 @@ def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
     values, result = environment(inputs), []
     secret = any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
     for name in proxy_units(inputs):
-        path = f"{builders.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
+        path = f"{plan_types.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
         if not values:
-            result.append(builders.absent("proxy/" + name, path))
+            result.append(plan_types.absent("proxy/" + name, path))
             continue
         lines = [templates.systemd_environment(key, value) for key, value in values.items()]
         text = "[Service]\n{}\n".format("\n".join(lines))
-        result.append(builders.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
+        result.append(plan_types.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
     if known(node).package_manager == "apt":
         result.append(_apt(inputs, secret))
     return result
@@ -120,9 +120,9 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
         if value:
             lines.append(f"Acquire::{scheme}::Proxy {templates.apt_value(value)};")
     if not lines:
-        return builders.absent("proxy/apt", _APT)
-    header = builders.HEADER.replace("# ", "// ", 1)
-    return builders.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
+        return plan_types.absent("proxy/apt", _APT)
+    header = plan_types.HEADER.replace("# ", "// ", 1)
+    return plan_types.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
 
 
 # --- the fingerprint of an ASCII-armoured OpenPGP key (RFC 4880, RFC 9580), so that a repository's key can be pinned

@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
 from ..report import report_files
-from . import controller_paths, known_variables, site, specification
+from . import controller_paths, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
 INSPECT = "robot_inspect"
@@ -131,7 +131,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     those of this collection that it runs; a variable that is nearly one of theirs is a warning, too.
     """
     hosts = list(hosts)
-    strangers = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
+    strangers = [*specification.unknown(hosts), *specification.unknown_of_roles(hosts, roles)]
     errors, warnings = controller_paths.findings(hosts) if _keeps_state(playbook) else ([], [])
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
@@ -139,7 +139,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     for sentence in found:
         Display().warning(sentence)
     found = [
-        *known_variables.misspelt(hosts),
+        *specification.misspelt(hosts),
         *refused(hosts, playbook),
         *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
@@ -159,7 +159,7 @@ def _of_kinds(
 def _unused_of_kinds(kinds: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
     """A variable of the command line is for those machines of a mixed fleet that take it."""
     found = [unused(hosts, way) for way, hosts in kinds.items()]
-    given = [f"{name}, " for name in known_variables.of_the_command_line()]
+    given = [f"{name}, " for name in specification.of_the_command_line()]
     taken = tuple(name for name in given if not all(any(one.startswith(name) for one in of_way) for of_way in found))
     return [one for of_way in found for one in of_way if not one.startswith(taken)]
 
@@ -210,7 +210,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """
     found = []
     for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
-        wrong = known_variables.mistyped(host, playbook)
+        wrong = specification.mistyped(host, playbook)
         given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
         access_of = {
             option: host.get(variable)
@@ -219,7 +219,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         }
         names = {option: variable for variable, option in given.items()}
         texts = [in_variables(text, names) for text in ssh_access.access_findings(access_of)]
-        found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *known_variables.ways(host))]
+        found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *specification.ways(host))]
     return found
 
 

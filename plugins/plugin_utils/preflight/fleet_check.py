@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..rescue_run import install_plan, machine_install
 from ..rescue_run.flow import Host
-from . import known_variables
+from . import specification
 
 #: Takes a machine, and the variables of its host when it is made of these; returns what to report of it, and everything
 #: that is wrong with it.
@@ -61,9 +61,9 @@ def fleet_check(
             findings.append("name: it stands in the list more than once")
         findings = [in_variables(finding, given["variables"]) for finding in findings]
         if own is not None:
-            wrong = known_variables.mistyped(own, *install_plan.PLAYBOOKS)
+            wrong = specification.mistyped(own, *install_plan.PLAYBOOKS)
             findings = [one for one in findings if not one.startswith(tuple(wrong))] if wrong else findings
-            findings += [*wrong.values(), *known_variables.ways(own)]
+            findings += [*wrong.values(), *specification.ways(own)]
         findings += machine_install.findings(host, steps.get(machine["name"], {}), variables, findings)
         everything += [f"{machine['name']}: {finding}" for finding in findings]
         result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}

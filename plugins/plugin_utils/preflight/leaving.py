@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, known_variables
+from . import controller_paths, specification
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -38,9 +38,9 @@ def leave_plan(
     if word not in ("", "delete", "release"):
         raise ValueError(f"leave_plan: word is {word!r}; use delete or release, or leave it out")
     hosts = list(hosts)
-    for sentence in known_variables.unknown(hosts):
+    for sentence in specification.unknown(hosts):
         Display().warning(sentence)
-    return plan(hosts, word, given, known, known_variables.of_the_command_line())
+    return plan(hosts, word, given, known, specification.of_the_command_line())
 
 
 def plan(
@@ -57,7 +57,7 @@ def plan(
     """
     # before this run locks the machines there
     errors = [
-        *known_variables.misspelt(hosts),
+        *specification.misspelt(hosts),
         *controller_paths.findings(hosts)[0],
         *(error for host in hosts for error in _of_host(host)),
     ]

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_orders import words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 
-from . import controller_paths, known_variables, specification
+from . import controller_paths, specification
 
 #: What a list of machines is for; for most of them the module of that name.
 PURPOSES = (
@@ -52,7 +52,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
         spec = {"name": host["inventory_hostname"]}
         for key, variables in _variables(purpose).items():
             for variable in variables:
-                value = known_variables.os_port(host) if key == "os_port" else host.get(variable)
+                value = specification.os_port(host) if key == "os_port" else host.get(variable)
                 if value is not None:
                     spec[key] = controller_paths.as_found(value, host) if variable in _FOUND_HERE else value
                     wrong = _wrong(purpose, key, variable, value)
@@ -66,12 +66,12 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
         if values.truth(spec.get("enable_ipv4")) is False and not host.get("kubenode_address"):
             spec["ssh_args"] = _ssh_args(host)
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
-    if purpose == "robot_rescue" and "kubenode_first_contact" not in known_variables.of_the_command_line():
+    if purpose == "robot_rescue" and "kubenode_first_contact" not in specification.of_the_command_line():
         # A permission in an inventory is there in every later run, too.
         specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
-    for sentence in [*known_variables.misspelt(hosts), *known_variables.unknown(hosts)]:
+    for sentence in [*specification.misspelt(hosts), *specification.unknown(hosts)]:
         Display().warning(sentence)
     return specs
 
@@ -124,7 +124,7 @@ def _wrong(purpose: str, key: str, variable: str, value: Any) -> str:
 
 def _is_mistyped(variable: str, value: Any) -> bool:
     specified = specification.variables().get(variable)
-    return specified is not None and bool(known_variables.wrong_kind(specified, value))
+    return specified is not None and bool(specification.wrong_kind(specified, value))
 
 
 def _as_recorded(spec: dict[str, Any]) -> dict[str, Any]:

@@ -27,9 +27,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.option_
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
 
 from ..report import report_files
-from . import display, fleet_state, fleet_view
+from . import display, fleet_state
+from .display import CHOICES, FleetView
 from .fleet_state import DONE, FAILED
-from .fleet_view import CHOICES, FleetView
 
 #: Bytes that are read at once, and the longest line that is taken.
 _PIECE, _LONGEST = 1 << 20, 1 << 14
@@ -186,7 +186,7 @@ class Beat:
         size = self._size()
         if size:
             self._file.measured(size, None, now)
-        if now - self._at < fleet_view.LINE_EVERY:
+        if now - self._at < display.LINE_EVERY:
             return
         self._at = now
         if not size:
@@ -213,7 +213,7 @@ class GrowingFile(ModuleAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the module; show the size of its file where it can be seen."""
         path = self._growing()
-        silent = self._task.check_mode or self._task.async_val or self._task.args.get("progress") == fleet_view.NONE
+        silent = self._task.check_mode or self._task.async_val or self._task.args.get("progress") == display.NONE
         if not path or silent:
             return self._as_usual(tmp, task_vars)
         host = str((task_vars or {}).get("inventory_hostname", ""))
@@ -221,7 +221,7 @@ class GrowingFile(ModuleAction):
         beat = Beat(
             path,
             (f"{host}: {one_line(before, 200)}", f"{host}: {one_line(while_it_grows, 200)}"),
-            display.printer(fleet_view.LINES)[0],
+            display.printer(display.LINES)[0],
         )
         return self.run_with(beat, tmp, task_vars)
 

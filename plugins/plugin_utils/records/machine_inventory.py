@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 from ..plain import plain, yaml_value
-from ..preflight import controller_paths, known_variables
+from ..preflight import controller_paths, specification
 
 Hosts = dict[str, dict[str, Any]]
 
@@ -73,7 +73,7 @@ def _variables(
         or server.get("ipv6_address")
         or host.get("ansible_host"),
         "ansible_user": host.get("kubenode_os_user") or host.get("ansible_user"),
-        "ansible_port": known_variables.os_port(host),
+        "ansible_port": specification.os_port(host),
         "ansible_ssh_private_key_file": key and (key if str(key).startswith("~") else os.path.abspath(key)),
         "ansible_ssh_extra_args": ssh_args(host, directory),
         "kubenode_server_id": number if isinstance(number, int) else None,  # a text could be a template
@@ -116,7 +116,7 @@ def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any]
 
 def names_host_keys(host: Mapping[str, Any]) -> bool:
     """Whether the arguments of a host for ssh say where its host key is; not that of a jump host in a ProxyCommand."""
-    given = " ".join(str(host.get(variable) or "") for variable in known_variables.SSH_ARGS)
+    given = " ".join(str(host.get(variable) or "") for variable in specification.SSH_ARGS)
     try:
         words = shlex.split(given)
     except ValueError:  # ssh gets none of it

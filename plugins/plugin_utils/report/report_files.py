@@ -1,25 +1,282 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report on disk: written while the run lasts, each time whole, so that no older file looks like this run's.
+"""The report as one page for a browser: no scripts, and nothing from elsewhere (pure).
 
-The callback makes a :class:`ReportFiles` in the main process. The worker of Ansible that provisions a fleet is a fork
-of it and has a copy of its own, to which it hands each machine as soon as that one is done: a run that is killed leaves
-what it knew.
+What machines said is on it; the template escapes all of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
+from jinja2 import Environment, StrictUndefined
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, to_rfc3339
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    from_rfc3339,
+    json_object,
+    moment,
+    spaced_lines,
+    to_rfc3339,
+    whole_number,
+)
 
-from . import page, results
+from ..progress.fleet_state import WORDS
+from . import results
+from .results import Machine, Phase, ReportData, percentile, where
+
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
+
+#: A letter on a machine's bar, and words in the legend: for boot states, and for roles of the node phase.
+STATES: dict[str, tuple[str, str]] = {
+    **{state: (WORDS[state].letter, WORDS[state].legend) for state in boot_states.ORDER if WORDS[state].letter},
+    "base": ("N", "role base"),
+    "join": ("J", "role join"),
+}
+#: What differs in messages of one meaning: addresses, numbers, digests.
+_OWN = re.compile(r"\b[0-9a-f]*[0-9][0-9a-f.:]*\b")
+#: Seconds between two marks of the axis, of which the first is taken that gives at most ten marks.
+_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+#: Percent of the bar that a piece must have to carry its letter.
+_ROOM = 2.5
+#: Failures of one reason whose last lines are shown.
+_SHOWN = 5
+
+
+@dataclass
+class Piece:
+    """A part of a machine's bar, in percent of the whole time."""
+
+    state: str
+    left: float
+    width: float
+    seconds: float
+
+    @property
+    def letter(self) -> str:
+        """Its letter, when there is room for one."""
+        return STATES[self.state][0] if self.width >= _ROOM else ""
+
+    @property
+    def place(self) -> int:
+        """The number of its colour."""
+        return list(STATES).index(self.state)
+
+
+@dataclass
+class Row:
+    name: str
+    outcome: str
+    seconds: float
+    log: str
+    #: Its address and id, as far as they are known.
+    where: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+    #: Percent at which it was done; None for one that is not.
+    done_at: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The bar in words."""
+        return ", ".join(f"{STATES[one.state][1]} {one.seconds:.1f} s" for one in self.pieces)
+
+
+def page(data: ReportData, folder: str = "") -> str:
+    """The page of a report (the dictionary that becomes the JSON file); ``folder`` is where it will lie."""
+    began = from_rfc3339(data["started"])
+    ended = from_rfc3339(data["finished"] or data["updated"])
+    rows = _rows(data, began, max(ended - began, 0.001), folder)
+    done = [row.done_at for row in rows if row.done_at is not None]
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        data=data,
+        rows=rows,
+        counts={outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES},
+        outcomes=OUTCOMES,
+        marks=_marks(ended - began),
+        lines=[(name, percentile(done, share)) for name, share in (("p50", 0.5), ("p95", 0.95))]
+        if len(done) > 1
+        else [],
+        states=[(place, *STATES[state]) for place, state in enumerate(STATES) if _seen(rows, state)],
+        failures=_failures(data, folder),
+        shares=_shares(data),
+        duration=_duration(ended - began),
+        at=lambda text: text[:19].replace("T", " ") + " UTC",
+        drift=[(one["name"], installed.drift_in_words(one["drift"])) for one in data["machines"] if one["drift"]],
+        cost=results.cost_line(cost) if (cost := data.get("cost")) else "",
+        shown=_SHOWN,
+    )
+
+
+def _printable(value: Any) -> Any:
+    """What is put out, without characters that browsers obey."""
+    return spaced_lines(value) if isinstance(value, str) else value
+
+
+#: What became of a machine, and its sign.
+OUTCOMES: dict[str, str] = {
+    "failed": "✗",
+    "not finished": "…",
+    "under way": "…",
+    "not verified": "?",
+    "verified": "✓",
+    "done": "✓",
+}
+
+
+def _outcome(machine: Machine, data: ReportData) -> str:
+    if machine["failed"]:
+        return "failed"
+    running = machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
+    if running and machine["verified"] is not None:
+        return "verified" if machine["verified"] else "not verified"
+    if running or (data["finished"] and not data["errors"]):
+        return "done"
+    return "not finished" if data["finished"] else "under way"
+
+
+def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row]:
+    phases: dict[str, list[Phase]] = {}
+    for phase in data["phases"]:
+        phases.setdefault(phase["machine"], []).append(phase)
+    machines = {machine["name"]: machine for machine in data["machines"]}
+    rows = []
+    for name in [*machines, *(one for one in phases if one not in machines)]:
+        machine, mine = machines.get(name), phases.get(name, [])
+        failed = any(phase["failed"] for phase in mine)
+        outcome = "failed" if failed else _outcome(machine, data) if machine else "done"
+        spans = _spans(machine, mine, began + whole if outcome == "under way" else None)
+        row = Row(
+            name=name,
+            outcome=outcome,
+            seconds=sum(seconds for _state, _start, seconds in spans),
+            log=_link(machine["log_file"], folder) if machine else "",
+            where=where(machine) if machine else "",
+        )
+        for state, start, seconds in spans:
+            left = max(0.0, (start - began) / whole * 100)
+            width = min(100.0, (start + seconds - began) / whole * 100) - left
+            if state in STATES and width > 0:
+                row.pieces.append(Piece(state, round(left, 2), round(width, 2), seconds))
+        if row.pieces and outcome in ("verified", "not verified", "done"):
+            row.done_at = round(row.pieces[-1].left + row.pieces[-1].width, 2)
+        rows.append(row)
+    order = list(OUTCOMES)
+    return sorted(rows, key=lambda row: (order.index(row.outcome), _natural(row.name)))
+
+
+def _spans(machine: Machine | None, phases: list[Phase], until: float | None) -> list[tuple[str, float, float]]:
+    """(State, when it began, seconds) of a machine; ``until``: the time up to which it is in its last state."""
+    spans, last = [], None
+    for step in machine["transitions"] if machine else ():
+        last = moment(step["at"])
+        if last is not None:
+            spans.append((step["from"], last - step["seconds"], float(step["seconds"])))
+    if machine and until is not None and last is not None:
+        spans.append((machine["boot_state"], last, max(0.0, until - last)))
+    spans += [(one["phase"], moment(one["started"]) or 0.0, float(one["seconds"])) for one in phases]
+    return spans
+
+
+def _failures(data: ReportData, folder: str) -> list[dict[str, Any]]:
+    """Machines that failed for one reason: ``{"reason", "machines": [{"name", "state", "lines", "log"}]}``."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    reasons: dict[str, str] = {}
+
+    def add(name: str, reason: str | None, **more: Any) -> None:
+        reason = reason or "no reason given"
+        # The same happened to machines whose messages differ in names, addresses and durations only.
+        same = _OWN.sub("#", reason.replace(name, "#"))
+        reasons.setdefault(same, reason)
+        found.setdefault(same, []).append({"name": name, **more})
+
+    for machine in data["machines"]:
+        if machine["failed"]:
+            lines = machine["interleaved_tail"] or machine["stderr_tail"]
+            log = _link(machine["log_file"], folder)
+            add(machine["name"], machine["reason"], state=_state(machine), lines=lines, log=log)
+    for phase in data["phases"]:
+        if phase["failed"]:
+            add(phase["machine"], phase["reason"], state=f"role {phase['phase']}", lines=[], log="")
+    groups: list[dict[str, Any]] = [
+        {"reason": reasons[same], "machines": sorted(machines, key=lambda one: _natural(one["name"]))}
+        for same, machines in found.items()
+    ]
+    return sorted(groups, key=lambda group: (-len(group["machines"]), _natural(group["machines"][0]["name"])))
+
+
+def _state(machine: Machine) -> str:
+    """Where a machine was when it failed, in words."""
+    steps, state = machine["transitions"], machine["boot_state"]
+    if state == boot_states.PROVISIONING_FAILED and steps:
+        state = steps[-1]["from"]
+    return f"{state}: {STATES[state][1]}" if state in STATES else state
+
+
+def _shares(data: ReportData) -> list[dict[str, Any]]:
+    """The figures of every step, with its part (percent) of the time of all machines together."""
+    steps: list[dict[str, Any]] = [
+        {"name": f"{one['from'] or '(none)'} → {one['to']}", "state": one["from"], **one} for one in data["durations"]
+    ]
+    for role in dict.fromkeys(phase["phase"] for phase in data["phases"]):
+        values = [phase["seconds"] for phase in data["phases"] if phase["phase"] == role]
+        figures = {"count": len(values), "avg": sum(values) / len(values), "min": min(values), "max": max(values)}
+        figures.update(p50=percentile(values, 0.5), p95=percentile(values, 0.95))
+        steps.append({"name": f"role {role}", "state": role, **figures})
+    whole = sum(step["count"] * step["avg"] for step in steps) or 1.0
+    places = list(STATES)
+    return [
+        {
+            **step,
+            "share": round(step["count"] * step["avg"] / whole * 100, 1),
+            "place": places.index(step["state"]) if step["state"] in places else 0,
+        }
+        for step in steps
+    ]
+
+
+def _marks(whole: float) -> list[tuple[float, str]]:
+    """(Percent, text) of the marks of the axis."""
+    step = next((one for one in _STEPS if whole / one <= 10), _STEPS[-1])
+    return [(round(at / whole * 100, 2), _duration(at)) for at in range(0, int(whole) + 1, step)] if whole > 0 else []
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
+
+
+def _link(path: str, folder: str) -> str:
+    """The address of a log as seen from the page."""
+    return quote(os.path.relpath(path, folder or ".")) if path else ""
+
+
+def _seen(rows: list[Row], state: str) -> bool:
+    return any(piece.state == state for row in rows for piece in row.pieces)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """node-2 before node-10."""
+    parts = [(whole_number(part), part) for part in re.split(r"([0-9]+)", name)]
+    return [(0, 0, part) if number is None else (1, number, "") for number, part in parts]
+
 
 #: While the run lasts, at most this part of its time is spent on writing the report.
 _SHARE = 0.05
@@ -118,7 +375,7 @@ class ReportFiles:
     def _put(self, data: results.ReportData) -> list[str]:
         texts = {
             self.json_path: lambda: json.dumps(data, indent=2, ensure_ascii=False) + "\n",
-            self.page_path: lambda: page.page(data, os.path.dirname(self.page_path)),
+            self.page_path: lambda: page(data, os.path.dirname(self.page_path)),
         }
         return [path for path, text in texts.items() if path and self._to(path, text)]
 

@@ -11,7 +11,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed as installed_
 
-from ..preflight import controller_paths, known_variables, specification
+from ..preflight import controller_paths, specification
 from ..preflight.site import HCLOUD, INSTALLIMAGE, ROBOT, SITE, way
 
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE, SITE)
@@ -241,7 +241,7 @@ class _Planned:
 
     def _get(self, variable: str) -> Any:
         if variable == "kubenode_os_port":
-            return known_variables.os_port(self._host)
+            return specification.os_port(self._host)
         value = self._host.get(variable)
         return controller_paths.as_found(value, self._host) if variable in _FOUND_HERE else value
 

@@ -18,7 +18,7 @@ import requests
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, read, whole
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import connection
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import listener
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits
 from lab import ports
@@ -227,14 +227,14 @@ def test_too_many_connections_are_turned_away(registry):
 
 
 def test_a_request_that_never_ends_is_cut(registry, monkeypatch):
-    monkeypatch.setattr(connection, "HEAD", 1.0)
+    monkeypatch.setattr(listener, "HEAD", 1.0)
     with Served(registry) as served, socket.create_connection(("127.0.0.1", served.port), 180) as client:
         client.sendall(b"GET /host.iso HTTP/1.1\r\n")
         assert client.recv(1) == b""
 
 
 def test_a_reader_that_does_not_read_is_cut(registry, monkeypatch):
-    monkeypatch.setattr(connection, "STALL", 1.0)
+    monkeypatch.setattr(listener, "STALL", 1.0)
     with Served(registry) as served, socket.create_connection(("127.0.0.1", served.port), 180) as client:
         client.sendall(b"GET /host.iso HTTP/1.1\r\nHost: x\r\n\r\n")
         until(lambda: served.metrics.cut, "the end of its connection")

@@ -18,7 +18,7 @@ import requests
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, read, whole
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import connection
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import listener
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until
@@ -143,13 +143,13 @@ def test_what_is_no_handshake_is_cut(served):
 
 
 def test_a_handshake_that_never_ends_is_cut(served, monkeypatch):
-    monkeypatch.setattr(connection, "HEAD", 1.0)
+    monkeypatch.setattr(listener, "HEAD", 1.0)
     with socket.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
         assert client.recv(1) == b""
 
 
 def test_a_reader_that_does_not_read_is_cut(served, monkeypatch):
-    monkeypatch.setattr(connection, "STALL", 1.0)
+    monkeypatch.setattr(listener, "STALL", 1.0)
     with connected(served) as client:
         client.sendall(b"GET /host.iso HTTP/1.1\r\nHost: x\r\n\r\n")
         until(lambda: served.metrics.cut, "the end of its connection")

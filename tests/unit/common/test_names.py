@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import examine
 
@@ -88,7 +88,7 @@ def by_quarantine(name):
 
 def by_hostname(name):
     try:
-        user_data_inputs.hostname(name)
+        user_data.hostname(name)
     except ValueError as error:
         return str(error)
     return None

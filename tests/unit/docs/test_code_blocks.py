@@ -22,11 +22,7 @@ from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
-    conflicts,
-    known_variables,
-    specification,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, specification
 from tests.documents import CHECKOUT, COLLECTION, DOCUMENTS, Block, Step, blocks, is_of_hosts, steps
 from tests.unit.docs import plugin_specs
 
@@ -88,7 +84,7 @@ def wrong(variables: dict[str, Any]) -> list[str]:
         if "{{" in str(value):
             continue
         if name in specified:
-            text = known_variables.wrong_kind(specified[name], value)
+            text = specification.wrong_kind(specified[name], value)
             found += [f"{name} {text}"] if text else []
         elif name in roles:
             spec = {name: {key: roles[name][key] for key in ("type", "elements", "choices") if key in roles[name]}}
@@ -102,7 +98,7 @@ def wrong(variables: dict[str, Any]) -> list[str]:
 def test_a_command_goes_together_with_its_inventory(step, tmp_path, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(Display, "warning", lambda _self, text, **_more: said.append(text))
-    monkeypatch.setattr(known_variables, "of_the_command_line", lambda: step.extra)
+    monkeypatch.setattr(specification, "of_the_command_line", lambda: step.extra)
     hosts = hosts_of(step, tmp_path)
     assert step.playbooks
     for name in ("cloud-init.yml", "user-data.yml", "ca.crt"):

@@ -6,7 +6,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import known_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import specification
 
 
 def test_only_what_a_host_sets_is_passed_on():
@@ -91,7 +91,7 @@ def test_the_way_of_ansibles_own_connection_is_that_of_the_api_phase(monkeypatch
 
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
 def test_a_permission_of_the_first_contact_in_an_inventory_may_be_left_over(monkeypatch, given, counts):
-    monkeypatch.setattr(known_variables, "of_the_command_line", lambda: given)
+    monkeypatch.setattr(specification, "of_the_command_line", lambda: given)
     hosts = [{"inventory_hostname": "n1", "kubenode_first_contact": "reset"}]
     assert machine_specs(hosts, "robot_rescue") == [{"name": "n1", "first_contact": counts}]
     refused = [{"inventory_hostname": "n1", "kubenode_first_contact": "refuse"}]

@@ -11,7 +11,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import no
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_plan,
     downloads,
-    node_check,
     packages,
     templates,
 )
@@ -29,10 +28,10 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
         "# %s" % node["arch"],
         "# Kubernetes %s" % inputs["kubernetes_version"],
     ]
-    against = node_check.refusals(node, inputs, READ_AT, READ_AT)
+    against = base_plan.refusals(node, inputs, READ_AT, READ_AT)
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
-    lines += ["warning: " + text for text in node_check.warnings(node, inputs)]
+    lines += ["warning: " + text for text in base_plan.warnings(node, inputs)]
     lines.append("packages: %s" % " ".join(packages.packages(node, inputs)["missing"]))
     for item in downloads.artifacts(node, inputs):
         lines += [

@@ -18,7 +18,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     downloads,
     host_settings,
     kubelet,
-    node_check,
     packages,
     runtime,
 )
@@ -45,7 +44,7 @@ def by_id(plan):
 @pytest.mark.parametrize("choice", range(len(CHOICES)))
 def test_every_plan(name, choice):
     machine, taken = node(name), given(**CHOICES[choice])
-    if node_check.refusals(machine, taken, READ_AT, READ_AT):
+    if base_plan.refusals(machine, taken, READ_AT, READ_AT):
         # nothing is planned for it; which these are, test_refusals says
         return
     plan = base_plan.settings(machine, taken)

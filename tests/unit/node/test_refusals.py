@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
+    base_plan,
     downloads,
-    node_check,
     packages,
     systems,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.node_check import preflight
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import preflight
 from tests.unit.node.facts import CHECKOUT, NAMES, READ_AT, given, node
 from tests.unit.node.samples import unhurried
 
@@ -26,7 +26,7 @@ DEFAULT = given()
 
 
 def against(facts, before=READ_AT, after=READ_AT, **variables):
-    return node_check.refusals(facts, given(**variables) if variables else DEFAULT, before, after)
+    return base_plan.refusals(facts, given(**variables) if variables else DEFAULT, before, after)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,8 +84,8 @@ def test_another_architecture_is_refused():
 def test_cgroup_1_is_refused_from_1_35_on_with_any_option(version, refused, check):
     facts = node("debian-13", cgroup=1)
     inputs = given(kubernetes_version=version, version_check=check)
-    assert bool(node_check.refusals(facts, inputs, READ_AT, READ_AT)) is refused
-    assert any("cgroup v1" in text for text in node_check.warnings(facts, inputs)) is not refused
+    assert bool(base_plan.refusals(facts, inputs, READ_AT, READ_AT)) is refused
+    assert any("cgroup v1" in text for text in base_plan.warnings(facts, inputs)) is not refused
 
 
 def test_an_old_containerd_is_refused_or_warned_of():
@@ -93,8 +93,8 @@ def test_an_old_containerd_is_refused_or_warned_of():
     (refusal,) = against(facts, containerd_source="distribution")
     assert refusal.startswith("containerd 1.7.24 is too old for Kubernetes 1.37, which needs 2.3.0, 2.4.0 or newer")
     inputs = given(containerd_source="distribution", version_check="warn")
-    assert node_check.refusals(facts, inputs, READ_AT, READ_AT) == []
-    assert node_check.warnings(facts, inputs) == [refusal]
+    assert base_plan.refusals(facts, inputs, READ_AT, READ_AT) == []
+    assert base_plan.warnings(facts, inputs) == [refusal]
 
 
 def test_the_candidate_decides_before_anything_is_installed():
@@ -180,7 +180,7 @@ def test_a_clock_without_a_time_service():
 def test_selinux_that_is_off_cannot_enforce():
     assert "turn it on and reboot" in against(node("rocky-9", selinux="disabled"), selinux="enforcing")[0]
     assert against(node("rocky-9", selinux="disabled"), selinux="permissive") == []
-    assert node_check.warnings(node("debian-13"), given(selinux="enforcing")) != []
+    assert base_plan.warnings(node("debian-13"), given(selinux="enforcing")) != []
 
 
 def test_every_reason_is_reported_at_once():

@@ -11,11 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
-    base_inputs,
-    downloads,
-    version_numbers,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, systems
 from tests.unit.node.facts import data
 from tests.unit.node.samples import unhurried
 
@@ -35,21 +31,21 @@ NUMBER = st.integers(0, 400)
     ],
 )
 def test_numbers(text, found):
-    assert version_numbers.numbers(text) == found
+    assert systems.numbers(text) == found
 
 
 @unhurried
 @given(NUMBER, NUMBER, NUMBER)
 def test_a_release_is_its_own_plain_form(major, minor, patch):
     text = "%d.%d.%d" % (major, minor, patch)
-    assert version_numbers.is_release(text)
-    assert version_numbers.plain(text) == text
-    assert version_numbers.minor(text) == "%d.%d" % (major, minor)
+    assert systems.is_release(text)
+    assert systems.plain_version(text) == text
+    assert systems.minor(text) == "%d.%d" % (major, minor)
 
 
 @pytest.mark.parametrize("text", ["1.36", "v1.36.4", "1.36.4-rc.0", "1.36.4\n", "1.36.4 ", "", "latest"])
 def test_what_is_no_release(text):
-    assert not version_numbers.is_release(text)
+    assert not systems.is_release(text)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +53,11 @@ def test_what_is_no_release(text):
     [("1.33.9", "old"), ("1.34.1", "old"), ("1.35.0", "new"), ("1.36.9", "newest"), ("1.40.0", "newest")],
 )
 def test_for_minor(version, expected):
-    assert version_numbers.for_minor({"1.36": "newest", "1.34": "old", "1.35": "new"}, version) == expected
+    assert systems.for_minor({"1.36": "newest", "1.34": "old", "1.35": "new"}, version) == expected
 
 
 def test_a_minor_before_the_known_ones_gets_the_pause_image_of_the_oldest():
-    assert version_numbers.for_minor(data()["defaults"]["pause"], "1.33.9") == "3.10.1"
+    assert systems.for_minor(data()["defaults"]["pause"], "1.33.9") == "3.10.1"
 
 
 @pytest.mark.parametrize(
@@ -87,15 +83,15 @@ def test_a_minor_before_the_known_ones_gets_the_pause_image_of_the_oldest():
     ],
 )
 def test_pairs(minor, containerd, works):
-    minimums = version_numbers.for_minor(data()["matrix"], minor + ".0")["containerd"]
-    assert version_numbers.satisfies(containerd, minimums) is works
+    minimums = systems.for_minor(data()["matrix"], minor + ".0")["containerd"]
+    assert systems.satisfies(containerd, minimums) is works
 
 
 def test_every_checksum_is_one():
     for component, by_version in data()["checksums"].items():
         assert by_version, component
         for version, by_arch in by_version.items():
-            assert version_numbers.is_release(version)
+            assert systems.is_release(version)
             assert set(by_arch) == {"amd64", "arm64"}, (component, version)
             digits = 128 if component == "kubernetes-node" else 64
             assert all(re.fullmatch("[0-9a-f]{%d}" % digits, digest) for digest in by_arch.values())
@@ -110,14 +106,14 @@ def test_every_url_has_checksums():
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])
 def test_defaults_are_pinned_and_work(minor, runtime):
     kubelets = [*data()["checksums"]["kubelet"], *data()["checksums"]["kubernetes-node"]]
-    newest = max((item for item in kubelets if item.startswith(minor + ".")), key=version_numbers.numbers)
+    newest = max((item for item in kubelets if item.startswith(minor + ".")), key=systems.numbers)
     taken = base_inputs.normalised(
         {"kubernetes_version": newest, "container_runtime": runtime, "kubeadm": True}, data()
     )
-    minimums = version_numbers.for_minor(data()["matrix"], newest)["containerd"]
-    assert version_numbers.satisfies(taken["containerd_version"], minimums)
+    minimums = systems.for_minor(data()["matrix"], newest)["containerd"]
+    assert systems.satisfies(taken["containerd_version"], minimums)
     # there is no crictl of 1.37 yet
-    assert version_numbers.minor(taken["crictl_version"]) == min(minor, "1.36")
+    assert systems.minor(taken["crictl_version"]) == min(minor, "1.36")
 
 
 def test_the_default_of_the_data_file_is_that_of_the_role():

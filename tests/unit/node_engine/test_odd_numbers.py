@@ -27,8 +27,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     base_inputs,
     join_inputs,
     kubelet_config,
-    user_data_inputs,
-    version_numbers,
+    systems,
+    user_data,
 )
 from tests.unit.common import odd
 
@@ -94,9 +94,9 @@ def test_an_owner_that_is_no_number_does_not_exist(name):
 @odd.examples("1.2.²", "٣.1.1", "1." + "9" * 5000, "1.2." + "9" * 20, "1.2.3\n", "9" * 5000 + ".1")
 @given(odd.texts)
 def test_a_version_is_one_or_none(text):
-    found = version_numbers.numbers(text)
+    found = systems.numbers(text)
     assert found is None or all(0 <= part < 1 << 63 for part in found)
-    assert not version_numbers.is_release(text) or re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", text)
+    assert not systems.is_release(text) or re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", text)
 
 
 @odd.examples(*odd.NUMBERS, "9" * 5000 + "G", "²h", "1_0m", "٣s", "1h\n")
@@ -143,7 +143,7 @@ def test_an_address_of_a_node_has_no_zone(address):
 
 @pytest.mark.parametrize("url", ["https://[", "https://h:0", "https://h:99999", "https://h:²", "https://h:+5"])
 def test_an_api_server_has_an_address_and_a_port(url):
-    for check in (api_server.split_server, user_data_inputs.api_server):
+    for check in (api_server.split_server, user_data.api_server):
         with pytest.raises(ValueError, match="https://"):
             check(url)
 
@@ -151,9 +151,9 @@ def test_an_api_server_has_an_address_and_a_port(url):
 @pytest.mark.parametrize("url", ["http://[/x", "http://h:0/x", "http://h:99999/x", "http://h:1_0/x", "http://h:+5/x"])
 def test_a_source_and_a_proxy_are_urls(url):
     with pytest.raises(ValueError, match="must be an http"):
-        user_data_inputs.url_and_digest(f"{url}#sha256={SHA}")
+        user_data.url_and_digest(f"{url}#sha256={SHA}")
     with pytest.raises(ValueError, match="must be an http"):
-        user_data_inputs.proxy(url)
+        user_data.proxy(url)
 
 
 # --- clusters

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data_inputs import InputError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data import InputError
 from tests.unit.node_userdata.examples import FULL, SMALL, rendered, written
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data, user_data_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from tests.unit.node_userdata.examples import FULL, SMALL
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -33,7 +33,7 @@ def test_there_is_a_shell():
 
 @pytest.mark.parametrize("name", SHELLS)
 def test_options_of_provision(tmp_path, name):
-    (tmp_path / "settings").write_text(user_data.settings(user_data_inputs.normalised(FULL)), encoding="utf-8")
+    (tmp_path / "settings").write_text(user_data.settings(user_data.normalised(FULL)), encoding="utf-8")
     words = shell(". ./settings; provision_options printf '%s\\0' first", tmp_path, name)
     assert words == [
         "first",
@@ -50,7 +50,7 @@ def test_options_of_provision(tmp_path, name):
 
 @pytest.mark.parametrize("name", SHELLS)
 def test_settings_and_proxies(tmp_path, name):
-    (tmp_path / "settings").write_text(user_data.settings(user_data_inputs.normalised(FULL)), encoding="utf-8")
+    (tmp_path / "settings").write_text(user_data.settings(user_data.normalised(FULL)), encoding="utf-8")
     script = '. ./settings; printf \'%s\\0\' "$url" "$attempts"; env -0 | grep -z proxy | sort -z'
     assert shell(script, tmp_path, name) == [
         "https://files.example.com/a/provision?x=1&y=%27",
@@ -72,6 +72,6 @@ def test_quoted_words_are_seen_unchanged(tmp_path_factory, words):
 @given(st.text(st.characters(codec="utf-8").filter(str.isprintable), min_size=1, max_size=30))
 def test_no_proxy_is_seen_unchanged(tmp_path_factory, value):
     folder = tmp_path_factory.getbasetemp()
-    text = user_data.settings({**user_data_inputs.normalised(SMALL), "vars": {"base_no_proxy": value}})
+    text = user_data.settings({**user_data.normalised(SMALL), "vars": {"base_no_proxy": value}})
     (folder / "settings").write_text(text, encoding="utf-8", newline="")
     assert shell(". ./settings; printf '%s\\0' \"$no_proxy\"", folder) == [value]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.node_user_data import node_user_data
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data_inputs as values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data as values
 from tests.unit.node.test_inputs import REFUSED, SECRETS
 from tests.unit.node_join._machines import Authority
 from tests.unit.node_userdata.examples import FULL, SMALL
@@ -223,11 +223,11 @@ ANY = st.recursive(
 
 
 @settings(deadline=None)
-@given(name=st.sampled_from(sorted(role_specs.variables(*user_data_inputs.ROLES))), value=ANY)
+@given(name=st.sampled_from(sorted(role_specs.variables(*user_data.ROLES))), value=ANY)
 @example(name="base_checksums", value={"\r": None})  # a key was a line of its own
 @example(name="base_mirrors", value={"\u2028": 1})
 def test_any_value_is_taken_or_refused_by_name(name, value):
     given_ = {"join_api_server": "https://192.0.2.1:6443", "join_ca_cert": CA, name: value}
-    for line in user_data_inputs.findings(given_, user_data_inputs.ROLES):
+    for line in user_data.findings(given_, user_data.ROLES):
         assert "_" in line
         assert line.isprintable()

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
-    conflicts,
-    known_variables,
-    specification,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, specification
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
@@ -134,10 +130,10 @@ def test_a_word_of_the_command_line_is_for_those_of_a_mixed_fleet_that_take_it(m
         "m": {"kubenode_server_number": 1, "kubenode_image": {"name": "x"}},
     }
     hosts = [{"inventory_hostname": name, "kubenode_dir": "/x", **fleet[name], **word} for name in names]
-    monkeypatch.setattr(known_variables, "of_the_command_line", lambda: word)
+    monkeypatch.setattr(specification, "of_the_command_line", lambda: word)
     assert conflicts.variable_findings(hosts, "site") == []
     assert len(said) == warned, said
     said.clear()
-    monkeypatch.setattr(known_variables, "of_the_command_line", dict)
+    monkeypatch.setattr(specification, "of_the_command_line", dict)
     conflicts.variable_findings(hosts, "site")
     assert len(said) == 1, "that of the inventory says which machine has it in vain"

@@ -11,12 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names, ssh_access
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
-    conflicts,
-    known_variables,
-    leaving,
-    specification,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, leaving, specification
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -39,8 +34,8 @@ def test_the_names_are_those_of_docs_and_playbooks():
     documented = named_in(r"`(?!kubenode_provision_)(kubenode_[a-z0-9_]+)", "docs", "README.md")  # no metric is one
     used = named_in(r"\b(kubenode_[a-z0-9_]+)", "playbooks", "roles", "plugins/filter", SPECS)
     ours = set(specification.variables())
-    assert documented - known_variables.OF_PLAYBOOKS == ours
-    assert used - ours == known_variables.OF_PLAYBOOKS
+    assert documented - specification.OF_PLAYBOOKS == ours
+    assert used - ours == specification.OF_PLAYBOOKS
 
 
 def misspelt(name: str) -> str:
@@ -55,21 +50,21 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_one():
     hosts = [{**host, "inventory_hostname": f"n{number}"} for number in range(1, 6)]
     (found,) = conflicts.variable_findings(hosts, "robot_image_url")
     assert found == misspelt("kubenode_image_ulr, set for n1, n2, n3 and 2 more,")
-    assert known_variables.unknown(hosts) == []
+    assert specification.unknown(hosts) == []
 
 
 def test_a_misspelt_variable_of_the_command_line_is_said_to_be_there(monkeypatch):
-    monkeypatch.setattr(known_variables, "of_the_command_line", lambda: {"kubenode_image_ulr": "x"})
+    monkeypatch.setattr(specification, "of_the_command_line", lambda: {"kubenode_image_ulr": "x"})
     hosts = [{"inventory_hostname": f"n{number}", "kubenode_image_ulr": "x"} for number in range(1, 6)]
-    assert known_variables.misspelt(hosts) == [misspelt("kubenode_image_ulr, given by -e,")]
+    assert specification.misspelt(hosts) == [misspelt("kubenode_image_ulr, given by -e,")]
 
 
 def test_a_name_that_is_far_from_all_of_ours_is_only_reported():
     hosts = [{"inventory_hostname": "a", "kubenode_zzz": 1}]
-    assert known_variables.unknown(hosts) == [
+    assert specification.unknown(hosts) == [
         "kubenode_zzz, set for a, is no variable of kubenode.provision and does nothing"
     ]
-    assert known_variables.misspelt(hosts) == []
+    assert specification.misspelt(hosts) == []
 
 
 @pytest.mark.parametrize("playbook", sorted(specification.playbooks()))
@@ -87,7 +82,7 @@ def test_machines_that_are_to_leave_are_refused_before_they_are_looked_for():
 
 def test_a_misspelt_variable_of_a_role_is_named_too():
     hosts = [{"inventory_hostname": "a", "base_kubernetes_versoin": "1.36.4", "base_something_of_the_users": 1}]
-    assert known_variables.unknown_of_roles(hosts, ["base", "join"]) == [
+    assert specification.unknown_of_roles(hosts, ["base", "join"]) == [
         "base_kubernetes_versoin, set for a, is no variable of kubenode.provision and does nothing; "
         "base_kubernetes_version is one"
     ]
@@ -126,7 +121,7 @@ def test_what_ssh_is_never_given_as_a_host(address):
 
 def test_a_secret_of_a_wrong_kind_is_not_shown():
     host = {"inventory_hostname": "n1", "kubenode_registry_token": ["user:s3cr3t"]}
-    assert known_variables.mistyped(host, "hcloud_image_url") == {
+    assert specification.mistyped(host, "hcloud_image_url") == {
         "kubenode_registry_token": "kubenode_registry_token (hidden): give a text, not a list"
     }
 
@@ -136,12 +131,12 @@ def test_a_secret_of_a_wrong_kind_is_not_shown():
 )
 def test_every_variable_refuses_what_it_cannot_be(variable):
     value = {"a": ["s3cr3t"]} if variable.type != "dict" else ["s3cr3t"]
-    found = known_variables.mistyped({variable.name: value}, variable.playbooks[0])
+    found = specification.mistyped({variable.name: value}, variable.playbooks[0])
     assert list(found) == [variable.name]
     assert found[variable.name].startswith(f"{variable.name} ")
     assert "s3cr3t" not in found[variable.name] or not variable.secret
     # what a playbook does not take is not looked at
-    assert known_variables.mistyped({variable.name: value}) == {}
+    assert specification.mistyped({variable.name: value}) == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from ansible_collections.kubenode.provision.plugins.filter import preprov_images
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
     awx,
-    known_variables,
     machine_specs,
     site,
     specification,
@@ -127,7 +126,7 @@ def test_an_entry_is_whole(variable):
     assert not {*variable.playbooks} & elsewhere
     assert not {*variable.required, *variable.once, *variable.defaults} - {*variable.playbooks}
     for value in (variable.default, *variable.defaults.values()):
-        assert value is None or not known_variables.wrong_kind(variable, value)
+        assert value is None or not specification.wrong_kind(variable, value)
     assert variable.default is None or not variable.default_says
 
 

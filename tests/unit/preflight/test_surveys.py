@@ -9,11 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.internal import internal
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
-    known_variables,
-    specification,
-    surveys,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import specification, surveys
 
 #: What AWX calls its kinds of questions.
 KINDS = {"text", "password", "integer", "float", "multiplechoice", "multiselect"}
@@ -47,7 +43,7 @@ def test_every_answer_is_a_value_of_its_variable(playbook):
         answers = (
             choices if question["type"] == "multiplechoice" else [choices] if choices else [ANSWERS[question["type"]]]
         )
-        assert [known_variables.wrong_kind(variable, answer) for answer in answers] == [""] * len(answers)
+        assert [specification.wrong_kind(variable, answer) for answer in answers] == [""] * len(answers)
 
 
 def test_secrets_are_asked_as_passwords_and_dictionaries_not_at_all():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import fleet_state, fleet_view
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
 
 MB = 1_000_000
 
@@ -125,10 +125,10 @@ def test_others_than_the_machines_of_the_task_are_not_heard():
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_frame_of_fifty_machines(width):
     fleet = fifty()
-    lines = fleet_view.rows(fleet, width - 1, 22, fleet.now)
+    lines = display.rows(fleet, width - 1, 22, fleet.now)
     print("\n".join(lines))
     assert len(lines) == 22
-    assert max(map(fleet_view.cells, lines)) < width
+    assert max(map(display.cells, lines)) < width
     assert lines[0].startswith("12/50 done · 31 writing ")
     head = next(place for place, line in enumerate(lines) if line.startswith("machine"))
     table = lines[head + 1 :]
@@ -143,7 +143,7 @@ def test_failures_never_take_the_whole_screen():
     fleet = Fleet([f"n{number}" for number in range(40)])
     for number in range(30):
         fleet.end(f"n{number}", fleet_state.FAILED, "broken")
-    lines = fleet_view.rows(fleet, 79, 12, 1)
+    lines = display.rows(fleet, 79, 12, 1)
     assert sum("FAILED" in line for line in lines) == 5
     assert sum("begins" in line for line in lines) == 4
     assert lines[-1] == "and 31 more"
@@ -152,12 +152,12 @@ def test_failures_never_take_the_whole_screen():
 def test_a_fleet_that_is_through_is_its_sum():
     fleet = Fleet(["a"])
     fleet.end("a", fleet_state.DONE, "x")
-    assert fleet_view.rows(fleet, 79, 20, 1) == ["1/1 done"]
+    assert display.rows(fleet, 79, 20, 1) == ["1/1 done"]
 
 
 @given(st.text(), st.integers(0, 40))
 def test_what_is_cut_fits(text, width):
-    assert fleet_view.cells(fleet_view.cut(text, width)) <= width
+    assert display.cells(display.cut(text, width)) <= width
 
 
 @given(st.integers(8, 60), st.integers(60, 200), st.integers(1, 60), st.text(max_size=300))
@@ -169,9 +169,9 @@ def test_a_frame_fits_its_screen_with_any_text_of_machines(height, width, count,
             fleet.write(name, 10**9, 3, 10**15)
         if place % 4 == 0:
             fleet.end(name, fleet_state.FAILED, text)
-    lines = fleet_view.rows(fleet, width, height, 3)
+    lines = display.rows(fleet, width, height, 3)
     assert len(lines) <= height
-    assert max(map(fleet_view.cells, lines)) <= width
+    assert max(map(display.cells, lines)) <= width
     assert not [one for line in lines for one in line if ord(one) < 32 or 127 <= ord(one) < 160]
 
 

@@ -13,7 +13,7 @@ import termios
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view, module_progress
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, module_progress
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.fleet_state import DONE, FAILED, LATE
 
 NAMES = [f"n{number}" for number in range(1, 6)]
@@ -53,8 +53,8 @@ def said() -> Said:
     return Said()
 
 
-def shown(said: Said, mode: str | None, screen: Screen | None = None, names=NAMES, **more) -> fleet_view.FleetView:
-    return fleet_view.FleetView(names, mode, said, terminal=screen, clock=lambda: said.now, **more)
+def shown(said: Said, mode: str | None, screen: Screen | None = None, names=NAMES, **more) -> display.FleetView:
+    return display.FleetView(names, mode, said, terminal=screen, clock=lambda: said.now, **more)
 
 
 def test_four_machines_are_a_fleet(said):
@@ -156,27 +156,27 @@ def test_a_window_that_is_too_small_for_a_table_shows_none(said):
     ],
 )  # fmt: skip
 def test_which_callbacks_print_for_programs(callback, programs):
-    assert fleet_view.for_programs(callback) is programs
+    assert display.for_programs(callback) is programs
 
 
 def test_the_terminal_of_a_process_is_found_by_its_stream():
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 132, 0, 0))
     try:
-        terminal = fleet_view.Terminal.of(slave, os.getpid(), {"TERM": "xterm"})
+        terminal = display.Terminal.of(slave, os.getpid(), {"TERM": "xterm"})
         assert terminal is not None
         assert terminal.size() == (132, 40)
         terminal.close()
         for environment in ({}, {"TERM": "dumb"}, {"TERM": "xterm", "CI": "true"}):
-            assert fleet_view.Terminal.of(slave, os.getpid(), environment) is None
+            assert display.Terminal.of(slave, os.getpid(), environment) is None
     finally:
         os.close(master)
         os.close(slave)
     reading, writing = os.pipe()
-    assert fleet_view.Terminal.of(writing, os.getpid(), {"TERM": "xterm"}) is None
+    assert display.Terminal.of(writing, os.getpid(), {"TERM": "xterm"}) is None
     os.close(reading)
     os.close(writing)
-    assert fleet_view.Terminal.of(writing, os.getpid(), {"TERM": "xterm"}) is None
+    assert display.Terminal.of(writing, os.getpid(), {"TERM": "xterm"}) is None
 
 
 def test_threads_are_heard_by_the_view_in_the_first_thread(said):

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import fleet_view, module_progress
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, module_progress
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 
 
@@ -127,7 +127,7 @@ def test_a_module_whose_run_has_ended_before_it_begins_ends_at_once():
 
 def reader(path, names=("good", "bad"), variables=None):
     said: list[str] = []
-    show = fleet_view.FleetView(names, "fleet", lambda text, **_how: said.append(text))
+    show = display.FleetView(names, "fleet", lambda text, **_how: said.append(text))
     return module_progress.Reader(str(path), show, variables or {}), show, said
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import page, results
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 from tests.unit.report import reports
 
 _VOID = frozenset(["meta", "rect", "line"])
@@ -50,7 +50,7 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize("count", [1, 12, 500])
 @pytest.mark.parametrize("roles", [False, True])
 def test_a_page_is_one_file_that_loads_nothing(count, roles):
-    text = page.page(reports.data(count, roles=roles), "/srv/kubenode")
+    text = report_files.page(reports.data(count, roles=roles), "/srv/kubenode")
     found = Reader(text)
     assert len(text.encode()) < 1_000_000
     assert not found.names & {"script", "link", "img", "iframe", "object", "base", "form"}
@@ -62,11 +62,13 @@ def test_a_page_is_one_file_that_loads_nothing(count, roles):
 
 
 def test_failures_come_first_with_reason_last_lines_and_log():
-    text = page.page(reports.data(50), "/srv")
+    text = report_files.page(reports.data(50), "/srv")
     order = [text.index(part) for part in ("What failed", "Where the time went", "Machines over time")]
     assert order == sorted(order)
     rows = re.findall(r'<th scope="row" title="([^"]+): ([a-z ]+)"', text)
-    assert [outcome for _name, outcome in rows] == sorted((one for _name, one in rows), key=list(page.OUTCOMES).index)
+    assert [outcome for _name, outcome in rows] == sorted(
+        (one for _name, one in rows), key=list(report_files.OUTCOMES).index
+    )
     assert {name for name, outcome in rows if outcome == "failed"} == {"node-7", "node-27", "node-47"}
     assert "dd: error writing &#39;/dev/sda&#39;: No space left" in text
     assert 'href="kubenode/logs/node-7/image-url-command.log"' in text
@@ -77,7 +79,7 @@ def test_failures_come_first_with_reason_last_lines_and_log():
 def test_a_run_that_failed_as_a_whole_says_why():
     data = reports.data(1)
     data.update(machines=[], phases=[], durations=[], errors=["<b>token</b>"], not_attempted=["n1", "n2"])
-    text = "".join(Reader(page.page(data)).texts)
+    text = "".join(Reader(report_files.page(data)).texts)
     assert "The run failed before any machine" in text
     assert "<b>token</b>" in text
     assert "Not attempted: n1, n2" in text
@@ -86,7 +88,7 @@ def test_a_run_that_failed_as_a_whole_says_why():
 def test_a_machine_is_shown_with_its_address_and_id():
     data = reports.data(2)
     data["machines"][0].update(address="203.0.113.5", id=4711)
-    titles = [value for name, value in Reader(page.page(data)).attributes if name == "title"]
+    titles = [value for name, value in Reader(report_files.page(data)).attributes if name == "title"]
     assert "node-1: verified, 203.0.113.5, id 4711" in titles
     assert "node-2: verified" in titles
 
@@ -97,7 +99,7 @@ def test_what_happened_to_many_is_said_once():
         msg = f"{name}: the rescue did not answer within 60 s (connect to {address} port 22: timed out)"
         report.add(name, {"boot_state": "ProvisioningFailed", "msg": msg}, failed=True)
     report.add("n3", {"boot_state": "ProvisioningFailed", "msg": "n3: disk full"}, failed=True)
-    groups = page._failures(report.as_dict(), "")
+    groups = report_files._failures(report.as_dict(), "")
     assert [[one["name"] for one in group["machines"]] for group in groups] == [["n1", "n2", "n10"], ["n3"]]
     assert "192.0.2.1 port 22" in groups[0]["reason"]
 
@@ -106,7 +108,7 @@ def test_what_happened_to_many_is_said_once():
 def test_a_page_says_verified_only_of_what_was_verified(verified, outcome):
     report = results.Report()
     report.add("n1", {"boot_state": "OperatingSystemRunning", **({} if verified is None else {"verified": verified})})
-    (row,) = page._rows({**reports.data(1), **report.as_dict()}, reports.STARTED, 100.0, "")
+    (row,) = report_files._rows({**reports.data(1), **report.as_dict()}, reports.STARTED, 100.0, "")
     assert row.outcome == outcome
 
 
@@ -114,12 +116,14 @@ def test_a_machine_that_a_failed_run_left_on_its_way_is_not_done():
     report = results.Report()
     report.add("n1", {"boot_state": "BootingToRescue"})
     data = {**reports.data(1), **report.as_dict()}
-    assert [row.outcome for row in page._rows(data, reports.STARTED, 100.0, "")] == ["done"], "as it was asked for"
+    assert [row.outcome for row in report_files._rows(data, reports.STARTED, 100.0, "")] == ["done"], (
+        "as it was asked for"
+    )
     report.fail({"msg": "api_token: the API refused the token"})
     data = {**reports.data(1), **report.as_dict()}
-    (row,) = page._rows(data, reports.STARTED, 100.0, "")
+    (row,) = report_files._rows(data, reports.STARTED, 100.0, "")
     assert (row.outcome, row.done_at) == ("not finished", None)
-    assert "<b>… 1</b> not finished" in page.page(data)
+    assert "<b>… 1</b> not finished" in report_files.page(data)
 
 
 def test_bars_lie_where_the_time_was_spent():
@@ -127,22 +131,22 @@ def test_bars_lie_where_the_time_was_spent():
     step = {"machine": "n1", "from": "BootingToRescue", "to": "RunningImageCommand", "at": "2026-11-21T10:00:50.000Z"}
     report.add("n1", {"boot_state": "RunningImageCommand", "transitions": [{**step, "seconds": 40.0}]})
     data = {**reports.data(1), **report.as_dict(), "finished": None, "updated": "2026-11-21T10:01:40.000Z"}
-    (row,) = page._rows(data, reports.STARTED, 100.0, "")
+    (row,) = report_files._rows(data, reports.STARTED, 100.0, "")
     assert row.outcome == "under way"
     assert [(one.state, one.left, one.width, one.seconds) for one in row.pieces] == [
         ("BootingToRescue", 10.0, 40.0, 40.0),
         ("RunningImageCommand", 50.0, 50.0, 50.0),
     ]
     assert row.words == "boots into its rescue 40.0 s, the image command runs 50.0 s"
-    text = page.page(data)
+    text = report_files.page(data)
     assert 'http-equiv="refresh"' in text
     assert "The run goes on, or it was killed" in text
 
 
 def test_check_mode_and_interruption_are_said():
-    assert "Check mode: nothing was changed" in page.page(reports.data(2, check=True))
+    assert "Check mode: nothing was changed" in report_files.page(reports.data(2, check=True))
     data = {**reports.data(2), "finished": None, "interrupted": True}
-    text = page.page(data)
+    text = report_files.page(data)
     assert "The run was interrupted" in text
     assert 'http-equiv="refresh"' not in text
 
@@ -161,7 +165,7 @@ def test_all_that_machines_say_is_text(said):
     result["drift"] = [{"what": hostile, "runs": hostile, "since": hostile, "wanted": hostile}]
     step = {"machine": "n", "from": hostile, "to": hostile, "at": hostile, "seconds": 1e9}
     report.add(hostile or "n", {**result, "transitions": [step]}, failed=True)
-    text = page.page({**reports.data(1), **report.as_dict()})
+    text = report_files.page({**reports.data(1), **report.as_dict()})
     found = Reader(text)
     assert "script" not in found.names
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)
@@ -172,11 +176,11 @@ def test_all_that_machines_say_is_text(said):
 
 def test_names_are_sorted_as_people_count():
     names = ["node-10", "node-2", "²", "node-1"]
-    assert sorted(names, key=page._natural) == ["node-1", "node-2", "node-10", "²"]
+    assert sorted(names, key=report_files._natural) == ["node-1", "node-2", "node-10", "²"]
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3725, "1 h 2 min"), (125, "2 min 5 s")]
 )
 def test_durations_in_words(seconds, words):
-    assert page._duration(seconds) == words
+    assert report_files._duration(seconds) == words
