@@ -17,7 +17,7 @@ from typing import Any, Self
 import hcloud
 import yaml
 
-from lab.client import call
+from lab.state import call_lab
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PROOF_FILE = "/etc/kubenode-proof"
@@ -208,7 +208,7 @@ class Testbed:
 
     def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Ask something of the lab itself, such as a fault."""
-        return call(self.lab["endpoint"], self.token, method, path, body)
+        return call_lab(self.lab["endpoint"], self.token, method, path, body)
 
     def machines(self) -> list[dict[str, Any]]:
         """The lab's word on its machines, with every boot they made."""

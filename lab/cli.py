@@ -25,11 +25,10 @@ from lab.machines.host import PACKAGES, find
 from lab.robot.tls import HOST
 
 from . import cache, daemon, delays, images
-from .client import LabClientError, call
 from .daemon import Options
 from .errors import LabError
 from .machines import KINDS
-from .state import State, StateError
+from .state import LabClientError, State, StateError, call_lab
 
 Command = Callable[[argparse.Namespace], int]
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
@@ -199,7 +198,7 @@ def _status(options: argparse.Namespace) -> int:
         text = "is starting" if values else "is not up"
         _say(json.dumps({"name": state.name, "up": False}) if options.json else f"lab '{state.name}' {text}")
         return 1
-    live = call(values["endpoint"], state.token.read_text(), "GET", "/status")
+    live = call_lab(values["endpoint"], state.token.read_text(), "GET", "/status")
     if options.json:
         _say(json.dumps(values | live | {"up": True}, indent=1))
     else:
@@ -225,7 +224,7 @@ def _describe(state: State, values: dict[str, Any]) -> None:
 
 def _machines(options: argparse.Namespace) -> int:
     state, values = _running(options)
-    rows = call(values["endpoint"], state.token.read_text(), "GET", "/machines")["machines"]
+    rows = call_lab(values["endpoint"], state.token.read_text(), "GET", "/machines")["machines"]
     if options.json:
         _say(json.dumps(rows, indent=1))
         return 0
@@ -358,7 +357,7 @@ def _cluster(options: argparse.Namespace) -> int:
         _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")
         return 0
     state, values = _running(options)
-    control = functools.partial(call, values["endpoint"], state.token.read_text())
+    control = functools.partial(call_lab, values["endpoint"], state.token.read_text())
     if options.action == "status":
         about = status(control)
         _say(

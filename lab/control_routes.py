@@ -23,8 +23,8 @@ from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
 from lab.errors import ClusterError, ImageError, LabError
+from lab.faults import Handler
 from lab.machines.base import WHOLE, DiskSpec, Machine, Range
-from lab.middleware import Handler
 from lab.power_control import PowerControl
 from lab.robot.account import Account
 from lab.robot.dedicated_power import DedicatedPower

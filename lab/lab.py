@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab in this process: the APIs on loopback, machines of one kind behind them."""
+"""A lab in this process: the APIs on loopback, machines of one kind behind them, and what these download over HTTP."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import asyncio
 import functools
 import itertools
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from lab.api import metadata_service, ssh_keys
+from lab.api import metadata_only, metadata_service
 from lab.api import routes as cloud_routes
 from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud, Settings
@@ -34,6 +35,7 @@ from lab.api.servers import Servers
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
 from lab.machines.backend import Backend, best_kind, open_backend
 from lab.machines.cleanup import clean_up_dead_processes, process_state
+from lab.mirror import content
 from lab.robot import routes_dedicated, routes_network, tls
 from lab.robot.account import Account, RobotSettings
 from lab.robot.forms import ACCOUNT
@@ -42,11 +44,87 @@ from lab.robot.routes_dedicated import boot_routes
 
 from . import delays, images
 from .cache import Progress, quiet
-from .downloads import Published
-from .faults import Faults
+from .errors import ImageError
+from .faults import Faults, new_log
 from .machines import KINDS
-from .middleware import new_log
 from .state import write_secret
+
+#: debian.raw.xz: name, then how it is packed; forms that do not exist yet are made on first use.
+_FORM = re.compile(r"(?P<image>[a-z0-9-]+)\.raw(?:\.(?P<form>zst|gz|bz2|xz))?(?:\.sha256)?")
+
+
+#: Images beside the one the lab boots; built on first use.
+OTHERS = ("debian13",)
+
+
+class Published:
+    """The files below ``directory`` and, with an image, that image and `OTHERS` in every form and the tarball."""
+
+    def __init__(self, directory: Path, image: images.Image | None = None) -> None:
+        self._directory = directory
+        self._image = image
+
+    async def find(self, name: str) -> Path | None:
+        """The file of this name, packed first if need be."""
+        own = self._directory / name
+        if own.is_file():
+            return own
+        if self._image is None:
+            return None
+        if name.removesuffix(".sha256") == images.TARBALL:
+            tarball = await asyncio.to_thread(images.ensure, "tarball")
+            return tarball.dir / name
+        match = _FORM.fullmatch(name)
+        if match is None or match["image"] not in (self._image.name, *OTHERS):
+            return None
+        image = self._image
+        if match["image"] != image.name:
+            image = await asyncio.to_thread(images.ensure, match["image"])
+        packed = await asyncio.to_thread(images.variant, image, match["form"] or "raw")
+        return packed.with_name(name)
+
+    def names(self) -> list[str]:
+        """What there is at present."""
+        own = {path.name for path in self._directory.iterdir() if path.is_file()}
+        image = set() if self._image is None else {images.TARBALL, *(path.name for path in self._image.files.values())}
+        image |= set() if self._image is None else {f"{name}.raw.zst" for name in OTHERS}
+        return sorted(own | image | {f"{name}.sha256" for name in image})
+
+    def application(self) -> web.Application:
+        """Serve them as /images/<name>; /images/ lists the names."""
+        app = web.Application()
+
+        async def get(request: web.Request) -> web.StreamResponse:
+            name = request.match_info["name"]
+            path = await self.find(name)
+            if path is None:
+                raise web.HTTPNotFound(text=f"no image file {name}\n")
+            return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
+
+        async def index(_request: web.Request) -> web.Response:
+            return web.Response(text="".join(f"{name}\n" for name in self.names()))
+
+        app.router.add_get(r"/images/{name:[A-Za-z0-9][A-Za-z0-9._-]*}", get)
+        app.router.add_get("/images/", index)
+        _add_mirror(app)
+        return app
+
+
+def _add_mirror(app: web.Application) -> None:
+    """Serve the mirror; a missing part is built while the first client waits for it."""
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        path = request.match_info["path"]
+        try:
+            file = await asyncio.to_thread(content.find, path)
+        except ImageError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+        if file is None:
+            raise web.HTTPNotFound(text=f"the mirror has no {path}\n")
+        return web.FileResponse(file, headers={"Content-Type": "application/octet-stream"})
+
+    app.router.add_get("/mirror/{path:.+}", get)
+
 
 IMAGES_PORT = 8080
 METADATA_ADDRESS = ("169.254.169.254", 80)
@@ -62,7 +140,7 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
     api = web.Application(middlewares=[auth.middleware()])
     for routes in (
         cloud_routes.routes,
-        ssh_keys.routes,
+        metadata_only.ssh_key_routes,
         server_routes(servers),
         power_routes(power),
         disk_routes(disks),

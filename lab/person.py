@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .client import LabClientError
 from .errors import LabError
+from .state import LabClientError
 
 if TYPE_CHECKING:
     from .running import RunningLab

@@ -13,10 +13,10 @@ from typing import Any, Self, TypeVar
 from lab.cluster.running_cluster import RunningCluster
 
 from . import mirror
-from .client import call
 from .lab import Lab
 from .nodes import Nodes
 from .person import Person
+from .state import call_lab
 
 T = TypeVar("T")
 _STOP_SECONDS = 300
@@ -145,7 +145,7 @@ class RunningLab(Nodes):
 
     def control(self, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""
-        return call(self.endpoint, self.token, method, path, body, timeout)
+        return call_lab(self.endpoint, self.token, method, path, body, timeout)
 
     def _run(self) -> None:
         asyncio.run(self._main())

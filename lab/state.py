@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a lab that runs in the background writes down what it is, and whether that is still true."""
+"""Where a lab that runs in the background writes down what it is, whether that is still true; a small client of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import json
 import os
 import re
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,3 +106,26 @@ def process_start(pid: int) -> str | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] == "Z" else fields[19]
+
+
+class LabClientError(Exception):
+    """The lab refused, or does not answer."""
+
+
+def call_lab(endpoint: str, token: str, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
+    """Call ``path`` below /_lab of the lab whose API is at ``endpoint``; JSON is decoded, text is returned as it is."""
+    request = urllib.request.Request(
+        endpoint.removesuffix("/v1") + "/_lab" + path,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            text = response.read().decode()
+            is_json = response.headers.get_content_type() == "application/json"
+    except urllib.error.HTTPError as error:
+        raise LabClientError(f"{method} {path}: HTTP {error.code}: {error.read().decode(errors='replace')}") from error
+    except OSError as error:
+        raise LabClientError(f"{method} {path}: the lab at {endpoint} does not answer: {error}") from error
+    return json.loads(text) if is_json else text

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from lab.faults import Faults, RequestFault
-from lab.middleware import ApiMiddleware, Handler, RequestLog
+from lab.faults import ApiMiddleware, Faults, Handler, RequestFault, RequestLog
 
 from .api_errors import ApiError
 from .http import answer

@@ -23,13 +23,12 @@ from .base import WHOLE, BootSource, Hardware, Range, Rescue
 from .cgroup import CGroup, DeviceFilter, Number, hierarchy
 from .disk_watcher import DiskWatcher, mirror_nodes
 from .disks import kernel_names
-from .guest_view import DiskView, View, Views
+from .guest_view import DiskView, UdevControl, View, Views
 from .loop import Loop, sync_partitions
 from .network import NetNs, Network, PrivatePlace, first_of
 from .partition_table import why_not
 from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
-from .udev import UdevControl
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133

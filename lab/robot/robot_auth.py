@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from lab.faults import RequestFault
-from lab.middleware import ApiMiddleware, Handler, RequestLog
+from lab.faults import ApiMiddleware, Handler, RequestFault, RequestLog
 
 from .account import Account
 from .forms import RobotError, not_found, rate_limit_exceeded, unauthorized

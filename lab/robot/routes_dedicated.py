@@ -10,7 +10,7 @@ import secrets
 
 from aiohttp import web
 
-from lab.api import ssh_keys
+from lab.api import metadata_only
 
 from . import robot_views
 from .account import Account
@@ -222,7 +222,7 @@ _SIZES = {
 def parse_key(name: str, data: str, created: float) -> Key:
     """A key from its OpenSSH line, kept without comment; RobotError 400 when it is none."""
     try:
-        fingerprint = ssh_keys.fingerprint(data)
+        fingerprint = metadata_only.fingerprint(data)
         kind, blob = data.split()[:2]
         described = ("RSA", _modulus_bits(base64.b64decode(blob))) if kind == "ssh-rsa" else _SIZES[kind]
     except ValueError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.testbed import CHECKOUT, Testbed
-from lab.client import call
+from lab.state import call_lab
 from tests.bench._cost import paid
 from tests.image_commands import image_command
 
@@ -57,12 +57,12 @@ def measure(testbed: Testbed, names: Sequence[str], command: Sequence[str] | Non
         environment["ANSIBLE_HOST_KEY_CHECKING"] = "false"
         del environment["ANSIBLE_CALLBACKS_ENABLED"]
     lab = (testbed.lab["endpoint"], testbed.token)
-    call(*lab, "DELETE", "/requests")
+    call_lab(*lab, "DELETE", "/requests")
     with (testbed.folder / "output.txt").open("w") as output:
         cost = paid(command or testbed.playbook_command(), environment, testbed.folder, output)
-    requests = call(*lab, "GET", "/requests")["requests"]
+    requests = call_lab(*lab, "GET", "/requests")["requests"]
     resets = sum(one["method"] == "POST" and one["path"].startswith("/reset/") for one in requests)
-    platform = max(one["total"] for one in call(*lab, "GET", "/delays")["machines"].values())
+    platform = max(one["total"] for one in call_lab(*lab, "GET", "/delays")["machines"].values())
     size = len(names)
     ready = {name: at for name in names if (at := proven_at(testbed, name)) is not None}
     verified = {} if command else verified_at(testbed)

@@ -21,7 +21,7 @@ import hcloud
 import yaml
 
 from dev.testbed import CHECKOUT, KEY_NAME, Testbed
-from lab.client import call
+from lab.state import call_lab
 
 RESULTS = CHECKOUT / "build" / "bench"
 #: SSH key, server, rescue, power, image; then server and key are deleted.
@@ -58,13 +58,13 @@ def upload(count: int) -> dict[str, Any]:
 
 def run(testbed: Testbed, lab: tuple[str, str]) -> dict[str, Any]:
     """One run: its seconds, its requests, and the lengths of the actions it started."""
-    call(*lab, "DELETE", "/requests")
+    call_lab(*lab, "DELETE", "/requests")
     started = time.monotonic()
     with (testbed.folder / "output.txt").open("a") as output:
         testbed.provision(stdout=output, stderr=subprocess.STDOUT)
     seconds = time.monotonic() - started
-    requests = call(*lab, "GET", "/requests")["requests"]
-    delays = call(*lab, "GET", "/delays")["machines"]
+    requests = call_lab(*lab, "GET", "/requests")["requests"]
+    delays = call_lab(*lab, "GET", "/delays")["machines"]
     platform = max([one["total"] for one in delays.values()], default=0.0)
     return {"ratio": seconds / platform if platform else 0.0, "requests": len(requests), "delays": delays}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.testbed import Testbed
-from lab.client import call
+from lab.state import call_lab
 from tests.bench._cost import Cost, paid
 from tests.bench._fleet import FORKS, RESULTS, by_peer
 
@@ -50,11 +50,11 @@ def job(size: int) -> Scale:
     with DryTestbed(RESULTS / "scale", "bench-scale", lab_options=options) as testbed:
         testbed.write_inventory([f"bench-{number}" for number in range(1, size + 1)], known_host_key=False)
         lab = (testbed.lab["endpoint"], testbed.token)
-        call(*lab, "DELETE", "/requests")
+        call_lab(*lab, "DELETE", "/requests")
         environment = testbed.environment | {"ANSIBLE_FORKS": FORKS}
         with (testbed.folder / "output.txt").open("w") as output:
             cost = paid(by_peer(testbed, PLAY), environment, testbed.folder, output)
-        requests = call(*lab, "GET", "/requests")["requests"]
+        requests = call_lab(*lab, "GET", "/requests")["requests"]
         started = [
             one for one in requests if one["path"].endswith("/poweron") and one["status"] < HTTPStatus.BAD_REQUEST
         ]

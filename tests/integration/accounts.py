@@ -15,7 +15,7 @@ from typing import Any
 
 import requests
 
-from lab.client import call
+from lab.state import call_lab
 from tests.integration.controller import Controller
 from tests.integration.runs import Run
 from tests.waiting import until
@@ -58,7 +58,7 @@ def remote_lab(testbed: Any) -> Any:
     password = Path(robot["password_file"]).read_text(encoding="ascii")
 
     def control(method: str, path: str, body: Any = None, _timeout: float = 0) -> Any:
-        return call(lab["endpoint"], testbed.token, method, path, body, 300)
+        return call_lab(lab["endpoint"], testbed.token, method, path, body, 300)
 
     return SimpleNamespace(
         endpoint=lab["endpoint"], token=testbed.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from lab.client import call
+from lab.state import call_lab
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.fleet, pytest.mark.timeout(3000)]
 
@@ -24,7 +24,7 @@ def test_fifty_cloud_machines_are_provisioned_in_one_run(operator, forks):
     fleet.testbed.write_inventory(names)
     fleet.testbed.environment |= {"ANSIBLE_FORKS": forks}
     assert fleet.run(limit=2700) == 0, fleet.output[-20000:]
-    requests = call(fleet.testbed.lab["endpoint"], fleet.testbed.token, "GET", "/requests")["requests"]
+    requests = call_lab(fleet.testbed.lab["endpoint"], fleet.testbed.token, "GET", "/requests")["requests"]
     assert len(requests) <= REQUESTS * SIZE
     report = json.loads(fleet.testbed.report.read_text())
     assert sorted(machine["name"] for machine in report["machines"]) == names

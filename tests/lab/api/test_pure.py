@@ -13,8 +13,8 @@ from lab.api import schemas
 from lab.api.api_errors import ApiError
 from lab.api.auth import Bucket
 from lab.api.http import Page, link_header, sort
+from lab.api.metadata_only import fingerprint
 from lab.api.schemas import label_problems, parse_selector
-from lab.api.ssh_keys import fingerprint
 
 GOOD = {"name": "n1", "server_type": "cx23", "image": "debian-12"}
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError
-from lab.machines import guest_view, qemu, udev
+from lab.machines import guest_view, qemu
 from lab.machines.base import DiskSpec, Hardware, Rescue
 from lab.machines.disks import identities, kernel_names, partition_name
 from lab.machines.guest_view import TreeWriter, fill_tree
@@ -33,7 +33,7 @@ def test_every_disk_has_its_own_serial_wwn_and_name(kinds: list[str], machine: i
     disks = identities(_with(*(DiskSpec(_SIZE, kind) for kind in kinds), machine_id=machine))  # type: ignore[arg-type]
     assert len({disk.serial for disk in disks}) == len(disks)
     assert len({disk.wwn for disk in disks if disk.wwn}) == sum(kind != "scsi" for kind in kinds)
-    known = [link for disk in disks for link in udev.disk_links(udev.disk_properties(disk), {})]
+    known = [link for disk in disks for link in guest_view.disk_links(guest_view.disk_properties(disk), {})]
     assert len(known) == len(set(known))
     plain, swapped = kernel_names(disks, swapped=False), kernel_names(disks, swapped=True)
     assert sorted(plain) == sorted(swapped)
@@ -80,7 +80,9 @@ def test_links_are_those_of_udev() -> None:
     )
     links = [
         sorted(
-            link.removeprefix("disk/by-id/") for link in udev.disk_links(udev.disk_properties(disk), {}) if "id" in link
+            link.removeprefix("disk/by-id/")
+            for link in guest_view.disk_links(guest_view.disk_properties(disk), {})
+            if "id" in link
         )
         for disk in disks
     ]
@@ -96,7 +98,7 @@ def test_links_are_those_of_udev() -> None:
         "ID_PART_ENTRY_NAME": "a/b",
         "ID_FS_LABEL_ENC": "",
     }
-    part = udev.disk_links(udev.disk_properties(disks[1]), content, part=2)
+    part = guest_view.disk_links(guest_view.disk_properties(disks[1]), content, part=2)
     assert set(part) == {
         "disk/by-id/ata-ST4000NM0245_ZC1-part2",
         "disk/by-id/wwn-0x5000c500a0000001-part2",
@@ -104,7 +106,7 @@ def test_links_are_those_of_udev() -> None:
         "disk/by-path/pci-0000:00:1f.2-ata-1.0-part2",
         "disk/by-uuid/12ab",
     }
-    assert udev.record({"B": "2", "A": "1"}, ["disk/y", "disk/x"]).splitlines() == [
+    assert guest_view.udev_record({"B": "2", "A": "1"}, ["disk/y", "disk/x"]).splitlines() == [
         "S:disk/x", "S:disk/y", "I:1", "E:A=1", "E:B=2", "V:1",
     ]  # fmt: skip
 

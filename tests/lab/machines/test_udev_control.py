@@ -14,7 +14,7 @@ import pytest
 
 from lab import images
 from lab.machines.backend import Backend
-from lab.machines.udev import UdevControl
+from lab.machines.guest_view import UdevControl
 from tests.lab.machines.guest import FromDisk, Key, bench, publish
 
 pytestmark = pytest.mark.nspawn

@@ -15,9 +15,9 @@ import requests
 import yaml
 
 from lab import ports
-from lab.client import LabClientError
 from lab.robot.account import RobotSettings
 from lab.robot.tls import HOST
+from lab.state import LabClientError
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20

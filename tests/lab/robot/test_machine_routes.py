@@ -7,7 +7,7 @@ import hashlib
 import pytest
 import requests
 
-from lab.client import LabClientError
+from lab.state import LabClientError
 
 
 @pytest.fixture
