@@ -350,7 +350,7 @@ class ReportFiles:
         if kept.get("started") != to_rfc3339(self._started):
             return
         # What came of its task meanwhile has no transitions yet: those come with the result.
-        newer = kept.get("updated", "") >= times.to_rfc3339(self._noted)
+        newer = kept.get("updated", "") >= to_rfc3339(self._noted)
         with self._lock:
             ours = {machine["name"]: len(machine["transitions"]) for machine in self.report.machines}
             further = [one for one in kept["machines"] if newer or len(one["transitions"]) > ours.get(one["name"], -1)]

@@ -33,7 +33,7 @@ class _Named(TypedDict):
 
 
 class Setting(_Named, total=False):
-    """One setting: ``id``, ``step``, ``kind``, and the fields of its kind (see setting_spec.KINDS)."""
+    """One setting: ``id``, ``step``, ``kind``, and the fields of its kind (see engine.KINDS)."""
 
     path: str
     mode: str
