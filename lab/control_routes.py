@@ -16,9 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lab.api import schemas
 from lab.api.api_errors import ApiError, not_found
-from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud
-from lab.api.http import answer, identifier, read_json
+from lab.api.http import Bucket, CloudAuth, answer, identifier, read_json
 from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
@@ -29,7 +28,7 @@ from lab.power_control import PowerControl
 from lab.robot.account import Account
 from lab.robot.dedicated_power import DedicatedPower
 from lab.robot.model import Dedicated, SpecError, size
-from lab.robot.robot_auth import LIMITS, RequestCounts
+from lab.robot.robot_http import LIMITS, RequestCounts
 
 
 class ClusterRoutes:

@@ -22,9 +22,8 @@ from aiohttp import web
 
 from lab.api import metadata_only, metadata_service
 from lab.api import routes as cloud_routes
-from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud, Settings
-from lab.api.http import CLOUD
+from lab.api.http import CLOUD, Bucket, CloudAuth
 from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.networks import primary_ip_routes
@@ -38,8 +37,7 @@ from lab.machines.cleanup import clean_up_dead_processes, process_state
 from lab.mirror import content
 from lab.robot import routes_dedicated, routes_network, tls
 from lab.robot.account import Account, RobotSettings
-from lab.robot.forms import ACCOUNT
-from lab.robot.robot_auth import RequestCounts, RobotAuth
+from lab.robot.robot_http import ACCOUNT, RequestCounts, RobotAuth
 from lab.robot.routes_dedicated import boot_routes
 
 from . import delays, images

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from lab.api import catalog
+from lab.api import resources
 from lab.api.cloud import Cloud
 from lab.api.resources import Action, Image, Server, now
 from lab.api.schemas import ServerCreate
@@ -179,7 +179,7 @@ class Nodes(abc.ABC):
             raise LabError(f"image {image!r} is neither a path nor one of {', '.join(sorted(_SUITES))}")
         need = max(_bytes(disk or "0"), source.stat().st_size)
         kind = _server_type(memory_mib, need)
-        source = self._grown(source, kind.disk * catalog.DISK_GB_BYTES, _bytes(swap or "0"))
+        source = self._grown(source, kind.disk * resources.DISK_GB_BYTES, _bytes(swap or "0"))
         given = (self._apt(suite) if suite else {}) if user_data is None else user_data
         if not cloud_init and not isinstance(given, str):
             source, given = self._complete(name, source, given), ""
@@ -348,7 +348,7 @@ def _snapshot(cloud: Cloud, source: Path) -> Image:
         name=None,
         description=source.name,
         architecture="x86",
-        disk_size=source.stat().st_size / catalog.DISK_GB_BYTES,
+        disk_size=source.stat().st_size / resources.DISK_GB_BYTES,
         os_flavor="debian",
         os_version=None,
         created=now(),
@@ -356,14 +356,14 @@ def _snapshot(cloud: Cloud, source: Path) -> Image:
     )
 
 
-def _server_type(memory_mib: int, disk_bytes: int) -> catalog.ServerType:
+def _server_type(memory_mib: int, disk_bytes: int) -> resources.ServerType:
     """The smallest type with this memory and disk."""
     fitting = [
         kind
-        for kind in catalog.SERVER_TYPES.values()
+        for kind in resources.SERVER_TYPES.values()
         if kind.architecture == "x86"
         and kind.memory * 1024 >= memory_mib
-        and kind.disk * catalog.DISK_GB_BYTES >= disk_bytes
+        and kind.disk * resources.DISK_GB_BYTES >= disk_bytes
     ]
     if not fitting:
         raise LabError(f"no server type has {memory_mib} MiB of memory and {disk_bytes} bytes of disk")

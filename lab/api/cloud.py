@@ -18,11 +18,10 @@ from lab.faults import Faults
 from lab.machines.backend import Backend
 from lab.numbers import whole_number
 
-from . import catalog, schemas
+from . import resources, schemas
 from .actions import Engine
 from .api_errors import ApiError, invalid_input, locked, not_found, not_unique
-from .catalog import Location, ServerType
-from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
+from .resources import Image, LoadBalancer, Location, MetadataOnly, PrimaryIp, Server, ServerType, SshKey, Target
 from .schemas import NamedUpdate, ServerUpdate
 
 if TYPE_CHECKING:
@@ -78,14 +77,14 @@ class Cloud:
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.delays, self.faults)
-        for system in catalog.SYSTEM_IMAGES.values():
+        for system in resources.SYSTEM_IMAGES.values():
             self.images[system.id] = Image(
                 id=system.id,
                 type="system",
                 name=system.name,
                 description=system.description,
                 architecture=system.architecture,
-                disk_size=float(catalog.SYSTEM_DISK_GB),
+                disk_size=float(resources.SYSTEM_DISK_GB),
                 os_flavor=system.flavor,
                 os_version=system.version,
                 created=system.released,
@@ -150,10 +149,10 @@ class Cloud:
         return next(index for index in itertools.count(1) if index not in used)
 
     def server_type(self, wanted: int | str) -> ServerType:
-        return by_id_or_name(catalog.SERVER_TYPES, wanted, "server_type", "server type")
+        return by_id_or_name(resources.SERVER_TYPES, wanted, "server_type", "server type")
 
     def location(self, wanted: int | str) -> Location:
-        return by_id_or_name(catalog.LOCATIONS, wanted, "location", "location")
+        return by_id_or_name(resources.LOCATIONS, wanted, "location", "location")
 
     def image(self, wanted: int | str, architecture: str) -> Image:
         """An image by id, or a system image by name for this architecture."""

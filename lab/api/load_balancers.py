@@ -13,14 +13,25 @@ from aiohttp import web
 
 from lab import power_control as hardware
 
-from . import catalog, schemas, views
+from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
-from .catalog import LoadBalancerType, Location
 from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .networks import find_place
-from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now
+from .resources import (
+    LOAD_BALANCER_TYPES,
+    LOCATIONS,
+    Action,
+    LoadBalancer,
+    LoadBalancerType,
+    Location,
+    PrimaryIp,
+    PrivateNet,
+    Server,
+    Target,
+    now,
+)
 
 Start = Callable[[LoadBalancer, Any], Action]
 _NAME_TAKEN = "load balancer name is already used"
@@ -342,7 +353,7 @@ class LoadBalancers:
         )
 
     def _type(self, wanted: int | str) -> LoadBalancerType:
-        return by_id_or_name(catalog.LOAD_BALANCER_TYPES, wanted, "load_balancer_type", "load balancer type")
+        return by_id_or_name(LOAD_BALANCER_TYPES, wanted, "load_balancer_type", "load balancer type")
 
     def _location(self, body: schemas.LoadBalancerCreate) -> Location:
         refuse_if(
@@ -351,7 +362,7 @@ class LoadBalancers:
         )
         if body.location is not None:
             return self.cloud.location(body.location)
-        for place in catalog.LOCATIONS.values():
+        for place in LOCATIONS.values():
             if place.network_zone == body.network_zone:
                 return place
         raise invalid_input({"network_zone": [f"network zone '{body.network_zone}' not found"]})

@@ -14,10 +14,9 @@ from aiohttp import web
 from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, not_unique, unsupported
-from .catalog import Location
 from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, identifier, listing, select
-from .resources import Action, LoadBalancer, MetadataOnly, PrimaryIp, PrivateNet, Server, now
+from .resources import Action, LoadBalancer, Location, MetadataOnly, PrimaryIp, PrivateNet, Server, now
 
 #: As the platform: so many at most for a server in one network.
 ALIASES = 5

@@ -11,12 +11,12 @@ from aiohttp import web
 
 from lab.numbers import whole_number
 
-from . import catalog, schemas, views
+from . import schemas, views
 from .api_errors import ApiError, invalid_input, not_found
 from .cloud import found
 from .http import BY_ID, BY_NAME, BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
 from .metadata_only import MetadataOnlyResources
-from .resources import Action, Server
+from .resources import LOAD_BALANCER_TYPES, LOCATIONS, SERVER_TYPES, VAT, Action, Server
 from .server_disks import ServerDisks
 from .server_power import Power
 from .servers import Servers, new_password
@@ -251,9 +251,9 @@ def _add_offer(plural: str, items: Mapping[int, Any], view: Callable[[Any], dict
         return answer({key: view(found(key.replace("_", " "), items, identifier(request)))})
 
 
-_add_offer("locations", catalog.LOCATIONS, views.location)
-_add_offer("server_types", catalog.SERVER_TYPES, views.server_type)
-_add_offer("load_balancer_types", catalog.LOAD_BALANCER_TYPES, views.load_balancer_type)
+_add_offer("locations", LOCATIONS, views.location)
+_add_offer("server_types", SERVER_TYPES, views.server_type)
+_add_offer("load_balancer_types", LOAD_BALANCER_TYPES, views.load_balancer_type)
 
 
 @routes.get("/isos")
@@ -270,11 +270,11 @@ async def get_iso(request: web.Request) -> web.Response:
 @routes.get("/pricing")
 async def get_pricing(request: web.Request) -> web.Response:
     """Prices of what is on offer, in EUR."""
-    types = [views.server_type(item) for item in catalog.SERVER_TYPES.values()]
-    balancer_types = [views.load_balancer_type(item) for item in catalog.LOAD_BALANCER_TYPES.values()]
+    types = [views.server_type(item) for item in SERVER_TYPES.values()]
+    balancer_types = [views.load_balancer_type(item) for item in LOAD_BALANCER_TYPES.values()]
     pricing = {
         "currency": "EUR",
-        "vat_rate": f"{(catalog.VAT - 1) * 100:.2f}",
+        "vat_rate": f"{(VAT - 1) * 100:.2f}",
         "server_types": [{"id": item["id"], "name": item["name"], "prices": item["prices"]} for item in types],
         "image": {"price_per_gb_month": views.price(0.011)},
         "server_backup": {"percentage": "20.0000000000"},
@@ -284,7 +284,7 @@ async def get_pricing(request: web.Request) -> web.Response:
                 "type": kind,
                 "prices": [
                     {"location": place.name, "price_hourly": views.price(net / 624), "price_monthly": views.price(net)}
-                    for place in catalog.LOCATIONS.values()
+                    for place in LOCATIONS.values()
                 ],
             }
             for kind, net in (("ipv4", 0.5), ("ipv6", 0.0))
@@ -303,7 +303,7 @@ async def get_pricing(request: web.Request) -> web.Response:
 async def list_datacenters(request: web.Request) -> web.Response:
     """Data centers: gone since October 2026, unless the lab answers as before."""
     _check_datacenters(request)
-    known = [views.datacenter(place) for place in catalog.LOCATIONS.values()]
+    known = [views.datacenter(place) for place in LOCATIONS.values()]
     wanted = request.query.get("name")
     chosen = [item for item in known if wanted in (None, item["name"])]
     return listing(request, "datacenters", chosen, dict, {"id": lambda item: item["id"]})
@@ -312,7 +312,7 @@ async def list_datacenters(request: web.Request) -> web.Response:
 @routes.get(r"/datacenters/{id:[0-9]+}")
 async def get_datacenter(request: web.Request) -> web.Response:
     _check_datacenters(request)
-    for place in catalog.LOCATIONS.values():
+    for place in LOCATIONS.values():
         item = views.datacenter(place)
         if item["id"] == identifier(request):
             return answer({"datacenter": item})

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 
 from lab.machines.base import BootSource, DiskSpec, Hardware, Machine
 
-from . import catalog
 from .actions import Job
 from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
-from .catalog import Location, ServerType
 from .cloud import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .networks import Networks, PrimaryIps
-from .resources import Action, Image, Server, now
+from .resources import DISK_GB_BYTES, Action, Image, Location, Server, ServerType, now
 from .schemas import AttachToNetwork, ServerCreate, ServerUpdate
 from .server_power import Power, ServerPower
 
@@ -133,7 +131,7 @@ class Servers:
             name=server.name,
             cores=server.server_type.cores,
             memory_mib=server.server_type.memory * 1024,
-            disks=(DiskSpec(server.primary_disk_size * catalog.DISK_GB_BYTES),),
+            disks=(DiskSpec(server.primary_disk_size * DISK_GB_BYTES),),
             mac=self.cloud.backend.mac(server.index),
             ipv4=self.cloud.backend.address(server.index),
             ipv6=server.ipv6.ip if server.ipv6 else "",

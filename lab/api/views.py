@@ -9,10 +9,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from . import catalog
+from . import resources
 from .actions import progress
-from .catalog import LoadBalancerType, Location, ServerType
-from .resources import Action, Image, MetadataOnly, PrimaryIp, Server, SshKey
+from .resources import Action, Image, LoadBalancerType, Location, MetadataOnly, PrimaryIp, Server, ServerType, SshKey
 
 _DATACENTERS = {"fsn1": (4, 14), "nbg1": (2, 3), "hel1": (3, 2), "ash": (5, 1), "hil": (6, 1), "sin": (7, 1)}
 
@@ -41,11 +40,11 @@ def location(item: Location) -> dict[str, Any]:
 
 def price(net: float) -> dict[str, str]:
     """A price with and without VAT, as strings."""
-    return {"net": f"{net:.10f}", "gross": f"{net * catalog.VAT:.16f}"}
+    return {"net": f"{net:.10f}", "gross": f"{net * resources.VAT:.16f}"}
 
 
 def server_type(item: ServerType) -> dict[str, Any]:
-    places = [place for place in catalog.LOCATIONS.values() if place.name in item.locations]
+    places = [place for place in resources.LOCATIONS.values() if place.name in item.locations]
     return {
         "id": item.id,
         "name": item.name,
@@ -93,7 +92,7 @@ def load_balancer_type(item: LoadBalancerType) -> dict[str, Any]:
         "max_assigned_certificates": item.max_certificates,
         "deprecated": None,
         "deprecation": None,
-        "prices": _prices(item, catalog.LOCATIONS.values()),
+        "prices": _prices(item, resources.LOCATIONS.values()),
     }
 
 

@@ -14,8 +14,8 @@ from lab.api import metadata_only
 
 from . import robot_views
 from .account import Account
-from .forms import Form, RobotError, account, answer, form, invalid_input, not_found, server
 from .model import KINDS, Activation, Dedicated, Key, Reset
+from .robot_http import Form, RobotError, account, answer, form, invalid_input, not_found, server
 
 routes = web.RouteTableDef()
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,255}")

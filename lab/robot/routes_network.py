@@ -14,10 +14,10 @@ from aiohttp import web
 
 from lab.numbers import whole_number
 
-from . import forms
+from . import robot_http
 from .account import Account
-from .forms import Form, RobotError, account, answer, form, invalid_input, not_found, server_not_found
 from .model import Dedicated, Firewall, Rules, Template, TrafficWarnings, VSwitch
+from .robot_http import Form, RobotError, account, answer, form, invalid_input, not_found, server_not_found
 from .robot_views import identity
 
 routes = web.RouteTableDef()
@@ -310,7 +310,7 @@ async def delete_template(request: web.Request) -> web.Response:
 
 @routes.get("/firewall/{server}")
 async def get_firewall(request: web.Request) -> web.Response:
-    found = forms.server(request)
+    found = robot_http.server(request)
     if request.query.get("port", "main") != "main":
         raise RobotError(404, "FIREWALL_PORT_NOT_FOUND", "The port was not found")
     return answer({"firewall": _firewall_view(found, account(request).now)})
@@ -319,7 +319,7 @@ async def get_firewall(request: web.Request) -> web.Response:
 @routes.post("/firewall/{server}")
 async def set_firewall(request: web.Request) -> web.Response:
     """Give a server a whole new configuration, by a template or by what the request names."""
-    found, fields = forms.server(request), await form(request)
+    found, fields = robot_http.server(request), await form(request)
     if fields.text("port", "main") != "main":
         raise RobotError(404, "FIREWALL_PORT_NOT_FOUND", "The port was not found")
     if fields.has("template_id"):
@@ -337,7 +337,7 @@ async def set_firewall(request: web.Request) -> web.Response:
 
 @routes.delete("/firewall/{server}")
 async def clear_firewall(request: web.Request) -> web.Response:
-    return _put(request, forms.server(request), Firewall())
+    return _put(request, robot_http.server(request), Firewall())
 
 
 def _put(request: web.Request, found: Dedicated, wanted: Firewall) -> web.Response:

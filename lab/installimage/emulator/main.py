@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from . import config, host, storage, validation
+from . import config, host, storage
 from .host import debug, hardware_report, quote, say
 from .install import Installation, InstallSpec
 
@@ -186,7 +186,7 @@ def _install(arguments: Sequence[str], folder: Path) -> int:
     wanted = config.parse(text)
     uefi = host.is_uefi()
     debug("# validating config ...")
-    reason = validation.first_error(wanted, _machine(wanted, uefi))
+    reason = config.first_error(wanted, _machine(wanted, uefi))
     if reason:
         quote(reason)
         debug("=> FAILED")
@@ -288,14 +288,14 @@ def _read_autosetup(chosen: Options) -> str:
     return text
 
 
-def _machine(wanted: config.Config, uefi: bool) -> validation.Machine:
+def _machine(wanted: config.Config, uefi: bool) -> config.Machine:
     """What the validation needs to know of this machine; it waits two minutes for a drive that is in use."""
     drives = {}
     for drive in wanted.drives:
         if host.is_whole_drive(drive):
             busy = all(host.is_busy(drive) for _try in host.tries(_BUSY_SECONDS))
-            drives[drive] = validation.Drive(host.size_bytes(drive), busy)
-    return validation.Machine(platform.machine(), uefi, drives, stackable=not host.in_container())
+            drives[drive] = config.Drive(host.size_bytes(drive), busy)
+    return config.Machine(platform.machine(), uefi, drives, stackable=not host.in_container())
 
 
 def _ask() -> None:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import host
-from .config import ALL, Config, Part
+from .config import ALL, Config, Part, sizes_on_a_drive
 from .host import Failed, Steps, debug, say
-from .validation import sizes_on_a_drive
 
 
 def stop_everything() -> bool:

@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
-    disk_facts,
-    disk_gather,
-    inside,
-    wiping,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_gather, wiping
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 from tests.integration.commands.disks import fill, loop, mount, node, sh
 
@@ -55,7 +50,7 @@ class Host:
     def look(self) -> dict[str, dict]:
         """Facts by path."""
         raw = disk_gather.read(self.tools, LOOP, health=False)
-        raw.systems = inside.look(self.tools, raw)
+        raw.systems = disk_gather.look_inside(self.tools, raw)
         return {disk["path"]: disk for disk in disk_facts.facts(raw, LOOP)}
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lab.api import schemas
 from lab.api.api_errors import ApiError
-from lab.api.auth import Bucket
-from lab.api.http import Page, link_header, sort
+from lab.api.http import Bucket, Page, link_header, sort
 from lab.api.metadata_only import fingerprint
 from lab.api.schemas import label_problems, parse_selector
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.installimage.emulator import config
-from lab.installimage.emulator.validation import Drive, Machine, first_error
+from lab.installimage.emulator.config import Drive, Machine, first_error
 from tests import real_verdicts
 
 _GIB = 1 << 30

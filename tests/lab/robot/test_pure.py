@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.robot import host_keys, model, routes_dedicated
-from lab.robot.forms import Form, RobotError
 from lab.robot.model import SpecError
-from lab.robot.robot_auth import LIMITS, Limits, Lockout
+from lab.robot.robot_http import LIMITS, Form, Limits, Lockout, RobotError
 from tests.lab.clients.keys import public_key
 
 ROUTE = "POST /wol/{server}"
