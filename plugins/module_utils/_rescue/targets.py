@@ -14,7 +14,7 @@ from typing import Any
 from .._common import consent as consents
 from .._common import intents, probe
 from . import image_url, job, protocol
-from .disks import disk_facts, disk_gather, disk_names, disk_tools, guard, inside, wiping
+from .disks import disk_facts, disk_gather, disk_names, disk_tools, guard, wiping
 from .disks.disk_facts import Disk, Identity
 from .disks.disk_tools import Tools
 from .job import Job, Run
@@ -34,9 +34,9 @@ def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",
     tools("udevadm", "settle", "--timeout=100")
     try:
         raw = disk_gather.read(tools, types, health=False)
-        with inside.opened(tools, raw):
+        with disk_gather.opened(tools, raw):
             raw = disk_gather.read(tools, types, health=health)
-            raw.systems = inside.look(tools, raw)
+            raw.systems = disk_gather.look_inside(tools, raw)
             found = disk_facts.facts(raw, types)
     except disk_gather.GatherError as exc:
         raise DisksError(str(exc)) from exc

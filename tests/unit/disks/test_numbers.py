@@ -15,9 +15,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
+    disk_gather,
     disk_names,
     disk_tools,
-    inside,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
 from tests.unit.common import odd
@@ -76,14 +76,14 @@ def test_sizes_that_are_none(text):
 @example("Type: regular Size:")
 @given(st.text(max_size=40))
 def test_any_description_of_a_file_is_judged(text):
-    assert inside._is_small_file(text) is False
+    assert disk_gather._is_small_file(text) is False
 
 
 @pytest.mark.parametrize("size", ["65536", "0", *odd.WORDS, "65537"])
 def test_only_a_small_file_is_read(size):
     text = "Inode: 12   Type: regular    Mode:  0644   Flags: 0x0\nUser:     0   Group:     0   Size: %s\n" % size
-    assert inside._is_small_file(text) is (size in ("65536", "0"))
-    assert not inside._is_small_file(text.replace("regular", "FIFO"))
+    assert disk_gather._is_small_file(text) is (size in ("65536", "0"))
+    assert not disk_gather._is_small_file(text.replace("regular", "FIFO"))
 
 
 @pytest.mark.parametrize("total", odd.WORDS)
@@ -96,7 +96,7 @@ def test_a_raid_whose_size_is_no_number_is_not_started(total):
         md={"nvme0n1": f"MD_LEVEL=raid1\nMD_UUID=x\nMD_DEVICES={total}\n"},
     )
     calls = []
-    assert not inside._assemble(lambda *argv: calls.append(argv) or (0, "", ""), raw)
+    assert not disk_gather._assemble(lambda *argv: calls.append(argv) or (0, "", ""), raw)
     assert calls == []
     (found,) = disk_facts.facts(raw)
     assert " of " not in found["holds"][0]["detail"]
