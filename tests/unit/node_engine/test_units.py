@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
@@ -112,8 +114,9 @@ def test_a_start_may_take_as_long_as_the_unit_says(span, seconds):
 def started(machine, monkeypatch, state, **more):
     """How long, in seconds of its clock, a start was waited for until it was given up."""
     clock = [0.0]
-    monkeypatch.setattr(units.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(units.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    # the module's own clock: other threads of this process may sleep meanwhile
+    own = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(units, "time", own)
     machine.unit("x.service", enabled="enabled", **more)
     machine.programs["systemctl start"] = lambda: machine.units["x.service"].update(state) or Done(0, "", "")
     with pytest.raises(engine.ApplyError, match=r"unit x\.service is activating"):
