@@ -66,7 +66,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "awx_lists": ("preflight.awx", "awx_lists"),
     "awx_waiting": ("preflight.awx", "awx_waiting"),
     "awx_settled": ("preflight.awx", "awx_settled"),
-    "survey": ("preflight.surveys", "survey"),
+    "survey": ("preflight.awx", "survey"),
     "leave_plan": ("preflight.leaving", "leave_plan"),
     "batch_plan": ("preflight.site", "batch_plan"),
     "site_plan": ("preflight.site", "site_plan"),

@@ -473,8 +473,8 @@ images:
       returned: for ISOs that have areas for them
 """
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as options
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as work
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build as options
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build as work
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter.internal import internal
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import specification, surveys
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import awx, specification
 
 #: What AWX calls its kinds of questions.
 KINDS = {"text", "password", "integer", "float", "multiplechoice", "multiselect"}
@@ -17,7 +17,7 @@ KINDS = {"text", "password", "integer", "float", "multiplechoice", "multiselect"
 
 @pytest.mark.parametrize("playbook", sorted(specification.playbooks()))
 def test_every_playbook_has_a_survey_that_awx_takes(playbook):
-    found = surveys.survey(playbook)
+    found = awx.survey(playbook)
     assert json.loads(json.dumps(found)) == found
     assert set(found) == {"name", "description", "spec"}
     assert found["spec"] or playbook.startswith("node")
@@ -37,7 +37,7 @@ ANSWERS = {"text": "a", "password": "a", "integer": 1, "float": 1.5}
 
 @pytest.mark.parametrize("playbook", sorted(specification.playbooks()))
 def test_every_answer_is_a_value_of_its_variable(playbook):
-    for question in surveys.survey(playbook)["spec"]:
+    for question in awx.survey(playbook)["spec"]:
         variable = specification.variables()[question["variable"]]
         choices = question.get("choices", [])
         answers = (
@@ -47,7 +47,7 @@ def test_every_answer_is_a_value_of_its_variable(playbook):
 
 
 def test_secrets_are_asked_as_passwords_and_dictionaries_not_at_all():
-    questions = {one["variable"]: one for one in surveys.survey("robot_installimage")["spec"]}
+    questions = {one["variable"]: one for one in awx.survey("robot_installimage")["spec"]}
     assert questions["kubenode_crypt_password"]["type"] == "password"
     assert "kubenode_partitions" not in questions
     assert "kubenode_root_device_hints" not in questions
@@ -69,6 +69,6 @@ def test_questions_may_be_chosen_and_what_must_be_answered_is_first():
 @pytest.mark.parametrize("name", ["kubenode_wipe", "kubenode_zzz", "kubenode_labels"])
 def test_what_no_question_can_give_is_an_error(name):
     with pytest.raises(ValueError, match=f"{name}: no question of hcloud_image_url can give it"):
-        surveys.survey("hcloud_image_url", [name])
+        awx.survey("hcloud_image_url", [name])
     with pytest.raises(ValueError, match="'hcloud_nothing' takes no variables; use one of "):
-        surveys.survey("hcloud_nothing")
+        awx.survey("hcloud_nothing")

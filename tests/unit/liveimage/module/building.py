@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main, request
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.main import Build
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build, request
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.image_build import Build
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.products import Owned
 
 AGENT = {"agent_image": "quay.io/example/agent:1", "ironic_urls": ["http://ironic.example.com"]}
@@ -46,7 +46,7 @@ class Workshop:
         """Options as Ansible would hand them over; None for one that is not given."""
         options_ = {"base_iso": str(self.base), "dest": str(self.dest), "hosts": list(hosts), **AGENT, **more}
         given = {name: value for name, value in options_.items() if value is not None}
-        result = ArgumentSpecValidator(main.argument_spec(), required_if=main.REQUIRED_IF).validate(given)
+        result = ArgumentSpecValidator(image_build.argument_spec(), required_if=image_build.REQUIRED_IF).validate(given)
         assert result.error_messages == []
         return result.validated_parameters
 

@@ -11,7 +11,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter import preprov_images
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 from tests.unit.docs.plugin_specs import CHECKOUT
 
 (PLAY,) = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def inputs(*hosts):
 
 def test_every_option_of_the_module_has_a_variable():
     task = next(task[MODULE] for task in PLAY["tasks"] if MODULE in task)
-    spec = main.argument_spec()
+    spec = image_build.argument_spec()
     made_by_the_playbook = {
         "images",
         "outputs",
