@@ -63,9 +63,9 @@ def printable_words(text: object) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
 
 
-def ascii_words(text: str, limit: int = 200) -> str:
-    """The same in visible ASCII alone, cut to ``limit`` characters: for what a machine says of itself."""
-    return _NOT_VISIBLE_ASCII.sub(" ", text).strip()[:limit]
+def ascii_words(text: str) -> str:
+    """The same in visible ASCII alone, cut to 200 characters: for what a machine says of itself."""
+    return _NOT_VISIBLE_ASCII.sub(" ", text).strip()[:200]
 
 
 def has_control(text: str) -> bool:

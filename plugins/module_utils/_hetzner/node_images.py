@@ -458,13 +458,11 @@ def judge(images: Iterable[Image], keep: int, used: Mapping[int, str]) -> tuple[
 class ImageLookup:
     """One call of hcloud_node_image_info; without names, every snapshot that is named by label is returned."""
 
-    def __init__(
-        self, api: Api, images: Sequence[Mapping[str, Any]] | None, newest: bool = False, timeout: float = 60
-    ) -> None:
+    def __init__(self, api: Api, images: Sequence[Mapping[str, Any]] | None, newest: bool = False) -> None:
         self._api = api
         self._given = images
         self._newest = newest
-        self._deadline = Deadline(timeout, "the list of images")
+        self._deadline = Deadline(60, "the list of images")
 
     def run(self) -> list[dict[str, Any]]:
         """Returns one result for each image that was asked for, in that order; raises FleetError."""

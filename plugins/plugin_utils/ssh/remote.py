@@ -273,18 +273,17 @@ class Patience:
         self,
         remote: Remote,
         seconds: float = PATIENCE,
-        clock: Callable[[], float] | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         self._remote, self._seconds = remote, seconds
-        # looked up late, so that a test can put another clock there
-        self._clock, self._sleep = clock or time.monotonic, sleep or time.sleep
+        # looked up late, so that a test can put another one there
+        self._sleep = sleep or time.sleep
         self._since: float | None = None
         self._pause = 0.5
 
     def bear(self, loss: Unreachable) -> None:
         """Close the connection and wait a little; raises the loss when it has lasted too long, or will last."""
-        now = self._clock()
+        now = time.monotonic()
         self._since = now if self._since is None else self._since
         if loss.kind == OTHER_KEY or now - self._since >= self._seconds:
             raise loss

@@ -487,11 +487,6 @@ class Files(Store):
 class Descriptors(Store):
     """Descriptors; the image server makes images of them."""
 
-    def __init__(self, folder: str, owned: Owned, *, now: Callable[[], float] = time.time) -> None:
-        """``now``: what a new descriptor is dated with."""
-        super().__init__(folder, owned)
-        self._now = now
-
     def path(self, name: str) -> str:
         """The descriptor."""
         return descriptor_path(self.folder, name)
@@ -509,7 +504,7 @@ class Descriptors(Store):
     def write(self, product: Product, found: Found) -> None:
         """The whole descriptor; the date of an image that is the same stays."""
         path = self.path(product.name)
-        created = int(self._now())
+        created = int(time.time())
         if found.same:
             before = (read_descriptor(path) or {}).get("created")
             created = before if isinstance(before, int) and before > 0 else created

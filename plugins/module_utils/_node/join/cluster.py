@@ -383,21 +383,21 @@ class Impossible(Exception):
     """The Event cannot be posted; the text says why."""
 
 
-def event_message(text: str, output: Iterable[str] = (), most: int = LONGEST_MESSAGE) -> str:
-    """``text``, and behind it as many of the last lines of ``output`` as fit, in at most ``most`` bytes.
+def event_message(text: str, output: Iterable[str] = ()) -> str:
+    """``text``, and behind it as many of the last lines of ``output`` as fit, in at most LONGEST_MESSAGE bytes.
 
     They are one line, since ``kubectl get events`` ends at the first line break.
     """
     head = printable_words(text)
-    if len(head.encode("utf-8")) > most:
-        return _first_bytes(head, most - len(_CUT.strip().encode("utf-8"))) + _CUT.strip()
+    if len(head.encode("utf-8")) > LONGEST_MESSAGE:
+        return _first_bytes(head, LONGEST_MESSAGE - len(_CUT.strip().encode("utf-8"))) + _CUT.strip()
     tail = _GAP.join(filter(None, (printable_words(one) for one in output)))
     if not tail:
         return head
     whole = "%s: %s" % (head, tail)
-    if len(whole.encode("utf-8")) <= most:
+    if len(whole.encode("utf-8")) <= LONGEST_MESSAGE:
         return whole
-    room = most - len(("%s: %s" % (head, _CUT)).encode("utf-8"))
+    room = LONGEST_MESSAGE - len(("%s: %s" % (head, _CUT)).encode("utf-8"))
     return "%s: %s%s" % (head, _CUT, _last_bytes(tail, room)) if room > 0 else head
 
 

@@ -162,9 +162,9 @@ def facts(raw: Raw, types: Sequence[str] = ("disk",)) -> list[Disk]:
     return found
 
 
-def volume_groups(raw: Raw, types: Sequence[str] = ("disk",)) -> list[tuple[str, str, list[str]]]:
+def volume_groups(raw: Raw) -> list[tuple[str, str, list[str]]]:
     """Every physical volume that LVM itself sees: ``(group or "", device, names of the disks below it)``."""
-    below = {disk.name: raw.below(disk) for disk in raw.disks(types)}
+    below = {disk.name: raw.below(disk) for disk in raw.disks()}
     found = []
     for row in raw.pvs:
         path = row.get("pv_name", "")

@@ -71,14 +71,13 @@ def mebibytes(size: str) -> int | None:
     return int(match.group(1)) * _MIB[match.group(2)] if match else None
 
 
-def check_size(field: str, size: str, all_allowed: bool = True) -> list[str]:
+def check_size(field: str, size: str) -> list[str]:
     """Findings about a size."""
-    if size == ALL and all_allowed:
+    if size == ALL or mebibytes(size):
         return []
-    if not mebibytes(size):
-        more = ", or all for the rest of the disk" if all_allowed else ""
-        return [f"{field} {shown(size)}: give a number with M, G or T, such as 512M or 40G{more}"]
-    return []
+    return [
+        f"{field} {shown(size)}: give a number with M, G or T, such as 512M or 40G, or all for the rest of the disk"
+    ]
 
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz", ".tar.zst")

@@ -35,9 +35,9 @@ def check_room(wanted: int, available: int, what: str, way_out: str = IMAGE_WAY_
         )
 
 
-def free_memory(folder: str, meminfo: str = "/proc/meminfo") -> int:
+def free_memory(folder: str) -> int:
     """Bytes that a file in ``folder`` may take: free memory, and what the file system allows if it says so."""
-    with open(meminfo) as lines:
+    with open("/proc/meminfo") as lines:
         found = re.search(r"^MemAvailable:\s+([0-9]+) kB", lines.read(), re.MULTILINE)
     memory = (whole_number(found.group(1)) or 0) * 1024 if found else 0
     status = os.statvfs(folder)

@@ -412,11 +412,11 @@ def write(path: str, text: str, mode: int) -> None:
         os.fchmod(file.fileno(), mode)
 
 
-def read_end(path: str, most: int = installer.MOST) -> str:
+def read_end(path: str) -> str:
     """The end of a text file; empty when there is none."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - most))
+            file.seek(max(0, os.path.getsize(path) - installer.MOST))
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
