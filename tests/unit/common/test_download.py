@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import web as module
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import Download, DownloadError, retry_after
 
 DATA = bytes(range(256)) * 40
@@ -196,7 +198,8 @@ def test_what_is_there_from_an_earlier_run_is_gone_on_with(web):
 @pytest.fixture
 def slept(monkeypatch) -> list[float]:
     found: list[float] = []
-    monkeypatch.setattr(time, "sleep", found.append)
+    # the module's own clock: other threads of this process may sleep meanwhile
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=found.append))
     return found
 
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import base64
+import time
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -138,7 +140,8 @@ class Unit(Host):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """The machine has its next state as soon as it is asked."""
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    own = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=lambda seconds: None)
+    monkeypatch.setattr(wait, "time", own)
 
 
 def failure(tmp_path, lines, restarts):

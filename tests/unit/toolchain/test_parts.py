@@ -101,7 +101,7 @@ def test_what_passed_on_this_tree_is_not_run_again(house, capsys, monkeypatch):
 
 def test_what_does_not_fit_is_named_and_fails_nothing(house, capsys, monkeypatch):
     clock = itertools.count(1000.0, 30.0)
-    monkeypatch.setattr(parts.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(parts, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     code = parts.run([house("long", "exit(0)", 90), house("short", "exit(0)", 1)], 1000.0 + 3600, True, ())
     output = capsys.readouterr().out
     assert code == 0
