@@ -30,14 +30,14 @@ def measured(source, command):
 class Fleet:
     """Machines that are created and then armed, against a clock that is moved in small steps."""
 
-    def __init__(self, machines, duration, slow=False):
+    def __init__(self, machines, duration, slow=False, first="create_server"):
         self.schedule = Schedule()
         if slow:
             self.schedule.learn(quick=False)
         self.duration = duration
         self.requests = 0
         self.lags = []
-        self.todo = [(number / 12, number, "create_server") for number in range(machines)]
+        self.todo = [(number / 12, number, first) for number in range(machines)]
         self.ends = {}
         self.armed = 0
         self.now = 0.0
@@ -75,7 +75,8 @@ class Fleet:
 
 #: Machines, fleets that are played, requests at most and seconds too late at most, on average of all of them.
 @pytest.mark.parametrize(
-    ("machines", "fleets", "requests", "lag"), [(1, 60, 4.0, 2.0), (10, 8, 11, 2.3), (50, 4, 8, 2.8)]
+    ("machines", "fleets", "requests", "lag"),
+    [(1, 60, 4.0, 2.0), (10, 8, 11, 2.3), (50, 4, 8, 2.8), (200, 2, 11, 5.0)],
 )
 def test_few_looks_learn_soon_what_has_ended(machines, fleets, requests, lag):
     played = []
@@ -86,6 +87,13 @@ def test_few_looks_learn_soon_what_has_ended(machines, fleets, requests, lag):
         )
     assert statistics.mean(fleet.requests for fleet in played) <= requests
     assert statistics.mean(one for fleet in played for one in fleet.lags) < lag
+
+
+def test_a_thousand_armings_are_asked_for_in_whole_batches():
+    source = random.Random(1)
+    fleet = Fleet(1000, lambda command: measured(source, command), slow=True, first="enable_rescue").run(1000)
+    assert fleet.requests <= 27
+    assert statistics.mean(fleet.lags) < 9
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
