@@ -137,10 +137,11 @@ class Schedule:
     def _look_at(self, action_id: int) -> float:
         """When an action in a crowd is worth a look: the first one, and each further one."""
         command, since = self._pending[action_id]
-        looked = self._looked[action_id]
-        if looked:
-            return looked + min(LONGEST_TICK, max(SHORTEST_TICK, (looked - since) * SHARE_IN_FLEET))
-        return since + self._usual_of(command) * LATER_IN_CROWD.get(command or "", 1.0)
+        first, looked = since + self._usual_of(command) * LATER_IN_CROWD.get(command or "", 1.0), self._looked[action_id]
+        if not looked:
+            return first
+        # It may have had a free place of an earlier look.
+        return max(first, looked + min(LONGEST_TICK, max(SHORTEST_TICK, (looked - since) * SHARE_IN_FLEET)))
 
     def _ready_at(self, action_id: int) -> float:
         command, since = self._pending[action_id]
