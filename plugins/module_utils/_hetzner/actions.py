@@ -137,7 +137,10 @@ class Schedule:
     def _look_at(self, action_id: int) -> float:
         """When an action in a crowd is worth a look: the first one, and each further one."""
         command, since = self._pending[action_id]
-        first, looked = since + self._usual_of(command) * LATER_IN_CROWD.get(command or "", 1.0), self._looked[action_id]
+        first, looked = (
+            since + self._usual_of(command) * LATER_IN_CROWD.get(command or "", 1.0),
+            self._looked[action_id],
+        )
         if not looked:
             return first
         # It may have had a free place of an earlier look.
