@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 
 from . import kubernetes_api
 from .kubernetes_api import LABEL, LABEL_VALUE, Api, ApiFailed, Conflict, Forbidden, Unreachable
-from .reconcile import LOG, Images, Key, Reconciler
+from .reconcile import LOG, Images, Key, Reconciler, key_of
 
 _NO_FINALIZER = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
 _TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
@@ -319,7 +319,7 @@ class Controller:
 
     def _sync(self) -> None:
         """Queue every object, and those that are gone but still served."""
-        found = {_object_key(image): image for place in self._places() for image in self._api.images(place)}
+        found = {key_of(image): image for place in self._places() for image in self._api.images(place)}
         with self._lock:
             if self._unseen is None:
                 self._unseen = set(found)
@@ -368,10 +368,10 @@ class Controller:
     def _image_event(self, kind: str, image: Mapping[str, Any]) -> None:
         if kind == "DELETED":
             with self._lock:
-                self._wants.pop(_object_key(image), None)
+                self._wants.pop(key_of(image), None)
         else:
             self._remember(image)
-        self._queue.put(_object_key(image))
+        self._queue.put(key_of(image))
 
     def _secret_event(self, _kind: str, secret: Mapping[str, Any]) -> None:
         """A Secret concerns those that have claimed it and those that wait for it."""
@@ -388,7 +388,7 @@ class Controller:
 
     def _remember(self, image: Mapping[str, Any]) -> None:
         with self._lock:
-            self._wants[_object_key(image)] = (image.get("spec") or {}).get("networkDataName") or ""
+            self._wants[key_of(image)] = (image.get("spec") or {}).get("networkDataName") or ""
 
     def _places(self) -> tuple[str | None, ...]:
         return self._settings.namespaces or (None,)
@@ -398,7 +398,3 @@ class Controller:
             again, self._problem = self._problem == problem, problem
         if not again:
             LOG.error("%s", problem)
-
-
-def _object_key(image: Mapping[str, Any]) -> Key:
-    return image["metadata"]["namespace"], image["metadata"]["name"]

@@ -164,7 +164,7 @@ class Reconciler:
             return replace(seen, secret=self._secret(image, plan))
         if plan.build is not None:
             outcome = self._images.build(image, plan.build)
-            LOG.debug("%s/%s: %s", *_named(image), type(outcome).__name__)
+            LOG.debug("%s/%s: %s", *key_of(image), type(outcome).__name__)
             return replace(seen, outcome=outcome)
         if plan.finalizers is not None:
             return self._observed(self._api.set_finalizers(image, plan.finalizers))
@@ -209,14 +209,15 @@ def _log_status(image: Mapping[str, Any]) -> None:
     LOG.log(
         logging.WARNING if failed else logging.INFO,
         "%s/%s: %s, %s: %s",
-        *_named(image),
+        *key_of(image),
         "error" if failed else "ready" if ready.get("status") == "True" else "not ready",
         (error if failed else ready).get("reason"),
         (error if failed else ready).get("message"),
     )
 
 
-def _named(image: Mapping[str, Any]) -> tuple[str, str]:
+def key_of(image: Mapping[str, Any]) -> Key:
+    """Its namespace and name."""
     return image["metadata"]["namespace"], image["metadata"]["name"]
 
 

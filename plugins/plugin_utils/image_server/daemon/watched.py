@@ -182,7 +182,7 @@ class CommonInputs:
                 read_text(pull_secret_file, _MOST)
             except ImageError as error:  # one that is named has to be there
                 raise ImageError(f"pull-secret-file {pull_secret_file}: {error}") from error
-        self._signatures = self._look()
+        self._signatures = _signatures(self._paths)
         self._current = self._read()
         self._problem = ""
 
@@ -197,7 +197,7 @@ class CommonInputs:
 
     def refresh(self) -> bool:
         """Read again what changed; returns whether the inputs are others now. Call `report` after acting on that."""
-        found = self._look()
+        found = _signatures(self._paths)
         if found == self._signatures:
             return False
         self._signatures, before = found, self._current
@@ -213,9 +213,6 @@ class CommonInputs:
         """Report what is wrong with them, or that nothing is any more."""
         self._problems.report(_NAME, self._problem)
 
-    def _look(self) -> tuple[Signature | None, ...]:
-        return tuple(_signature(path) for path in self._paths)
-
     def _read(self) -> AgentInputs:
         return from_environment(self._environ, self._text).checked()
 
@@ -224,6 +221,10 @@ class CommonInputs:
             return read_text(self._places.get(path, path), _MOST)
         except ImageError:
             return None
+
+
+def _signatures(paths: Iterable[str]) -> tuple[Signature | None, ...]:
+    return tuple(_signature(path) for path in paths)
 
 
 def _signature(path: str) -> Signature | None:
@@ -239,12 +240,12 @@ class Certificate:
     def __init__(self, certificate: str, key: str) -> None:
         """Read them; ImageError when they do not fit."""
         self._paths = (certificate, key)
-        self._signatures = self._look()
+        self._signatures = _signatures(self._paths)
         self.context = self._load()
 
     def renew(self, problems: Problems, use: Callable[[ssl.SSLContext], None]) -> None:
         """Use the context of a new pair; one that does not fit is reported, and the old one stays."""
-        found = self._look()
+        found = _signatures(self._paths)
         if found == self._signatures:
             return
         self._signatures = found
@@ -256,9 +257,6 @@ class Certificate:
         use(self.context)
         problems.report("TLS", "")
         LOG.info("TLS: the certificate was renewed")
-
-    def _look(self) -> tuple[Signature | None, ...]:
-        return tuple(_signature(path) for path in self._paths)
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
