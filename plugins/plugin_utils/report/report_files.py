@@ -45,7 +45,7 @@ STATES: dict[str, tuple[str, str]] = {
 }
 #: What differs in messages of one meaning: addresses, numbers, digests.
 _OWN = re.compile(r"\b[0-9a-f]*[0-9][0-9a-f.:]*\b")
-#: Seconds between two marks of the axis, of which the first is taken that gives at most ten marks.
+#: Seconds between two marks of the axis, of which the first is taken that gives at most ten marks, or six long ones.
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 #: Percent of the bar that a piece must have to carry its letter.
 _ROOM = 2.5
@@ -250,7 +250,8 @@ def _shares(data: ReportData) -> list[dict[str, Any]]:
 
 def _marks(whole: float) -> list[tuple[float, str]]:
     """(Percent, text) of the marks of the axis."""
-    step = next((one for one in _STEPS if whole / one <= 10), _STEPS[-1])
+    most = 10 if whole <= 60 else 6
+    step = next((one for one in _STEPS if whole / one <= most), _STEPS[-1])
     return [(round(at / whole * 100, 2), _duration(at)) for at in range(0, int(whole) + 1, step)] if whole > 0 else []
 
 
@@ -328,7 +329,7 @@ class ReportFiles:
         """Take the result of a task, and write when it changed something."""
         with self._lock:
             self._noted = time.time()
-            self._is_new = self.report.add(host, result, failed=failed) or self._is_new
+            self._is_new = self.report.add(host, result, failed=failed, now=self._noted) or self._is_new
         self.catch_up()
 
     def catch_up(self) -> None:

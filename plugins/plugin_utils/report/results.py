@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import from_rfc3339, spaced, to_rfc3339
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    from_rfc3339,
+    moment,
+    spaced,
+    to_rfc3339,
+)
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
 ENDS_WITH = "\nstderr ends with:\n"
@@ -110,6 +115,7 @@ def percentile(values: list[float], share: float) -> float:
 
 #: Lines of what a failed program printed last that are kept of each machine.
 TAIL = 20
+_DONE = boot_states.OPERATING_SYSTEM_RUNNING
 #: Errors of a whole run that are kept; a second one is rare.
 ERRORS = 5
 
@@ -160,11 +166,14 @@ class Report:
         done = {*self._machines, *(host for hosts in self._phases.values() for host in hosts)}
         return sorted(self.hosts - done) if self._errors or self._in_batches else []
 
-    def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
-        """Take one task result of ``host``; returns whether it says something about boot states, or fails a machine."""
+    def add(self, host: str, result: Mapping[str, Any], failed: bool = False, now: float | None = None) -> bool:
+        """Take one task result of ``host``, at ``now``.
+
+        Returns whether it says something about boot states, or fails a machine.
+        """
         if isinstance(result.get("results"), list):
             items = [item for item in result["results"] if isinstance(item, Mapping)]
-            said = [self.add(host, item, failed=bool(item.get("failed"))) for item in items]
+            said = [self.add(host, item, failed=bool(item.get("failed")), now=now) for item in items]
             return any(said)
         facts = result.get("ansible_facts")
         plan = facts.get("kubenode_site") if isinstance(facts, Mapping) else None
@@ -181,9 +190,22 @@ class Report:
             self._machine(str(result.get("machine_name") or host), result, failed)
         elif failed and host in self._machines:
             self._machines[host].update(failed=True, reason=_reason(host, result))
+            self._given_up(self._machines[host], now)
         else:
             return False
         return True
+
+    @staticmethod
+    def _given_up(machine: dict[str, Any], now: float | None) -> None:
+        """A machine that was on its way failed by another task than one of its steps."""
+        state, steps = machine["boot_state"], machine["transitions"]
+        since = moment(steps[-1]["at"]) if steps else None
+        if now is None or since is None or state not in boot_states.ORDER[: boot_states.ORDER.index(_DONE)]:
+            return
+        timeline = boot_states.Timeline(machine["name"], state, since)
+        timeline.to(boot_states.PROVISIONING_FAILED, max(now, since))
+        machine["boot_state"] = timeline.state
+        steps += timeline.transitions
 
     def _budget(self, given: Any) -> None:
         if isinstance(given, Mapping) and isinstance(given.get("api"), str):

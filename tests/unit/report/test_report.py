@@ -137,6 +137,33 @@ def test_an_ordinary_task_that_fails_later_fails_the_machine():
     assert report.machines[0]["reason"] == "disk full"
 
 
+def test_a_machine_that_is_given_up_on_its_way_has_the_time_that_it_took():
+    """The last task of a machine that did not reach its rescue is no step of ours."""
+    report = results.Report()
+    on_its_way = {"from": "EnablingRescue", "to": "BootingToRescue", "at": "2026-11-21T10:00:10.000Z", "seconds": 2.0}
+    report.add("n1", {"boot_state": "BootingToRescue", "transitions": [on_its_way]})
+    for _time in range(2):
+        report.add("n1", {"msg": "no rescue"}, failed=True, now=reports.STARTED + 95.5)
+    (machine,) = report.machines
+    assert (machine["boot_state"], machine["reason"]) == ("ProvisioningFailed", "no rescue")
+    assert machine["transitions"][1:] == [
+        {
+            "machine": "n1",
+            "from": "BootingToRescue",
+            "to": "ProvisioningFailed",
+            "at": "2026-11-21T10:01:35.500Z",
+            "seconds": 85.5,
+        }
+    ]
+    # one that runs its new system fails in what comes later, and no clock of ours goes backwards
+    report.add("n2", {"boot_state": "OperatingSystemRunning"})
+    report.add("n2", {"msg": "no join"}, failed=True, now=reports.STARTED)
+    report.add("n3", {"boot_state": "BootingToRescue", "transitions": [on_its_way]})
+    report.add("n3", {"msg": "no rescue"}, failed=True, now=reports.STARTED)
+    assert report.machines[1]["transitions"] == []
+    assert report.machines[2]["transitions"][1]["seconds"] == 0.0
+
+
 def test_table_names_the_figures_and_the_failure():
     report = results.Report()
     for name, seconds in (("n1", 10.0), ("n2", 30.0)):
