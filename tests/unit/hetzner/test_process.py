@@ -60,6 +60,7 @@ def test_a_flood_of_errors_ends_with_the_time(tmp_path, monkeypatch):
             """It is over."""
 
     monkeypatch.setattr(ssh, "threading", SimpleNamespace(Timer=Timer))
-    flood = f"yes | head -c {LONGEST_OUTPUT} >&2; touch {full}; exec yes >&2"
+    # a third descriptor keeps the pipe of stdout open: only the time ends the wait for its end
+    flood = f"yes | head -c {LONGEST_OUTPUT} >&2; touch {full}; exec yes 3>&1 >&2"
     code, output, errors = run_limited(["sh", "-c", flood], 3)
     assert (code, output, len(errors)) == (KILLED, "", LONGEST_OUTPUT)
