@@ -44,7 +44,7 @@ test-unit: ## the unit tests alone: no root, no lab; 2 min
 	@dev/setup main
 	@dev/run pytest -q -n 3 tests/unit $(PYTEST_ARGS)
 
-test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 190 min
+test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 200 min
 	@dev/test long
 
 test-long-%: ## one part of it: units-CORE, artefact-CORE, machines, fleet, node, qemu, random, walk, faults; 1 to 40 min, dev/test --list says which

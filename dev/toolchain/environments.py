@@ -161,6 +161,7 @@ ENVIRONMENTS = {
         Environment("core-2.18", (3, 11), (3, 13), "sanity and unit tests on ansible-core 2.18"),
         Environment("core-2.20", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.20"),
         Environment("core-2.21", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.21"),
+        Environment("awx", (3, 11), (3, 13), "ansible-builder and ansible-runner, for the tests of AWX"),
         Environment("docs", (3, 11), (3, 13), "the documentation as HTML"),
         Environment("importer", (3, 11), (3, 13), "galaxy-importer"),
     )
@@ -329,6 +330,7 @@ LOCKS = {
     "core-2.18": "3.11",
     "core-2.20": "3.12",
     "core-2.21": "3.12",
+    "awx": "3.11",
     "docs": "3.11",
     "importer": "3.11",
     "provision": "3.11",

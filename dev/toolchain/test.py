@@ -24,7 +24,7 @@ from typing import TextIO
 
 from . import SetupError, environments, say, setup
 from .environments import variables
-from .paths import CHECKOUT, tracked_files
+from .paths import CHECKOUT, memory, tracked_files
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
@@ -86,6 +86,7 @@ def _artefact(core: str) -> Part:
 WALKS = ("tests/integration/consent/test_walk.py", "tests/integration/consent/test_walk_machines.py")
 #: the matrix of faults at the size of a fleet
 FAULTS = "tests/integration/faults"
+AWX = "tests/integration/awx"
 #: what `make test` runs
 DEFAULT = Part(
     "default",
@@ -102,7 +103,7 @@ LONG = (
         "machines",
         "interruptions, faults and rare ways of provisioning, on container machines; releases of two clones",
         32,
-        (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in (*WALKS, FAULTS))),
+        (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in (*WALKS, FAULTS, AWX))),
         small_disks=True,
     ),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
@@ -129,6 +130,13 @@ LONG = (
     ),
     Part(
         "faults", "every fault over a fleet, until it is quiet", 30, (*PARALLEL, "-m", "long", FAULTS), small_disks=True
+    ),
+    Part(
+        "awx",
+        "jobs of AWX in an execution environment, and the image server's container",
+        12,
+        ("-m", "long", AWX),
+        packages=(*LAB, "containers"),
     ),
     *(_artefact(core) for core in ("2.18", "2.20", "2.21")),
 )
@@ -307,17 +315,6 @@ def test_variables(name: str) -> dict[str, str]:
     own = ("KUBENODE_LAB_DIR",)
     kept = {key: value for key, value in variables(name).items() if key in own or not key.startswith(FOREIGN)}
     return {**kept, "PYTHONHASHSEED": "0"}
-
-
-def memory(least: int, folder: Path = Path("/dev/shm"), meminfo: Path = Path("/proc/meminfo")) -> Path | None:
-    """A folder in memory that takes `least` bytes, if there is one; disks of tests cost a sixth less work there."""
-    try:
-        lines = meminfo.read_text(encoding="ascii").splitlines()
-        available = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-        free = shutil.disk_usage(folder).free if folder.is_mount() else 0
-    except (OSError, StopIteration):
-        return None
-    return folder if min(available, free) >= least else None
 
 
 def _seed() -> int:

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dev.toolchain.paths import CHECKOUT, tracked_files
 from tests.integration.commands.web import Web
 
 #: Seconds until a test counts as hanging, also on a machine that does a lot else.
@@ -30,3 +34,24 @@ def web() -> Iterator[Web]:
     server = Web()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a user has installed the collection: built, and installed from the file."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in tracked_files():
+        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, folder / "source" / name, follow_symlinks=False)
+    # another collections path than that of the tests: what is found there is not installed
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections")}
+
+    def galaxy(*words: str | Path) -> None:
+        subprocess.run(["ansible-galaxy", "collection", *words], env=environment, check=True, timeout=300)
+
+    galaxy("build", "--output-path", folder, folder / "source")
+    (built,) = folder.glob("kubenode-provision-*.tar.gz")
+    galaxy("install", built, "--no-deps", "-p", folder / "collections")
+    shutil.rmtree(folder / "source")
+    assert (folder / "collections/ansible_collections/kubenode/provision/MANIFEST.json").exists()
+    return folder / "collections"

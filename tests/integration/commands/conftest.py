@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain.test import memory
+from dev.toolchain.paths import memory
 from tests.image_commands import image_command
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.registry import Front

@@ -32,6 +32,7 @@ OURS = ("kubenode_", "base_", "join_")
 #: The first word of a command → what runs it.
 RUN_BY = {
     "ansible-playbook": "tests/integration/playbooks/test_documents.py",
+    "ansible-builder": "tests/integration/awx/test_containers.py",
     "ansible-galaxy": "tests/unit/toolchain/test_release.py",
     "pip": "tests/unit/toolchain/test_release.py",
     "curl": "tests/unit/toolchain/test_release.py",
@@ -56,7 +57,7 @@ OTHERS = {
 
 #: Keys of files of others, and what a run leaves for later ones.
 FOREIGN = {"collections", "plugin", "label_selector", "groups", "simple_filters", "ansible_ssh_common_args"}
-FOREIGN |= {"kubenode_summary"}
+FOREIGN |= {"kubenode_summary", "version", "images", "dependencies", "options", "additional_build_steps"}
 
 
 def roles_of(playbook: str) -> list[str]:
