@@ -217,11 +217,18 @@ def missing_parents(host: Host, path: str) -> list[str]:
 
 def make_parents(host: Host, path: str) -> list[str]:
     """Make the directories above a path, mode 0755; returns those that were made, outermost first."""
-    missing = missing_parents(host, path)
-    for made in missing:
-        os.mkdir(host.path(made), 0o755)
-        os.chmod(host.path(made), 0o755)
-    return missing
+    made = []
+    for folder in missing_parents(host, path):
+        try:
+            os.mkdir(host.path(folder), 0o755)
+        except FileExistsError:
+            # artifacts are installed in several threads; what is no directory stays in the way
+            if not host.is_dir(folder):
+                raise
+        else:
+            os.chmod(host.path(folder), 0o755)
+            made.append(folder)
+    return made
 
 
 def write_file(

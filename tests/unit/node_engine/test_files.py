@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node import host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, files
 from tests.unit.node_engine.machine import Machine, setting
@@ -44,6 +45,27 @@ def test_a_file_is_written_once_and_kept(machine):
     assert (diff["before"], diff["after"]) == ("other\n", "hello\n")
     assert machine.apply(wanted) == {"file": True}
     assert everything(machine) == ["etc", "etc/a", "etc/a/b.conf"], "nothing temporary is left"
+
+
+def test_a_folder_that_another_thread_makes_meanwhile_is_no_error(machine, monkeypatch):
+    """Artifacts are installed side by side, and each keeps what it has seen in one folder."""
+    look = host.missing_parents
+
+    def late(on: host.Host, path: str) -> list[str]:
+        missing = look(on, path)
+        for folder in missing[:-1]:
+            machine.file(folder).mkdir()
+        return missing
+
+    monkeypatch.setattr(host, "missing_parents", late)
+    assert host.make_parents(machine.host, "/etc/kubenode/artifacts/kubelet.json") == ["/etc/kubenode/artifacts"]
+    assert everything(machine) == ["etc", "etc/kubenode", "etc/kubenode/artifacts"]
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(machine):
+    machine.put("/etc/kubenode", "", 0o644)
+    with pytest.raises(FileExistsError):
+        host.make_parents(machine.host, "/etc/kubenode/artifacts/kubelet.json")
 
 
 def test_any_bytes_may_be_content(machine):
