@@ -138,7 +138,8 @@ STRIKES = (
     Strike("boot", "rescue ignored", fault={"point": "boot", "effect": "ignore_rescue"}),
     Strike("boot", "rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
     Strike("boot", "nothing boots once", fault={"point": "boot", "effect": "dead"}),
-    Strike("boot", "machine silent", silent, says="did not answer|it was not clear|timed out"),
+    # given up after two boots, of which nothing tells what the second one was
+    Strike("boot", "machine silent", silent, says="did not answer|it was not clear|timed out", named=True),
     # a lost answer to the start, which empties the disk, is left to the next run
     Strike("network", "SSH refused and cut", refused, says="SSH was lost"),
     Strike("network", "host key changed", other_keys, says="host key|another system|SSH was lost"),
