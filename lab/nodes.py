@@ -46,8 +46,9 @@ _SUITES = {image: suite for suite, image in IMAGES.items()}
 SHARED_KERNEL = """\
 test -e /dev/kmsg || ln -s /dev/null /dev/kmsg
 for pair in kernel/panic=10 kernel/panic_on_oops=1 vm/overcommit_memory=1 net/ipv4/ip_forward=1; do
-    file=/run/${pair##*/}
-    echo "${pair#*=}" >"$file" && mount --bind "$file" "/proc/sys/${pair%=*}" || exit 1
+    name=${pair%=*}
+    file=/run/${name##*/}
+    echo "${pair#*=}" >"$file" && mount --bind "$file" "/proc/sys/$name" || exit 1
 done
 """
 #: fields of KubeletConfiguration for it: a host may have the controllers of control groups in version 1

@@ -42,3 +42,4 @@ def test_scenario(scenario, tmp_path):
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert "would do on this host" in done.stdout
+    assert "Could not match supplied host pattern" not in done.stdout + done.stderr, "a play of it looked at no machine"
