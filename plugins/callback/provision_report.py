@@ -116,6 +116,7 @@ author:
 import atexit
 import contextlib
 import functools
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -195,6 +196,8 @@ class CallbackModule(CallbackBase):
         self._exports = exports.Exports(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
+        # What is left then ends with the process; looking through all of it takes as long as the last tasks of a run.
+        atexit.register(gc.freeze)
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)

@@ -31,7 +31,7 @@ _MODULES = "ansible_collections.kubenode.provision.plugins.modules."
 #: What a reason must name: something that a person can do.
 WAY_OUT = re.compile(
     r"\brun (it |the playbook )?(again|once more)|\btry later|choose another|ask Hetzner|make its? .*writable|wait for|"
-    r"check that|disable it|name it|look at|raise the time limit|delete something|delete it|\bLog: /",
+    r"check that|disable it|name (it|the machine)|look at|raise the time limit|delete something|delete it|\bLog: /",
     re.IGNORECASE,
 )
 

@@ -14,9 +14,10 @@ from tests.integration.consent.conftest import Scene
 from tests.waiting import until
 
 #: Other host keys from now on, and no connection to those of before.
-OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*: root'; true"
+#: The shell of a script has the pattern on its own command line, which must not match it.
+OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*[:] root'; true"
 #: No login for some seconds, and open ones are closed.
-NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*: root'; sleep {}; systemctl start ssh"
+NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*[:] root'; sleep {}; systemctl start ssh"
 
 
 class Victim:
