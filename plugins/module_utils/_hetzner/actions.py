@@ -26,9 +26,9 @@ EARLY_LOOK = 0.5
 USUALLY = {"create_server": 20.0, "enable_rescue": 13.0, "create_image": 10.0, "delete_server": 2.0}
 #: The part of its age that an action waits for the next look: alone, and in a fleet of half a batch or more.
 SHARE_ALONE, SHARE_IN_FLEET = 0.1, 0.2
-SHORTEST_TICK, LONGEST_TICK = 0.5, 9.0
-#: Where more than a batch is waited for, each look asks for a whole batch, and the first one comes so many times later:
-#: of 100 armings 85 have ended then. The fleet is not done earlier by knowing, since its other requests take longer.
+LONGEST_TICK = 9.0
+#: Where more than a batch is waited for, the first look comes so many times later: of 100 armings 85 have ended then.
+#: Requests count there: the API allows 3,600 an hour.
 LATER_IN_CROWD = {"enable_rescue": 1.5}
 #: Actions that take minutes: a few seconds more are nothing to them, dozens of requests are.
 LONG = frozenset(["create_image"])
@@ -96,28 +96,24 @@ class Schedule:
         """When to look next, or None when nothing is pending."""
         if not self._pending:
             return None
-        if self._is_crowd:
-            looks = sorted(map(self._look_at, self._pending))
-            ready, tick = min(looks[BATCH - 1], looks[0] + LONGEST_TICK), SHORTEST_TICK
-        else:
-            ready = min(map(self._ready_at, self._pending))
-            tick = self._tick(max(now, ready))
+        ready = min(self._ready_at(action_id) for action_id in self._pending)
         if self._last_tick is not None:
-            return max(ready, self._last_tick + tick)
+            return max(ready, self._last_tick + self._tick(max(now, ready)))
         return ready if self._early is None else min(ready, self._early)
 
     def choose(self, now: float) -> list[list[int]]:
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""
         # Least recently looked at first, so that stuck actions never keep the others from being looked at.
-        at = self._look_at if self._is_crowd else self._ready_at
-        ordered = sorted(self._pending, key=lambda one: (at(one) > now, self._looked[one], at(one)))
-        due = sum(at(action_id) <= now for action_id in ordered)
+        ordered = sorted(
+            self._pending,
+            key=lambda action_id: (self._ready_at(action_id) > now, self._looked[action_id], self._ready_at(action_id)),
+        )
+        due = sum(1 for action_id in ordered if self._ready_at(action_id) <= now)
         if self._last_tick is not None:
             self._early = None
         self._last_tick = now
         # A small remainder is not worth a request of its own: those are the youngest, and the next look has them.
-        more = 0 if self._is_crowd else BATCH // 3
-        wanted = ordered[: BATCH * max(1, (due + more) // BATCH)]
+        wanted = ordered[: BATCH * max(1, (due + BATCH // 3) // BATCH)]
         self._looked.update((action_id, now) for action_id in wanted)
         return [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
 
@@ -126,29 +122,14 @@ class Schedule:
         due = [action_id for action_id in self._pending if self._ready_at(action_id) <= now]
         age = max([now - self._pending[action_id][1] for action_id in due] or [0.0])
         if due and all(self._pending[action_id][0] in LONG for action_id in due):
-            return min(LONGEST_TICK_OF_LONG, max(SHORTEST_TICK, age / 6))
+            return min(LONGEST_TICK_OF_LONG, max(0.5, age / 6))
         share = SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
-        return min(LONGEST_TICK, max(SHORTEST_TICK, age * share))
-
-    @property
-    def _is_crowd(self) -> bool:
-        return len(self._pending) > BATCH
-
-    def _look_at(self, action_id: int) -> float:
-        """When an action in a crowd is worth a look: the first one, and each further one."""
-        command, since = self._pending[action_id]
-        first, looked = (
-            since + self._usual_of(command) * LATER_IN_CROWD.get(command or "", 1.0),
-            self._looked[action_id],
-        )
-        if not looked:
-            return first
-        # It may have had a free place of an earlier look.
-        return max(first, looked + min(LONGEST_TICK, max(SHORTEST_TICK, (looked - since) * SHARE_IN_FLEET)))
+        return min(LONGEST_TICK, max(0.5, age * share))
 
     def _ready_at(self, action_id: int) -> float:
         command, since = self._pending[action_id]
-        return since + self._usual_of(command)
+        later = LATER_IN_CROWD.get(command or "", 1.0) if len(self._pending) > BATCH else 1.0
+        return since + self._usual_of(command) * later
 
     def _usual_of(self, command: str | None) -> float:
         return self._usual.get(command or "", EARLY_LOOK)

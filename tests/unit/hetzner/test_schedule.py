@@ -76,7 +76,7 @@ class Fleet:
 #: Machines, fleets that are played, requests at most and seconds too late at most, on average of all of them.
 @pytest.mark.parametrize(
     ("machines", "fleets", "requests", "lag"),
-    [(1, 60, 4.0, 2.0), (10, 8, 11, 2.3), (50, 4, 8, 2.8), (200, 2, 11, 5.0)],
+    [(1, 60, 4.0, 2.0), (10, 8, 11, 2.3), (50, 4, 8, 2.8), (200, 2, 11, 5.5)],
 )
 def test_few_looks_learn_soon_what_has_ended(machines, fleets, requests, lag):
     played = []
@@ -89,11 +89,11 @@ def test_few_looks_learn_soon_what_has_ended(machines, fleets, requests, lag):
     assert statistics.mean(one for fleet in played for one in fleet.lags) < lag
 
 
-def test_a_thousand_armings_are_asked_for_in_whole_batches():
+def test_a_thousand_armings_are_looked_at_when_most_of_them_have_ended():
     source = random.Random(1)
     fleet = Fleet(1000, lambda command: measured(source, command), slow=True, first="enable_rescue").run(1000)
     assert fleet.requests <= 27
-    assert statistics.mean(fleet.lags) < 9
+    assert statistics.mean(fleet.lags) < 10
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
