@@ -19,14 +19,16 @@ from tests.waiting import until
 
 from .containers import LIMIT, Engine
 
-SHARED = "/var/lib/kubenode"
+MOUNTED = "/var/lib/kubenode"
 
 
 class Job:
     """One job: its container, and what AWX keeps of it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], artifacts: Path) -> None:
-        self._process, self._artifacts = process, artifacts
+    def __init__(self, process: subprocess.Popen[bytes], private: Path, name: str) -> None:
+        self._process, self._artifacts = process, private / "artifacts" / name
+        #: the folder of its own: what the container has as /runner
+        self.private = private
 
     @property
     def output(self) -> str:
@@ -92,12 +94,14 @@ class AwxNode:
         key: Path,
         credentials: Mapping[str, str],
         *flags: str,
-        shared: Path | None = None,
+        mounted: Path | None = None,
+        kept: bool = True,
     ) -> Job:
         """Start a job of our template for a playbook.
 
         ``machines``: the group of the inventory; ``key``: of the credential ``ssh``; ``credentials``: what those of
-        other types put into the environment; ``shared``: the folder of ``kubenode_awx_dir``.
+        other types put into the environment; ``mounted``: a folder that outlives jobs, which is ``kubenode_awx_dir``
+        when it is ``kept``.
         """
         name = f"job-{len(self.jobs) + 1}"
         private = self.folder / name
@@ -105,7 +109,7 @@ class AwxNode:
             {
                 "kubenode_awx_image": self.image, "kubenode_awx_project_url": "unused",
                 "kubenode_awx_playbooks": [playbook], "kubenode_awx_workflows": [],
-                **({"kubenode_awx_dir": SHARED} if shared else {}),
+                **({"kubenode_awx_dir": MOUNTED} if mounted and kept else {}),
             },
             {},
         )  # fmt: skip
@@ -130,15 +134,15 @@ class AwxNode:
             # podman of root maps no users: the image's user is one that cannot write the job's folder
             "--container-image", self.image, "--container-option=--user=root",
         ]  # fmt: skip
-        if shared:
-            words.append(f"--container-volume-mount={shared}:{SHARED}")
+        if mounted:
+            words.append(f"--container-volume-mount={mounted}:{MOUNTED}")
         if flags:
             words.append(f"--cmdline={' '.join(flags)}")
         process = subprocess.Popen(
             list(map(str, words)), env=self.engine.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-        self.jobs.append(Job(process, private / "artifacts" / f"kubenode-test-{name}"))
+        self.jobs.append(Job(process, private, f"kubenode-test-{name}"))
         return self.jobs[-1]
 
     def clean(self) -> None:

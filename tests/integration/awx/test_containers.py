@@ -22,7 +22,7 @@ from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
 
 from .containers import BASE, LIMIT, Engine
-from .jobs import SHARED, AwxNode
+from .jobs import MOUNTED, AwxNode
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -115,34 +115,35 @@ def in_rescue(operator, address, script):
     subprocess.run(words, check=True, capture_output=True, timeout=LIMIT)
 
 
-def test_a_job_is_cancelled_and_the_next_one_goes_on_where_it_was(node, operator, tmp_path):
-    """The main playbook; the key is in an agent, and the folder that outlives jobs has what the next one needs."""
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "lost"])
+def test_a_job_is_cancelled_and_the_next_one_goes_on_where_it_was(node, operator, tmp_path, kept):
+    """The main playbook, its key in an agent; also where what the cancelled job knew is lost with its container."""
     node.secrets.add(PASSWORD)
-    kept = tmp_path / "kept"
-    commands = kept / "commands"
-    commands.mkdir(parents=True)
-    waiting_command(commands)
-    command = {"kubenode_command_dir": f"{SHARED}/commands", "kubenode_image_url_command": "image-url-command-slow"}
-    machines = group(operator, "cut-1", **CLOUD, **command)
+    name = "cut-1" if kept else "cut-2"
+    (tmp_path / "commands").mkdir()
+    waiting_command(tmp_path / "commands")
+    command = {"kubenode_command_dir": f"{MOUNTED}/commands", "kubenode_image_url_command": "image-url-command-slow"}
+    machines = group(operator, name, **CLOUD, **command)
     where = ("hcloud_image_url", machines, operator.testbed.private_key, credentials(operator))
-    first = node.start(*where, "-v", shared=kept)
+    first = node.start(*where, "-v", mounted=tmp_path, kept=kept)
     first.until("start 1")
     assert first.cancel().status == "canceled"
     until(lambda: not node.engine.do("ps", "--quiet"), "the end of its container")
-    row = operator.row("name", "cut-1")
+    row = operator.row("name", name)
     assert [boot["source"] for boot in row["boots"]] == ["rescue"]
 
     in_rescue(operator, row["address"], "touch /root/go")
-    second = node.start(*where, "-v", shared=kept).wait()
+    second = node.start(*where, "-v", mounted=tmp_path, kept=kept).wait()
     assert second.status == "successful", second.output
     assert "Identity added: " in second.output
-    row = operator.row("name", "cut-1")
+    row = operator.row("name", name)
     assert [boot["source"] for boot in row["boots"]] == ["rescue", "disk"]
-    (log,) = (kept / "logs/cut-1").glob("*stdout*")
+    state = tmp_path if kept else second.private / "inventory/.kubenode"
+    (log,) = (state / "logs" / name).glob("*stdout*")
     assert log.read_text().count("start ") == 1
     summary = second.end["artifact_data"]["kubenode_summary"]
     assert (summary["machines"], summary["verified"], summary["failed"]) == (1, 1, 0)
-    third = node.start(*where, shared=kept).wait()
+    third = node.start(*where, mounted=tmp_path, kept=kept).wait()
     assert third.status == "successful", third.output
     assert third.end["changed"] == {}
     node.clean()
