@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, wiping
@@ -93,3 +96,17 @@ def test_two_raids_on_each_other():
     raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a", (inner[0],)), recorded.sata("b", (inner[1],))))
     stops = [step.argv[-1] for step in wiping.plan(raw, ["sda", "sdb"]) if step.argv[:2] == ["mdadm", "--stop"]]
     assert stops == ["/dev/md1", "/dev/md2", "/dev/md3"]
+
+
+def test_a_disk_that_cannot_be_emptied_says_what_to_do(monkeypatch):
+    def fail(*_given):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(wiping, "zero_edges", fail)
+    step = wiping.Step("write zeros over /dev/sda", kind="zero", path="/dev/sda", size=1 << 30)
+    with pytest.raises(wiping.WipeError) as refused:
+        wiping._carry_out_all(lambda *_words, **_how: (0, "", ""), [step], 0.0)
+    assert str(refused.value) == (
+        "could not write zeros over /dev/sda: Input/output error: bad sectors, or a broken disk or cable. Look at "
+        "dmesg and smartctl in the rescue, and have the disk replaced"
+    )

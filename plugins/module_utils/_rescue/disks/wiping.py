@@ -20,6 +20,11 @@ from . import disk_facts, disk_gather, disk_names
 from .disk_facts import Disk, Raw
 from .disk_tools import Node, Tools
 
+_WHY = {
+    errno.EBUSY: "it is in use by another program, mount or device",
+    errno.EIO: "Input/output error: bad sectors, or a broken disk or cable. Look at dmesg and smartctl in the rescue, "
+    "and have the disk replaced",
+}
 _STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 
 
@@ -287,8 +292,7 @@ def _once(tools: Tools, step: Step) -> str:
         elif step.kind == "forget":
             return _forget_partitions(tools, step.path)
     except OSError as exc:
-        busy = exc.errno == errno.EBUSY
-        return "it is in use by another program, mount or device" if busy else exc.strerror or str(exc)
+        return _WHY.get(exc.errno or 0) or exc.strerror or str(exc)
     return ""
 
 
