@@ -35,12 +35,18 @@ from tests.integration.node_join.conftest import Joiner
 from tests.waiting import until
 
 pytestmark = [
-    pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.cluster, pytest.mark.timeout(3600)
+    pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.cluster(cluster.OLDEST),
+    pytest.mark.timeout(3600),
 ]  # fmt: skip
 
-RELEASES = {"newest": cluster.KUBERNETES}
+RELEASES = {"newest": cluster.KUBERNETES, "oldest": cluster.OLDEST}
+#: the sandbox image that base takes for them
+SANDBOX = {cluster.KUBERNETES: PAUSE, cluster.OLDEST: "3.10.1"}
+#: schemas 4 and 3 of its configuration
+CONTAINERD = {cluster.KUBERNETES: cluster.CONTAINERD, cluster.OLDEST: "2.1.9"}
 EACH = [
     pytest.param(("container", "newest"), id="newest-container"),
+    pytest.param(("container", "oldest"), id="oldest-container"),
     pytest.param(("virtual", "newest"), id="newest-virtual", marks=pytest.mark.qemu),
 ]
 #: kubeadm refuses a container whose host has the controllers of control groups in the hierarchies of version 1
@@ -74,7 +80,7 @@ class Images:
 
     def _bake(self, version: str) -> Path:
         lab, name = self._lab, "bake-" + version.replace(".", "-")
-        archive = f"images/pause-{PAUSE}.tar"
+        archive = f"images/pause-{SANDBOX[version]}.tar"
         pause = mirror.find(archive)
         assert pause is not None
         controller = Controller(lab, self._folder / name)
@@ -85,7 +91,7 @@ class Images:
             base_prebake=True,
             base_kubeadm=True,
             base_image_archives=[{"url": f"{lab.mirror_url}/{archive}", "sha256": cache.sha256(pause)}],
-            **real(lab, version),
+            **{**real(lab, version), "base_containerd_version": CONTAINERD[version]},
         )
         assert not done.failed, done.output
         lab.power_off(name)
@@ -206,10 +212,10 @@ def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
 
 def test_a_kubelet_that_kubeadm_started_in_vain(machine: Real) -> None:
     done = machine.join(
-        method="kubeadm", unknown_fields="allow", kubelet_extra_args={"pod-infra-container-image": "pause"}, timeout=60
+        method="kubeadm", unknown_fields="allow", kubelet_extra_args={"network-plugin": "cni"}, timeout=60
     )
     assert done.code == "kubelet_exited", done.output
-    assert "unknown flag: --pod-infra-container-image" in done.said
+    assert "unknown flag: --network-plugin" in done.said
     assert machine.object == {}
     assert machine.files() == set()
 
