@@ -25,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
     to_rfc3339,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.run_server import start_of
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.run_server import pid_of_run, start_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
 
 
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
                 "; ".join(f"machine {name!r:.100}: {text}" for name, text in refused.items() if text)
             )
         locks = Locks(given["lock_dir"])
-        run = this_run(os.getppid())  # a worker ends with its task; the run is its parent
+        run = this_run(pid_of_run())  # a worker ends with its task; the run is its parent
         if given["state"] == "released":
             return self._release(locks, given["names"], run)
         try:

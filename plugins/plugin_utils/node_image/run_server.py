@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -41,7 +42,7 @@ def start(kind: str, files: dict[str, Any]) -> int:
     :func:`sink_handler`. Raises OSError when the server does not start.
     """
     # a worker ends with its task; the run is its parent
-    run = os.getppid()
+    run = pid_of_run()
     order = json.dumps({"pid": run, "start": start_of(run), "files": files})
     process = subprocess.Popen(
         [sys.executable, __file__, kind],
@@ -59,6 +60,12 @@ def start(kind: str, files: dict[str, Any]) -> int:
     if not re.fullmatch(rb"[0-9]{1,5}", port):
         raise OSError(f"the server beside this run did not start (exit code {process.wait(timeout=10)})")
     return int(port)
+
+
+def pid_of_run() -> int:
+    """The main process of the run that this worker belongs to; it may have been killed, and have left us to another."""
+    parent = multiprocessing.parent_process()
+    return os.getppid() if parent is None or parent.pid is None else parent.pid
 
 
 def start_of(pid: int) -> str:

@@ -27,6 +27,7 @@ from ansible.utils.display import Display
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
+from ..node_image.run_server import pid_of_run
 from ..report import report_files
 from .fleet_state import DONE, FAILED, LATE, WORDS, Fleet, Machine, percent, speed
 
@@ -435,7 +436,9 @@ def each(
     A worker whose run was killed ends: the next run over these machines must not find it at work.
     """
     global _said, _show, _view
-    run = os.getppid()
+    run = pid_of_run()
+    if os.getppid() != run:
+        raise SystemExit("the run is gone")
     results: dict[int, Result | Exception] = {}
     said: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
+import types
 
 import pytest
 
@@ -64,6 +66,15 @@ def test_only_the_first_thread_gets_signals():
 def test_threads_do_not_hold_a_worker_that_has_to_end():
     (daemon,) = display.each([1], lambda _number: threading.current_thread().daemon)
     assert daemon
+
+
+def test_a_worker_whose_run_was_killed_before_it_came_so_far_does_nothing(monkeypatch):
+    """Between the fork and the first machine are seconds on a busy host."""
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=os.getpid()))
+    done: list[int] = []
+    with pytest.raises(SystemExit, match="the run is gone"):
+        display.each([1], done.append)
+    assert done == []
 
 
 def test_a_worker_whose_run_was_killed_ends(monkeypatch):
