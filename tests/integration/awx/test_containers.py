@@ -38,6 +38,12 @@ def engine(tmp_path_factory):
         yield made
 
 
+def found_in(trees, name):
+    """The folders of a collection, in the order in which Ansible looks for it."""
+    places = [tree / "ansible_collections" / name.replace(".", "/") for tree in trees]
+    return [place for place in places if place.exists()]
+
+
 @pytest.fixture(scope="module")
 def node(engine, installed, tmp_path_factory):
     """A node of AWX that has the execution environment of docs/awx.md, but for where it takes things from."""
@@ -47,8 +53,7 @@ def node(engine, installed, tmp_path_factory):
     definition["images"]["base_image"]["name"] = BASE
     names = definition["dependencies"]["galaxy"]["collections"]
     trees = [installed, *map(Path, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep))]
-    places = [tree / "ansible_collections" for tree in trees]
-    found = {name: next(p for place in places if (p := place / name.replace(".", "/")).exists()) for name in names}
+    found = {name: found_in(trees, name)[0] for name in names}
     definition["dependencies"]["galaxy"]["collections"] = [
         {"name": f"/build/collections/{name}", "type": "dir"} for name in names
     ]
