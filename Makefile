@@ -47,7 +47,7 @@ test-unit: ## the unit tests alone: no root, no lab; 2 min
 test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 200 min
 	@dev/test long
 
-test-long-%: ## one part of it: units-CORE, artefact-CORE, machines, fleet, node, qemu, random, walk, faults; 1 to 40 min, dev/test --list says which
+test-long-%: ## one part of it: units-CORE, artefact-CORE, machines, fleet, node, qemu, random, walk, faults, awx; 1 to 60 min, dev/test --list says which
 	@dev/test $* --pytest="$(PYTEST_ARGS)"
 
 fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test

@@ -113,7 +113,7 @@ LONG = (
         25,
         _marked("cluster", "qemu"),
     ),
-    Part("qemu", "whole virtual machines: boot loaders, kernels, RAID, UEFI", 40, _marked("qemu", "cluster")),
+    Part("qemu", "whole virtual machines: boot loaders, kernels, RAID, UEFI, nodes", 60, _marked("qemu")),
     Part(
         "random",
         "every property test with a random seed, which is printed",

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from _pytest.mark.expression import Expression
 
 from dev.toolchain import test as parts
 from dev.toolchain.paths import CHECKOUT
@@ -211,3 +212,10 @@ def test_the_benchmark_of_large_fleets_is_the_first_play_of_the_playbook():
         return yaml.safe_dump({key: play[key] for key in play if key != "hosts"}).replace("../../playbooks/", "")
 
     assert first(CHECKOUT / "tests/bench/scale.yml") == first(CHECKOUT / "playbooks/hcloud_image_url.yml")
+
+
+@pytest.mark.parametrize("one", parts.LONG_MARKERS)
+@pytest.mark.parametrize("other", parts.LONG_MARKERS)
+def test_a_test_with_any_markers_is_in_a_part(one, other):
+    chosen = [part.arguments[part.arguments.index("-m") + 1] for part in parts.LONG if "-m" in part.arguments]
+    assert any(Expression.compile(words).evaluate(lambda name: name in (one, other)) for words in chosen)
