@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +15,16 @@ from dev.demos import done, parser, say, show, twice
 from dev.demos.node import NodeTestbed
 from dev.testbed import CHECKOUT, KEY_NAME
 from lab import mirror
+from lab.cluster import KUBERNETES
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 
 WRITTEN, NAMED, METAL = "cloud-1", "cloud-2", "metal-1"
 DISK = {"kind": "nvme", "size": "8G", "serial": "S455NY0M400001", "wwn": "eui.0025385b71b00001"}
 SERVERS = [{"number": 4711, "product": "AX42", "memory_mib": 2048, "disks": [DISK]}]
-#: Debian 12, of an image of the project and of installimage: its C library is older than what runc 1.3 needs
+#: Debian 12 of installimage: its C library is older than what runc 1.3 needs
 BOOKWORM = {"base_runc_version": "1.1.5"}
+SYSTEM = "debian-13"
+IMAGE = f"{SYSTEM}-kubernetes-{KUBERNETES}"
 
 
 class SiteTestbed(NodeTestbed):
@@ -44,6 +49,24 @@ class SiteTestbed(NodeTestbed):
         data = {**mirror.cloud_config(self.lab["mirror_url"], suite), **more}
         return "#cloud-config\n" + yaml.safe_dump({**data, "ssh_authorized_keys": [key], "disable_root": False})
 
+    def make_image(self) -> int:
+        """Make the node image that one of the machines is created from; the exit code of the run."""
+        node = self.node_settings()
+        base = {"name": SYSTEM, "image_url": node["kubenode_image_url"], "command": "image-url-command-raw-disk"}
+        variables = {
+            **self.ssh_settings(),
+            **{name: node[name] for name in node if name.startswith("base_") and name != "base_kubernetes_version"},
+            "kubenode_ssh_keys": [KEY_NAME],
+            "kubenode_location": "nbg1",
+            "kubenode_bootstrap_data": self.bootstrap_data("trixie"),
+            "kubenode_image_matrix": {"kubernetes": [KUBERNETES], "base": [base]},
+        }
+        inventory = self.folder / "image.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"vars": variables}}, sort_keys=False), encoding="utf-8")
+        command = ["ansible-playbook", "-i", str(inventory), "kubenode.provision.node_image_snapshot"]
+        say(shlex.join(command))
+        return subprocess.run(command, env=self.environment, cwd=self.folder, check=False).returncode
+
     def write_fleet(self) -> None:
         """The inventory of docs/site.md: three ways to be made, two failure domains."""
         node = {**self.node_settings(), "join_kubelet_config": SHARED_GROUPS, "kubenode_serial": "failure_domain"}
@@ -67,9 +90,8 @@ class SiteTestbed(NodeTestbed):
                 "hosts": {NAMED: {"failure_domain": "nbg1"}},
                 "vars": {
                     **cloud,
-                    **BOOKWORM,
-                    "kubenode_image_name": "debian-12",
-                    "kubenode_user_data": self.bootstrap_data("bookworm"),
+                    "kubenode_image_name": IMAGE,
+                    "kubenode_user_data": self.bootstrap_data("trixie"),
                 },
             },
             "metal": {
@@ -95,6 +117,9 @@ def main(arguments: Sequence[str]) -> int:
     say("starting the lab and its control plane (the first time it builds images, and Kubernetes of Go modules)")
     folder = CHECKOUT / "build" / "demo-site"
     with SiteTestbed(folder, "demo-site", lab_options=["--kind", "nspawn"], keep=chosen.keep) as testbed:
+        say("the node image of one of them: a machine is written, gets base, and its snapshot is the image")
+        if testbed.make_image():
+            return done(testbed, 1)
         testbed.write_fleet()
 
         def proof() -> bool:
