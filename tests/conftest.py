@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class _NoKubernetes:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_NoKubernetes())
+    # of nohup or of a shell's background, where they are ignored, and by every program that a test starts, too
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

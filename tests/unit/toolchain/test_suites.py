@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from dev.pytest_suites import Progress
+from tests import conftest
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = {
@@ -161,3 +163,13 @@ def test_a_seed_repeats_a_random_run_and_another_seed_draws_other_data(tmp_path,
     first = drawn(tmp_path, "--hypothesis-seed=1", KUBENODE_HYPOTHESIS="random")
     assert drawn(tmp_path, "--hypothesis-seed=1", KUBENODE_HYPOTHESIS="random") == first
     assert drawn(tmp_path, "--hypothesis-seed=2", KUBENODE_HYPOTHESIS="random") != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_tests_start_takes_the_signals_that_nohup_and_a_background_ignore(number):
+    ignored = signal.signal(number, signal.SIG_IGN)
+    try:
+        conftest.pytest_configure(SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda _plugin: None)))
+        assert signal.getsignal(number) is {1: signal.SIG_DFL, 2: signal.default_int_handler}[number]
+    finally:
+        signal.signal(number, ignored)
