@@ -142,7 +142,7 @@ _HCLOUD = "6.10"
 #: Hosts in whose name a playbook works on images and the like.
 _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
-#: Seconds that a worker may take to end when the run is ended.
+#: Seconds that all workers may take to end when the run is ended.
 _LAST_WORDS = 5.0
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(
@@ -310,8 +310,9 @@ class CallbackModule(CallbackBase):
                 workers = multiprocessing.active_children()
                 for worker in workers:
                     worker.terminate()
+                deadline = time.monotonic() + _LAST_WORDS
                 for worker in workers:  # one that still writes the report would replace ours
-                    worker.join(_LAST_WORDS)
+                    worker.join(max(0.0, deadline - time.monotonic()))
                 self._interrupted()
         finally:
             if callable(before):

@@ -136,7 +136,7 @@ def awx_plan(host: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) 
             "execution_environment": name,
             "credentials": [f"{name} {what}" for what in kinds if what != "kubeconfig" or _posts(one)] or None,
             "job_slice_count": int(wish["slices"]),
-            "survey_enabled": bool(asked[one]),
+            "survey_enabled": None if asked[one] is None else bool(asked[one]),
             "survey_spec": asked[one],
             "extra_vars": _extra_vars(one, name, wish),
             **every,
@@ -146,8 +146,8 @@ def awx_plan(host: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) 
     plan["workflows"] = [
         {
             "name": f"{name} workflow {one}",
-            "survey_enabled": bool(asked[one]),
-            "survey_spec": asked[one] and {**asked[one], "name": f"{name} workflow {one}"},
+            "survey_enabled": None if asked[one] is None else bool(asked[one]),
+            "survey_spec": {**spec, "name": f"{name} workflow {one}"} if (spec := asked[one]) else spec,
             "workflow_nodes": _nodes(name, organization, one),
             **every,
         }
@@ -215,8 +215,13 @@ def _credential_type(name: str, what: str) -> Item:
     }
 
 
-def _survey(playbook: str, chosen: Mapping[str, Any]) -> Item:
-    """Empty where nothing is asked: AWX takes no survey without questions, and deletes the one that was."""
+def _survey(playbook: str, chosen: Mapping[str, Any]) -> Item | None:
+    """Empty where nothing is to be asked: AWX takes no survey without questions, and deletes the one that was.
+
+    None where no survey is ours: one that a person made stays.
+    """
+    if playbook not in chosen and not _ASKED.get(playbook):
+        return None
     names = chosen.get(playbook, _ASKED.get(playbook, ()))
     if not isinstance(names, (list, tuple)):
         raise ValueError(f"{playbook}: give a list of variables")

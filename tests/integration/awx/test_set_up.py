@@ -80,6 +80,9 @@ def test_a_first_run_makes_what_a_check_run_lists_and_a_second_one_changes_nothi
     assert asked == {templates["kubenode node"]["id"]: False, templates["kubenode site"]["id"]: True}
     assert {number in double.surveys for number, enabled in asked.items() if enabled} == {True}
     assert templates["kubenode node"]["id"] not in double.surveys
+    # a person's own, of a template that asks nothing
+    double.surveys[templates["kubenode node"]["id"]] = {"name": "", "description": "", "spec": [{"variable": "x"}]}
+    templates["kubenode node"]["survey_enabled"] = True
     workflow = double.named("workflow_job_templates")["kubenode workflow site"]["id"]
     nodes = {one["id"]: one for _list, one in double.objects.values() if one.get("workflow_job_template") == workflow}
     after = {number: double.associated.get((number, "success_nodes"), []) for number in nodes}
@@ -94,6 +97,7 @@ def test_a_first_run_makes_what_a_check_run_lists_and_a_second_one_changes_nothi
     again = administrator.set_up(**wish)
     assert again.changed("localhost") == []
     assert double.writes == []
+    assert double.surveys[templates["kubenode node"]["id"]]["spec"] == [{"variable": "x"}]
     assert "encrypted data" not in again.output
 
 

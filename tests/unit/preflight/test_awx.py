@@ -111,7 +111,7 @@ def test_a_workflow_has_the_templates_that_it_runs():
 def test_each_playbook_can_have_a_template_and_its_file_runs_it(playbook):
     found = plan(playbooks=[playbook], workflows=[])
     (template,) = found["templates"]
-    assert template["survey_enabled"] == bool(template["survey_spec"])
+    assert bool(template["survey_enabled"]) == bool(template["survey_spec"])
     files = {one["path"]: one for one in found["files"]}
     ((play,), keep) = yaml.safe_load(files[template["playbook"]]["content"]), files[template["playbook"]]["keep"]
     assert play["ansible.builtin.import_playbook"] == f"kubenode.provision.{playbook}"
@@ -139,8 +139,18 @@ def test_what_asks_nothing_has_no_survey_at_all():
     """AWX takes none without questions."""
     found = plan(playbooks=["node", "site"], surveys={"robot_installimage": []})
     for one in (*found["templates"], *found["workflows"]):
-        assert one["survey_enabled"] == bool(one["survey_spec"]) == bool(one["survey_spec"].get("spec"))
-    assert templates(found)["node"]["survey_spec"] == {}
+        assert bool(one["survey_enabled"]) == bool(one["survey_spec"]) == bool((one["survey_spec"] or {}).get("spec"))
+    robot = next(one for one in found["workflows"] if one["name"].endswith("robot_installimage"))
+    assert robot["survey_spec"] == {}
+
+
+def test_the_survey_that_a_person_made_for_what_asks_nothing_stays():
+    found = templates(plan(playbooks=["node", "site"]))
+    assert (found["node"]["survey_enabled"], found["node"]["survey_spec"]) == (None, None)
+
+
+def test_a_workflow_asks_what_its_playbook_asks():
+    found = plan(playbooks=["node", "site"], surveys={"robot_installimage": []})
     assert [one["survey_enabled"] for one in found["workflows"]] == [True, False, True]
 
 
