@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.controller import Controller
-from tests.unit.node_join.test_kubeadm import KUBELET, PREFLIGHT, SIGNATURE
+from tests.unit.node_join.test_kubeadm import KUBELET, LATE, PREFLIGHT, SIGNATURE
 
 OPTIONS = {"api_server": "https://192.0.2.1:6443", "node_name": "node-1"}
 
@@ -58,6 +58,25 @@ def test_its_errors_are_the_message(join, errors, code, words):
     assert result["failure"]["code"] == code
     assert words in result["msg"]
     assert "non-zero return code" not in result["msg"]
+
+
+def test_a_slow_runtime_is_asked_again(join, tmp_path):
+    """kubeadm gives it two seconds, and no setting of its own changes that."""
+    program = tmp_path / "opt/slow-kubeadm"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/runs\n[ "$(wc -l <{tmp_path}/runs)" -ge 3 ] && exit\n'
+        f"cat {tmp_path}/errors >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    result = join(LATE, 0, kubeadm=str(program))
+    assert (result["changed"], result.get("failed", False)) == (True, False)
+    assert (tmp_path / "runs").read_text().splitlines() == ["join --config /run/kubenode/kubeadm-join.yaml"] * 3
+
+
+def test_a_runtime_that_never_answers_is_the_message(join):
+    result = join(LATE, 1, timeout=0)
+    assert result["failure"]["code"] == "kubeadm_failed"
+    assert "CRI: could not connect to the container runtime" in result["msg"]
 
 
 def test_nothing_is_run_in_check_mode(join):

@@ -169,6 +169,15 @@ error: error execution phase preflight: couldn't validate the identity of the AP
 a JWS signature in the cluster-info ConfigMap for token ID "abcdef"
 To see the stack trace of this error execute with --v=5 or higher
 """
+LATE = """\
+[preflight] Some fatal errors occurred:
+\t[ERROR CRI]: could not connect to the container runtime: failed to create new CRI runtime service: validate service \
+connection: validate CRI v1 runtime API for endpoint "unix:///run/containerd/containerd.sock": rpc error: \
+code = DeadlineExceeded desc = context deadline exceeded
+[preflight] If you know what you are doing, you can make a check non-fatal with `--ignore-preflight-errors=...`
+error: error execution phase preflight: preflight checks failed
+To see the stack trace of this error execute with --v=5 or higher
+"""
 KUBELET = """\
 error: error execution phase kubelet-wait-bootstrap: failed while waiting for the kubelet to start: The HTTP call \
 equal to 'curl -sSL http://127.0.0.1:10248/healthz' returned error: context deadline exceeded
@@ -220,6 +229,26 @@ def test_where_the_kubelet_itself_is_to_be_asked():
     taken = 'error: error execution phase kubelet-start: a Node with name "a" and status "Ready" already exists\n'
     assert not codes.failure(1, taken).of_kubelet
     assert not codes.failure(1, PREFLIGHT).of_kubelet
+
+
+_OTHER = "[preflight] If"
+
+
+@pytest.mark.parametrize(
+    ("errors", "late"),
+    [
+        (LATE, True),
+        (LATE.replace(_OTHER, "\t[ERROR ContainerRuntimeVersion]: context deadline exceeded\n" + _OTHER), True),
+        # something else is wrong, too, or the runtime is
+        (LATE.replace(_OTHER, "\t[ERROR Port-10250]: Port 10250 is in use\n" + _OTHER), False),
+        (LATE.replace("code = DeadlineExceeded desc = context deadline exceeded", "code = Unimplemented"), False),
+        (PREFLIGHT, False),
+        (KUBELET, False),
+        (SIGNATURE, False),
+    ],
+)
+def test_a_runtime_that_is_only_slow(errors, late):
+    assert codes.failure(1, errors).runtime_late is late
 
 
 class Server:

@@ -75,17 +75,24 @@ def message(code: str, detail: str) -> str:
 _PHASE = re.compile(r"error execution phase ([^\s:]+): (.*)", re.DOTALL)
 #: One check of its preflight; what it says may go on in the next lines.
 _CHECK = re.compile(r"^\s*\[ERROR ([^\]\s]+)\]: (.*(?:\n(?!\s*\[|error).*)*)", re.MULTILINE)
+#: Its checks that ask the runtime, and what they say of one that took longer than kubeadm's two seconds.
+_OF_RUNTIME = ("CRI", "ContainerRuntimeVersion")
+_LATE = re.compile(r"DeadlineExceeded|context deadline exceeded")
 _NO_NEWS = re.compile(r"^To see the stack trace of .*$", re.MULTILINE)
 _LONGEST = 1500
 
 
 class Failure(NamedTuple):
-    """``code`` of codes.CODES; ``of_kubelet``: kubeadm waited in vain for the kubelet, which may know why."""
+    """``code`` of codes.CODES; ``of_kubelet``: kubeadm waited in vain for the kubelet, which may know why.
+
+    ``runtime_late``: the runtime answered too late, and nothing else speaks against the machine, nor was it changed.
+    """
 
     phase: str
     code: str
     detail: str
     of_kubelet: bool
+    runtime_late: bool
 
 
 def failure(code: int, errors: str) -> Failure:
@@ -95,11 +102,12 @@ def failure(code: int, errors: str) -> Failure:
     phase, why = match.groups() if match else ("", text.rpartition("\n")[2].strip())
     if why.startswith("error: "):
         why = why[len("error: ") :]
-    refused = ["%s: %s" % one for one in _CHECK.findall(text)]
+    refused = _CHECK.findall(text)
     if refused:
-        why = "its checks: " + "; ".join(refused)
+        why = "its checks: " + "; ".join("%s: %s" % one for one in refused)
     elif phase:
         why = "%s: %s" % (phase, why)
     detail = " ".join(why.split())[:_LONGEST] or "it ended with the exit code %d and said nothing" % code
     waited = phase.startswith("kubelet") and bool(re.search(r"waiting|healthz|deadline exceeded|timed out", why))
-    return Failure(phase, "discovery_signature" if "JWS signature" in why else "kubeadm_failed", detail, waited)
+    late = bool(refused) and all(name in _OF_RUNTIME and _LATE.search(words) for name, words in refused)
+    return Failure(phase, "discovery_signature" if "JWS signature" in why else "kubeadm_failed", detail, waited, late)
