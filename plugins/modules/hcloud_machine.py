@@ -332,8 +332,8 @@ machines:
     private_net:
       description:
         - Its places in private networks - the ID of the C(network), C(ip) and C(alias_ips).
-        - With O(wait=false), those that the API has chosen may be missing for a server that was created by this call
-          and has a public address.
+        - With O(wait=false), C(ip) is V(null) where the API has not said yet which address it has chosen for a server
+          that was created by this call and has a public address.
       type: list
       elements: dict
       sample:

@@ -251,6 +251,8 @@ class MachineFleet:
         if resolved["networks"] and (self._wait or places or reached_inside):
             server = self._servers.by_id(server, deadline) or server
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
+        for place in cloud_networks.missing(resolved["networks"], server):
+            run.result["private_net"].append({"network": place["network"], "ip": None, "alias_ips": []})
         run.result["ssh_keys"] = [known_key(key) for key in resolved["ssh_keys"]]
         run.result["instead"] = instead(run.result, run.result["tried"])
         run.result["msg"] = "created, powered off"

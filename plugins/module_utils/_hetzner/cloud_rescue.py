@@ -20,8 +20,8 @@ from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
 from .cloud_arming import Arming, started_for
-from .cloud_client import Api
-from .cloud_servers import Servers, addresses_of
+from .cloud_client import PER_PAGE, Api
+from .cloud_servers import Servers, addresses_of, as_ordered, is_known
 from .fleet import MachineRun, explain, run_all
 from .intent_store import NONE
 from .labels import INSTALLATION_LABEL, installation_of, is_ours
@@ -144,10 +144,14 @@ class CloudRescue(BootFleet):
         """Read the servers and keys, and judge the budget; nothing is changed."""
         timeout = self.options.timeout
         deadline = Deadline(timeout, "the check of the input")
-        self._found = self.servers.find([run.name for run in active], deadline, ours_first=True)
+        names = [run.name for run in active]
+        made = self._being_made(names)
+        # One of them is read: the answer tells the limit and the clock of the API, and whether the platform is quick.
+        read = self.servers.find([name for name in names if name not in made] or names[:1], deadline, ours_first=True)
+        self._found = {**made, **read}
         if self.options.state != "rescue":
             return
-        self._learn([run.name for run in active if run.name in self._found and self._is_made(run.name)])
+        self._learn([name for name in read if self._is_made(name)])
         self.key_ids = [key["id"] for key in self._keys(active, deadline)]
         count = len(active)
         need = 2 * count + 8 * (1 + count // 25)
@@ -156,6 +160,16 @@ class CloudRescue(BootFleet):
             raise FleetError(f"API budget: {plan.message}")
         if not plan.fits and self.may_write:
             self.api.announce(need, f"arming and starting {count} machines")
+
+    def _being_made(self, names: list[str]) -> dict[str, Server]:
+        """The servers that this run has just ordered, where reading them takes more than one request.
+
+        Until the API has made a server, it is locked. That takes longer than these are old, so that the list would show
+        nothing else; the action that makes it is waited for.
+        """
+        young = [self.machines[name] for name in names if _age(self.machines[name]) < USUALLY["create_server"]]
+        made = {one["name"]: as_ordered(one) for one in young if self._is_made(one["name"]) and is_known(one)}
+        return made if self.options.state == "rescue" and len(made) > PER_PAGE else {}
 
     def _learn(self, made: list[str]) -> None:
         """Whether this platform is a quick one: servers that are ready long before one usually is say so."""

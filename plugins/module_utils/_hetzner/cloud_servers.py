@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._common.text import from_rfc3339
 from .api_failures import ApiError, MachineError
-from .api_types import Action, Attachment, Server
-from .labels import LABEL, is_ours
+from .api_types import Action, Attachment, Machine, Server
+from .labels import INSTALLATION_LABEL, LABEL, is_ours
 
 if TYPE_CHECKING:
     from .api_failures import Deadline
@@ -62,6 +62,32 @@ def addresses_of(server: Server) -> dict[str, Any]:
         "ipv6_address": first_address(ipv6),
         "private_net": private,
         "address": ssh_address(server),
+    }
+
+
+def is_known(machine: Machine) -> bool:
+    """Whether the result of the step that ordered a server says all that `as_ordered` needs.
+
+    Which addresses it gets in private networks, the API may say later.
+    """
+    said: Mapping[str, Any] = machine
+    known = said.get("fresh") and isinstance(said.get("id"), int) and said.get("installation")
+    return bool(known and not said.get("private_net"))
+
+
+def as_ordered(machine: Machine) -> Server:
+    """A server as the API began to make it, from the result of the step that ordered it."""
+    said: Mapping[str, Any] = machine
+    return {
+        "id": said["id"],
+        "name": said["name"],
+        "status": "initializing",
+        "rescue_enabled": False,
+        "labels": {LABEL: said["name"], INSTALLATION_LABEL: said["installation"]},
+        "public_net": {kind: {"ip": said.get(kind)} for kind in ("ipv4", "ipv6")},
+        "private_net": [],
+        "server_type": {"name": said.get("server_type")},
+        "location": {"name": said.get("location")},
     }
 
 

@@ -49,6 +49,16 @@ def test_what_was_read_for_a_new_server_is_not_read_again(project):
     assert [one["status"] for one in project.servers().values()] == ["running", "running"]
 
 
+def test_many_servers_that_were_just_ordered_are_not_listed_again(project):
+    made, armed = provision(project, 60)
+    assert not made.failed
+    assert not armed.failed, armed.result["msg"]
+    asked = [one["query"] for one in project.requests() if (one["method"], one["path"]) == ("GET", "/servers")]
+    assert asked == ["page=1&per_page=50", "name=n00"]
+    assert {machine["status"] for machine in armed.result["machines"]} == {"running"}
+    assert [one["status"] for one in project.call("GET", "/servers?status=off")["servers"]] == []
+
+
 def test_a_server_that_vanished_meanwhile_is_said_to_be_deleted(project):
     made = project.run("hcloud_machine", machines=[project.machine("n1")], ssh_private_key=str(project.key), wait=True)
     project.run("hcloud_machine", machines=[project.machine("n1")], state="absent")

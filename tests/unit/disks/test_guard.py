@@ -83,6 +83,7 @@ def test_consent(chosen, more, wiped):
         (["sda"], {"wipe": ["sdb"]}, "names no disk"),
         (["sda"], {"wipe": ["/dev/sdb"]}, "names no disk"),
         (["sda"], {"wipe": ["Z9"]}, "'Z9'"),
+        (["sdb"], {"wipe": ["B", "Z9"]}, "a disk of another machine, run for one machine at a time (--limit)"),
     ],
 )
 def test_refusal(chosen, more, says):

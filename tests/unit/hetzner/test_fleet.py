@@ -6,11 +6,18 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, cloud_rescue
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, text
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    boot_flow,
+    cloud_rescue,
+    cloud_servers,
+    labels,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
     Deadline,
@@ -112,3 +119,73 @@ def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(monkeypa
     flow.look()
     assert least <= now[0] <= most
     assert flow.seen.answer == found
+
+
+#: More servers than one page of a list has.
+MANY = [f"n{number}" for number in range(60)]
+
+
+def ordered(name, age=5, **more):
+    """What hcloud_machine returns of a server that it has just ordered, without waiting for it."""
+    return {
+        "name": name,
+        "id": 100 + int(name[1:]),
+        "ipv4": "192.0.2.7",
+        "private_net": [],
+        "installation": "5f" * 16,
+        "fresh": True,
+        "create_action": {"id": 7, "command": "create_server", "status": "running"},
+        "boot_state": boot_states.INITIALIZING,
+        "boot_state_since": text.to_rfc3339(time.time() - age),
+        **more,
+    }
+
+
+def looked_at(monkeypatch, machines, state="rescue"):
+    """Which servers hcloud_rescue reads, and what it takes for their state."""
+    plan = SimpleNamespace(possible=True, fits=True)
+    api = SimpleNamespace(budget=SimpleNamespace(plan=lambda *_given: plan))
+    fleet = cloud_rescue.CloudRescue(api, None, boot_flow.BootOptions(machines, state=state))
+    asked = []
+    monkeypatch.setattr(
+        fleet.servers,
+        "find",
+        lambda names, _deadline, ours_first: asked.extend(names) or {one: {"status": "off"} for one in names},
+    )
+    monkeypatch.setattr(fleet, "_keys", lambda *_given: [])
+    fleet._look([fleet.run_of(one) for one in machines])
+    return asked, fleet._found
+
+
+def test_of_many_servers_that_were_just_ordered_one_is_read(monkeypatch):
+    asked, found = looked_at(monkeypatch, [ordered(name) for name in MANY])
+    assert asked == MANY[:1]
+    assert found["n0"] == {"status": "off"}
+    server = found["n9"]
+    assert (server["id"], server["status"], server["rescue_enabled"]) == (109, "initializing", False)
+    assert labels.is_ours(server)
+    assert labels.installation_of(server) == "5f" * 16
+    assert cloud_servers.ssh_address(server) == "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"age": 60},  # another run, or a person, may have used it since
+        {"fresh": False},
+        {"create_action": {"id": 7, "command": "create_server", "status": "success"}},
+        {"installation": ""},
+        {"private_net": [{"network": 1, "ip": None, "alias_ips": []}]},  # its address there has to be read
+    ],
+)
+def test_a_server_that_may_be_more_than_ordered_is_read(monkeypatch, more):
+    machines = [ordered(name, **(more if name == "n9" else {})) for name in MANY]
+    asked, found = looked_at(monkeypatch, machines)
+    assert asked == ["n9"]
+    assert (len(found), found["n9"]) == (len(MANY), {"status": "off"})
+
+
+@pytest.mark.parametrize(("count", "state"), [(50, "rescue"), (60, "os"), (60, "disarmed")])
+def test_where_one_page_shows_all_servers_they_are_read(monkeypatch, count, state):
+    asked, _found = looked_at(monkeypatch, [ordered(name) for name in MANY[:count]], state)
+    assert asked == MANY[:count]

@@ -22,6 +22,10 @@ Used = Callable[[str, str, Any], str]
 #: Mount points of a running system: such a disk is never emptied, with any consent.
 _SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
 _EVERYTHING = ("all", "*", "any")
+_ELSEWHERE = (
+    ". An entry has to be a disk of each machine that it is given to: correct it, or, when it is a disk of another "
+    "machine, run for one machine at a time (--limit)"
+)
 
 
 class Verdict:
@@ -159,13 +163,14 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
     found: dict[str, str] = {}
     for text in check_entries(wipe):
         verdict.refuse(text)
-    for text in wipe if not verdict.errors else ():
+    for text in [str(text).strip() for text in wipe] if not verdict.errors else ():
         try:
-            name = disk_names.one(str(text).strip(), disks)["name"]
+            name = disk_names.one(text, disks)["name"]
         except disk_names.Unresolved as exc:
-            verdict.refuse("wipe: %s" % exc)
+            elsewhere = "" if disk_names.find(text, disks) else _ELSEWHERE
+            verdict.refuse("wipe: %s%s" % (exc, elsewhere))
             continue
-        found.setdefault(name, str(text).strip())
+        found.setdefault(name, text)
     return found
 
 
