@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.kubeconfig
   - kubenode.provision.own_node
+  - kubenode.provision.own_run
 attributes:
   check_mode:
     support: full
@@ -166,6 +167,7 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import run_options
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain
 
 
@@ -174,6 +176,7 @@ def argument_spec() -> dict[str, Any]:
     return dict(
         cluster.options(),
         **cluster.owner_options(),
+        **run_options(),
         name={"type": "str", "required": True},
         state={"type": "str", "choices": ["cordon", "drain", "uncordon"], "default": "drain"},
         timeout={"type": "int", "default": 300},

@@ -237,12 +237,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import run_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import (
     Api,
     api_options,
     open_cloud,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet, run_options
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet
 
 

@@ -18,6 +18,7 @@ description:
   - Gives a server another name in Robot where the wanted name differs. Nothing else of a server is changed.
 extends_documentation_fragment:
   - kubenode.provision.robot
+  - kubenode.provision.own_run
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.variables
@@ -151,6 +152,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import VARIABLES
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import run_options
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
     Robot,
@@ -164,6 +166,7 @@ def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         robot_options(),
+        **run_options(),
         machines={"type": "list", "elements": "dict", "required": True},
         timeout={"type": "int", "default": 360},
         variables=dict(VARIABLES),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -190,6 +191,19 @@ class Controller:
         until(answered, f"SSH to {host}", seconds=900, pause=0.3, show=lambda: seen[0].stderr)
         assert seen[0].returncode == 0, (script, seen[0].stdout, seen[0].stderr)
         return seen[0].stdout
+
+    def at_work(self) -> list[bytes]:
+        """The processes of runs: also those that lead a session of their own, as Ansible's workers do."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(process / "cwd") == str(self.folder):
+                    found.append((process / "cmdline").read_bytes())
+        return found
+
+    def end_of_all(self) -> None:
+        """Wait until no process of any run is left, also of one that was killed."""
+        until(lambda: not self.at_work(), "the end of every process of the runs", show=self.at_work)
 
     def stop(self) -> None:
         """End what a test left running."""

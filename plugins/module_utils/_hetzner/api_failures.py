@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable
 
+from .._common.own_run import ENDED, OwnRun
 from .._common.text import spaced
 
 #: Answers that concern the credentials, hence the whole fleet.
@@ -66,6 +67,12 @@ class NoAnswer(Exception):
 
 class FleetError(Exception):
     """Concerns every machine: the module fails."""
+
+
+def raise_if_ended(run: OwnRun | None) -> None:
+    """Raise FleetError when the run that all this is done for was killed; None: it cannot be seen."""
+    if run is not None and run.has_ended:
+        raise FleetError(ENDED)
 
 
 class MachineError(Exception):

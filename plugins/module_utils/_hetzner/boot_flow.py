@@ -17,7 +17,16 @@ from typing import Any
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from . import boot_decision as decision
-from .api_failures import LOOK_EVERY, ApiError, Deadline, EndedEarly, MachineError, NoAnswer, Refused
+from .api_failures import (
+    LOOK_EVERY,
+    ApiError,
+    Deadline,
+    EndedEarly,
+    MachineError,
+    NoAnswer,
+    Refused,
+    raise_if_ended,
+)
 from .api_types import Machine
 from .boot_decision import ObservedState
 from .fleet import MachineRun, difference, name_findings, refuse_findings
@@ -263,6 +272,8 @@ class BootFlow(ABC):
     def carry_out(self, step: str) -> None:
         """Do one final step of the decision, or say in check mode what would be done."""
         self.refuse(step)
+        # A reboot by SSH is no request: nothing else asks before it.
+        raise_if_ended(self.fleet.api.own_run)
         if not self.fleet.may_write and step not in _HARMLESS:
             self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
         else:

@@ -30,6 +30,7 @@ from .api_failures import (
     FleetError,
     NoAnswer,
     may_have_arrived,
+    raise_if_ended,
     transport_reason,
     verdict,
 )
@@ -149,6 +150,7 @@ class Budget:
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
+    from .._common.own_run import OwnRun
     from .api_failures import Deadline
 
 
@@ -237,7 +239,7 @@ class Api:
         #: Takes the changes of machines, if anything does; see run_fleet.
         self.news: Any = None
         #: The run that all this is done for, where that can be seen.
-        self.own_run: Any = None
+        self.own_run: OwnRun | None = None
 
     def request(
         self, method: str, path: str, machine: str | None = None, params: dict[str, Any] | None = None, json: Any = None
@@ -359,8 +361,7 @@ class Api:
             with self._lock:
                 if self._stopped is not None:
                     raise self._stopped
-                if self.own_run is not None:
-                    self.own_run.raise_if_gone()
+                raise_if_ended(self.own_run)
                 delay = self.budget.delay()
                 if delay <= 0:
                     return self.budget.sent()

@@ -8,8 +8,6 @@ import json
 import math
 import os
 import queue
-import signal
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -19,6 +17,7 @@ from ansible.module_utils.common.parameters import remove_values
 from .._common import boot_states
 from .._common.names import machine_error
 from .._common.option_values import in_variables
+from .._common.own_run import own_run_of, run_options
 from .._common.text import from_rfc3339
 from .actions import ActionFailed
 from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 500
-_ENDED = "the run that this belongs to has ended"
 
 
 class FleetApi(Protocol):
@@ -98,33 +96,6 @@ class MachineRun:
     def finish(self, api_calls: int) -> dict[str, Any]:
         """The result with everything every fleet module returns."""
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
-
-
-class OwnRun:
-    """The run of Ansible that a module belongs to. Killing it does not end a module that it has started.
-
-    Its task keeps a socket open: the kernel closes that with the task's process. The socket's name is no file (Linux:
-    unix(7), abstract), so that a module finds it as another user, too, and nothing of a killed run is left.
-    """
-
-    def __init__(self, name: str) -> None:
-        """Raises FleetError when the run has ended already."""
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.setblocking(False)
-        try:
-            self._socket.connect(f"\0{name}")
-        except OSError as error:
-            raise FleetError(_ENDED) from error
-
-    def raise_if_gone(self) -> None:
-        """Raises FleetError when it has ended: the next one may be at work."""
-        try:
-            self._socket.recv(1)  # nothing is ever sent
-        except BlockingIOError:
-            return
-        except OSError:
-            pass
-        raise FleetError(_ENDED)
 
 
 class News:
@@ -269,11 +240,6 @@ def progress_options() -> dict[str, Any]:
     }
 
 
-def run_options() -> dict[str, Any]:
-    """The argument spec of the documentation fragment ``own_run``."""
-    return {"run_socket": {"type": "str"}}
-
-
 def run_fleet(
     module: AnsibleModule,
     make_fleet: Callable[[Any], Fleet],
@@ -281,14 +247,12 @@ def run_fleet(
     items: str = "machines",
 ) -> None:
     """Open the API, make the fleet, run it, and end the module with its results, under the key ``items``."""
-    # The action plugin starts the module in a thread that blocks signals, and a child inherits what is blocked.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
+    own_run = own_run_of(module.params)
     api: Any = None
     variables = module.params.get("variables")
     try:
         api = open_api(module)
-        if module.params.get("run_socket"):
-            api.own_run = OwnRun(module.params["run_socket"])
+        api.own_run = own_run
         if module.params.get("progress_file"):
             api.news = News(module.params["progress_file"], api, lambda text: remove_values(text, module.no_log_values))
         results = make_fleet(api).run()

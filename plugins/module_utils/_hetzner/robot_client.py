@@ -29,6 +29,7 @@ from .api_failures import (
     LimitSpent,
     NoAnswer,
     may_have_arrived,
+    raise_if_ended,
     transport_reason,
     verdict,
 )
@@ -37,6 +38,7 @@ from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
+    from .._common.own_run import OwnRun
     from .api_failures import Deadline
 
 
@@ -157,7 +159,7 @@ class Robot:
         #: Takes the changes of machines, if anything does; see run_fleet.
         self.news: Any = None
         #: The run that all this is done for, where that can be seen.
-        self.own_run: Any = None
+        self.own_run: OwnRun | None = None
 
     def request(
         self,
@@ -301,8 +303,7 @@ class Robot:
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped
-        if self.own_run is not None:
-            self.own_run.raise_if_gone()
+        raise_if_ended(self.own_run)
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)

@@ -52,7 +52,7 @@ class ModuleAction(NormalAction):
 
 
 class OwnedAction(ModuleAction):
-    """Runs a module that ends with its run; see ``OwnRun`` in its ``_hetzner/fleet``."""
+    """Runs a module that ends with its run; see ``OwnRun`` in ``_common/own_run``."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the module; where it is seen when this process ends, it ends, too."""

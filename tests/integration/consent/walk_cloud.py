@@ -190,6 +190,8 @@ class World(walk.World):
 class _Api:
     """The Cloud API, as far as the fleet asks it."""
 
+    own_run = None
+
     def __init__(self, world: World) -> None:
         self._world = world
         self.calls_of: dict[str, int] = {}

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 from pathlib import Path
 
@@ -46,16 +44,6 @@ def test_an_interrupted_run_leaves_machines_that_the_next_run_takes_on(project):
     assert {server["status"] for server in project.servers().values()} == {"running"}
 
 
-def at_work(project):
-    """The processes of a run: also those that lead a session of their own, as Ansible's workers do."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(process / "cwd") == str(project.folder):
-                found.append((process / "cmdline").read_bytes())
-    return found
-
-
 @pytest.mark.parametrize("flags", [(), ("--become", "--become-method=su")], ids=["", "become"])
 def test_a_run_that_was_killed_makes_no_node_image(project, flags):
     """Ansible's workers and the modules that they have started live on when it is killed."""
@@ -66,6 +54,6 @@ def test_a_run_that_was_killed_makes_no_node_image(project, flags):
     run = project.start_module("localhost", "hcloud_node_image", *flags, images=[image])
     run.until(lambda: project.commands("n1")[-1] == "shutdown_server", "the shutdown")
     run.interrupt(signal.SIGKILL)
-    until(lambda: not at_work(project), "the end of every process of the run", show=lambda: at_work(project))
+    project.end_of_all()
     assert snapshots(project) == {}
     assert not [one for one in project.requests() if one["path"].endswith("/create_image")]

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.integration.controller import Controller
@@ -14,9 +16,14 @@ EMPTY_DIR = [{"name": "cache", "emptyDir": {}}]
 
 
 @pytest.fixture
-def drain(api, tmp_path):
+def controller(tmp_path):
     controller = Controller(None, tmp_path / "controller")
+    yield controller
+    controller.stop()
 
+
+@pytest.fixture
+def drain(api, controller):
     def run(module="cluster_drain", **options):
         given = {"kubeconfig": str(api.kubeconfig), "name": "node-1", **options}
         done = controller.process(module, **given)
@@ -129,6 +136,18 @@ def test_an_api_server_that_comes_back_is_waited_for(api, drain):
     api.meanwhile = meanwhile
     assert drain(timeout=120)["evicted"] == ["default/web"]
     assert api.pods == {}
+
+
+def test_a_run_that_was_killed_evicts_no_more(api, controller):
+    """Who kills a run, perhaps to stop the drain, need not look for a module that lives on."""
+    api.add(node("node-1"), pod("web", "node-1"))
+    api.budgets["web"] = 0
+    options = {"kubeconfig": str(api.kubeconfig), "name": "node-1", "timeout": 3600}
+    run = controller.start_module("localhost", "cluster_drain", **options)
+    run.until(lambda: evictions(api), "the first eviction")
+    run.interrupt(signal.SIGKILL)
+    controller.end_of_all()
+    assert set(api.pods) == {"web"}
 
 
 def test_rights_that_are_missing_end_it_at_once(api, drain):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 
@@ -55,6 +57,19 @@ def test_a_name_whose_answer_was_lost_is_looked_at(account, after_effect):
     assert not run.failed, run.result["msg"]
     assert run.machines["n1"]["server_name"] == server(account, "n1")["server_name"] == "new name"
     assert len(account.requests("POST")) == (1 if after_effect else 2)
+
+
+def test_a_run_that_was_killed_gives_no_name(account):
+    account.add("n1")
+    account.fault(point="request", api="robot", method="POST", path="/server/.*", status=503, times=1000)
+    machines = [{**account.machines()[0], "rename": "new name"}]
+    account.forget_requests()
+    run = account.start_module("localhost", "robot_server", machines=machines)
+    run.until(lambda: account.requests("POST"), "the first try")
+    run.interrupt(signal.SIGKILL)
+    account.end_of_all()
+    account.forget_faults()
+    assert server(account, "n1")["server_name"] != "new name"
 
 
 def test_one_name_that_is_refused_fails_alone(account):

@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import OwnRun
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
     Deadline,
@@ -20,7 +21,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import OwnRun
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until

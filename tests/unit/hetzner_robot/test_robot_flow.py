@@ -4,13 +4,20 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import OwnRun
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
+    FleetError,
+    MachineError,
+    Refused,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
@@ -25,6 +32,8 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4pPmbmyBoyKVvgrhFAnkLS1cHwDX5dHz4kD
 
 class Robot:
     """An account with one server whose rescue is armed; takes note of the resets."""
+
+    own_run = None
 
     def __init__(self):
         self.resets = []
@@ -162,3 +171,12 @@ def test_keys_that_an_interrupted_run_has_proven_are_not_asked_for_again(monkeyp
     flow._ask_keys()
     assert known == [KEY]
     assert flow.seen.keys_proven
+
+
+def test_nothing_is_carried_out_for_a_run_that_was_killed():
+    """Also where the first thing to be done is no request: out of the rescue, a machine is rebooted by SSH."""
+    robot = Robot()
+    robot.own_run = OwnRun(f"kubenode-test-{uuid.uuid4()}")
+    flow = flow_of(robot, {"name": "n1"})
+    with pytest.raises(FleetError, match="the run that this belongs to has ended"):
+        flow.bring_about(decision.LEAVE_RESCUE)

@@ -13,8 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import own_run_of
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
+    FleetError,
+    MachineError,
+    raise_if_ended,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
@@ -91,9 +96,8 @@ class Action(module_progress.ApiAction):
 
     def _as_usual(self, tmp, task_vars):
         given = self._task.args
-        self.seen = fleet.OwnRun(given["run_socket"]) if "run_socket" in given else None
-        if self.seen is not None:
-            self.seen.raise_if_gone()
+        self.seen = own_run_of(given)
+        raise_if_ended(self.seen)
         return {"shown": str(given.get("progress_file", "")).startswith(str(module_progress.C.DEFAULT_LOCAL_TMP))}
 
 
@@ -117,12 +121,12 @@ def test_a_module_on_the_controller_ends_with_its_run(tmp_path, monkeypatch, abo
     assert list(tmp_path.iterdir()) == []
     if action.seen is not None:
         with pytest.raises(FleetError, match="the run that this belongs to has ended"):
-            action.seen.raise_if_gone()
+            raise_if_ended(action.seen)
 
 
 def test_a_module_whose_run_has_ended_before_it_begins_ends_at_once():
     with pytest.raises(FleetError, match="the run that this belongs to has ended"):
-        fleet.OwnRun("kubenode-run-of-the-past")
+        raise_if_ended(own_run_of({"run_socket": "kubenode-run-of-the-past"}))
 
 
 def reader(path, names=("good", "bad"), variables=None):

@@ -18,6 +18,7 @@ from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 
+from ..._common.own_run import ENDED, own_run_of
 from ..._common.text import json_value, printable_words, shortened, to_whole_seconds
 
 try:
@@ -84,6 +85,7 @@ class Cluster:
         self._client = client
         self._core = kubernetes.client.CoreV1Api(client)
         self._eviction: str | None = None
+        self._own_run = own_run_of(params)
 
     def node(self, name: str) -> dict[str, Any] | None:
         """The Node as the API's object, None when there is none, and None with a warning when it may not be seen."""
@@ -211,6 +213,8 @@ class Cluster:
 
     def _ask(self, function: Callable[..., Any], *values: Any, **more: Any) -> dict[str, Any]:
         """The API's answer as the dictionary that went over the wire."""
+        if self._own_run is not None and self._own_run.has_ended:
+            self._module.fail_json(msg=ENDED)
         try:
             answer = function(*values, _request_timeout=_TIMEOUT, **more)
         except kubernetes.client.exceptions.ApiException as error:
