@@ -46,3 +46,15 @@ attributes:
     description: Supports being used with the C(async) keyword.
     support: none
 """
+
+    # Modules that end with the run they belong to.
+    OWN_RUN = r"""
+options:
+  run_socket:
+    description:
+      - Name of an abstract Unix socket (Linux) on which the run of Ansible listens. The module sends no further request
+        and ends when it is closed, since its run was killed and the next one may be at work.
+      - By default, a task that runs on the controller itself has one of its own, also when it becomes another user. One
+        that is asynchronous or runs on another host has none, and goes on to its end when its run is killed.
+    type: str
+"""

@@ -21,7 +21,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.kubeconfig
+  - kubenode.provision.kubernetes.kubeconfig
 attributes:
   check_mode:
     support: full

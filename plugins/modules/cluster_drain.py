@@ -24,9 +24,9 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.kubeconfig
-  - kubenode.provision.own_node
-  - kubenode.provision.own_run
+  - kubenode.provision.kubernetes.kubeconfig
+  - kubenode.provision.kubernetes.own_node
+  - kubenode.provision.attributes.own_run
 attributes:
   check_mode:
     support: full

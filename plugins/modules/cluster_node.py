@@ -19,8 +19,8 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.kubeconfig
-  - kubenode.provision.own_node
+  - kubenode.provision.kubernetes.kubeconfig
+  - kubenode.provision.kubernetes.own_node
 attributes:
   check_mode:
     support: full

@@ -24,12 +24,12 @@ description:
     O(machines[].adopt=true).
   - An existing server is never changed apart from its labels, and never rebuilt.
 extends_documentation_fragment:
-  - kubenode.provision.hcloud
+  - kubenode.provision.hetzner.hcloud
   - kubenode.provision.attributes
-  - kubenode.provision.progress
-  - kubenode.provision.own_run
+  - kubenode.provision.hetzner.progress
+  - kubenode.provision.attributes.own_run
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

@@ -20,8 +20,8 @@ description:
   - One error lists everything that cannot work, of all images together, before the first change.
   - Only snapshots that this module made are ever deleted.
 extends_documentation_fragment:
-  - kubenode.provision.hcloud
-  - kubenode.provision.own_run
+  - kubenode.provision.hetzner.hcloud
+  - kubenode.provision.attributes.own_run
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
 attributes:

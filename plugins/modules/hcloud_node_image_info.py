@@ -18,7 +18,7 @@ description:
     C(caph-image-name) count alike, both within one architecture. No match is an error, and so are several.
   - Without names, the result holds all snapshots that carry the label C(caph-image-name).
 extends_documentation_fragment:
-  - kubenode.provision.hcloud
+  - kubenode.provision.hetzner.hcloud
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
 attributes:

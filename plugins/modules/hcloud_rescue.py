@@ -23,13 +23,13 @@ description:
   - The host key of the rescue is not known in advance. It is accepted on first contact and kept in O(known_hosts_dir)
     for the rest of the run; the known_hosts files of the user are neither read nor written.
 extends_documentation_fragment:
-  - kubenode.provision.hcloud
-  - kubenode.provision.boot_rescue
+  - kubenode.provision.hetzner.hcloud
+  - kubenode.provision.hetzner.boot_rescue
   - kubenode.provision.attributes
-  - kubenode.provision.progress
-  - kubenode.provision.own_run
+  - kubenode.provision.hetzner.progress
+  - kubenode.provision.attributes.own_run
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

@@ -91,10 +91,10 @@ options:
     type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
-  - kubenode.provision.rescue_server
+  - kubenode.provision.hetzner.rescue_server
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

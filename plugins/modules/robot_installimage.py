@@ -295,11 +295,11 @@ options:
     type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
-  - kubenode.provision.rescue_server
-  - kubenode.provision.rescue_server.installation
+  - kubenode.provision.hetzner.rescue_server
+  - kubenode.provision.hetzner.installation
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

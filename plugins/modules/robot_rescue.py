@@ -37,13 +37,13 @@ description:
   - The SSH key is found in Robot by its material and registered when Robot does not know it.
   - A first provisioning costs three requests for the fleet and three for each machine, and one reset for each machine.
 extends_documentation_fragment:
-  - kubenode.provision.robot
-  - kubenode.provision.boot_rescue
+  - kubenode.provision.hetzner.robot
+  - kubenode.provision.hetzner.boot_rescue
   - kubenode.provision.attributes
-  - kubenode.provision.progress
-  - kubenode.provision.own_run
+  - kubenode.provision.hetzner.progress
+  - kubenode.provision.attributes.own_run
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

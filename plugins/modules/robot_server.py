@@ -17,11 +17,11 @@ description:
   - Returns number, addresses, product and status of every server, for one request.
   - Gives a server another name in Robot where the wanted name differs. Nothing else of a server is changed.
 extends_documentation_fragment:
-  - kubenode.provision.robot
-  - kubenode.provision.own_run
+  - kubenode.provision.hetzner.robot
+  - kubenode.provision.attributes.own_run
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-  - kubenode.provision.variables
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

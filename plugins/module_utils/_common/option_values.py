@@ -57,7 +57,7 @@ def _shortened(text: str, limit: int) -> str:
     return shortened(" ".join(text.split()), limit)
 
 
-#: Documented by the fragment C(variables).
+#: Documented by the fragment C(hetzner.variables).
 VARIABLES = {"type": "dict", "default": {}}
 
 # An option with an underscore is no word of a sentence. In a path, an URL and a quoted value it stays as it is.

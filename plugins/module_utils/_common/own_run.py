@@ -49,5 +49,5 @@ def own_run_of(params: dict[str, Any]) -> OwnRun | None:
 
 
 def run_options() -> dict[str, Any]:
-    """The argument spec of the documentation fragment ``own_run``."""
+    """The argument spec of the documentation fragment ``attributes.own_run``."""
     return {"run_socket": {"type": "str"}}

@@ -88,7 +88,7 @@ class BootOptions:
 
 
 def boot_options() -> dict[str, Any]:
-    """The argument spec that both modules have, that of the documentation fragment ``boot_rescue`` included."""
+    """The argument spec that both modules have, that of the documentation fragment ``hetzner.boot_rescue`` included."""
     return {
         "machines": {"type": "list", "elements": "dict", "required": True},
         "state": {"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},

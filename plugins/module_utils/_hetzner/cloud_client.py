@@ -173,7 +173,7 @@ _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 
 
 def api_options() -> dict[str, Any]:
-    """The argument spec of the documentation fragment ``hcloud``."""
+    """The argument spec of the documentation fragment ``hetzner.hcloud``."""
     return {
         "api_token": {"type": "str", "no_log": True},
         "api_endpoint": {"type": "str"},

@@ -232,7 +232,7 @@ def refuse_findings(findings: Sequence[str]) -> None:
 
 
 def progress_options() -> dict[str, Any]:
-    """The argument spec of the documentation fragment ``progress``; ``progress`` is for the action plugin."""
+    """The argument spec of the documentation fragment ``hetzner.progress``; ``progress`` is for the action plugin."""
     return {
         **run_options(),
         "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},

@@ -62,7 +62,7 @@ _WORD = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
 
 
 def robot_options() -> dict[str, Any]:
-    """The argument spec of the documentation fragment ``robot``."""
+    """The argument spec of the documentation fragment ``hetzner.robot``."""
     return {
         "robot_user": {"type": "str"},
         "robot_password": {"type": "str", "no_log": True},

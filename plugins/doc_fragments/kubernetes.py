@@ -1,15 +1,30 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options that say which machine a Node must be of."""
+"""Options of the modules that speak to a cluster."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """A name proves nothing: another machine may have registered the Node."""
+    """Where the kubeconfig is, and which machine a Node must be of."""
 
-    DOCUMENTATION = r"""
+    # Every module that reads a kubeconfig.
+    KUBECONFIG = r"""
+options:
+  kubeconfig:
+    description: Path of the kubeconfig. Without it, the usual places are searched.
+    type: path
+  context:
+    description: Context of the kubeconfig, its current one when unset.
+    type: str
+
+requirements:
+  - kubernetes (Python package)
+"""
+
+    # A name proves nothing: another machine may have registered the Node.
+    OWN_NODE = r"""
 options:
   machine_id:
     description:
