@@ -449,8 +449,6 @@ STEPS = (
 #: steps that have a switch of their own (base_manage_NAME)
 SWITCHES = tuple(step for step in STEPS if step != "facts")
 
-#: variables that tasks read themselves
-_OF_TASKS = ("download_headers", "download_timeout", "prebake_clean")
 #: component of the data file → (variable of its version, entry of the defaults)
 _DEFAULTED = {"runc_version": "runc", "cni_plugins_version": "cni_plugins", "cri_dockerd_version": "cri_dockerd"}
 
@@ -488,8 +486,11 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:
 
 
 def variables() -> dict[str, role_specs.Option]:
-    """Name without ``base_`` → its option in the argument specs, of every variable that the plan reads."""
-    return {name: option for name, option in role_specs.options("base").items() if name not in _OF_TASKS}
+    """Name without ``base_`` → its option in the argument specs, of every variable that the plan reads.
+
+    Those that ``BaseInputs`` does not name are of tasks alone.
+    """
+    return {name: option for name, option in role_specs.options("base").items() if name in BaseInputs.__annotations__}
 
 
 def _taken(given: Mapping[str, Any]) -> Raw:

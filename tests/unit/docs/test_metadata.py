@@ -25,22 +25,6 @@ def load(path: Path) -> dict:
     return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
 
 
-def role_differences(role: Path) -> list[str]:
-    """Where a role's defaults and its argument specs disagree."""
-    defaults = load(role / "defaults/main.yml")
-    entries = load(role / "meta/argument_specs.yml").get("argument_specs", {})
-    options = {name: option for entry in entries.values() for name, option in (entry.get("options") or {}).items()}
-    result = ["%s: %s is in the defaults only" % (role.name, name) for name in sorted(set(defaults) - set(options))]
-    for name, option in sorted(options.items()):
-        if "default" in option and name not in defaults:
-            result.append("%s: %s has a default in the specs only" % (role.name, name))
-        elif name in defaults and defaults[name] != option.get("default"):
-            result.append(
-                "%s: %s defaults to %r, the specs say %r" % (role.name, name, defaults[name], option.get("default"))
-            )
-    return result
-
-
 def test_version_is_released_or_has_fragments():
     releases = load(CHECKOUT / "changelogs/changelog.yaml").get("releases", {})
     fragments = [path.name for path in (CHECKOUT / "changelogs/fragments").glob("*.y*ml")]
@@ -107,26 +91,6 @@ def test_licences_named_are_the_texts_there():
     left_out = {Path(path).stem for path in GALAXY["build_ignore"] if path.startswith("LICENSES/")}
     assert set(GALAXY["license"]) == texts - left_out
     assert left_out < texts
-
-
-def test_roles_defaults_are_their_specs():
-    assert [line for role in sorted(CHECKOUT.glob("roles/*/")) for line in role_differences(role)] == []
-
-
-def test_role_differences_are_found(tmp_path):
-    (tmp_path / "defaults").mkdir()
-    (tmp_path / "meta").mkdir()
-    (tmp_path / "defaults/main.yml").write_text("a: 1\nb: 2\nc: 3\n", encoding="utf-8")
-    specs = {
-        "main": {"options": {"a": {"default": 1}, "b": {"default": 5}, "d": {"default": 0}, "e": {"required": True}}}
-    }
-    (tmp_path / "meta/argument_specs.yml").write_text(yaml.safe_dump({"argument_specs": specs}), encoding="utf-8")
-    role = tmp_path.name
-    assert role_differences(tmp_path) == [
-        "%s: c is in the defaults only" % role,
-        "%s: b defaults to 2, the specs say 5" % role,
-        "%s: d has a default in the specs only" % role,
-    ]
 
 
 def tasks_in(entries: list, folder: Path) -> Iterator[dict]:
