@@ -20,8 +20,8 @@ from typing import Any
 from lab.cluster.programs import ensure
 from lab.cluster.running_cluster import RunningCluster, status
 from lab.images.recipe import RECIPES
-from lab.machines import boot_backend, cleanup, nspawn, qemu
-from lab.machines.host import PACKAGES, find
+from lab.machines import boot_backend, leftovers, nspawn, qemu
+from lab.machines.host_commands import PACKAGES, find
 from lab.robot.tls import HOST
 
 from . import cache, daemon, delays, images
@@ -181,7 +181,7 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _purge(_options: argparse.Namespace) -> int:
-    removed, kept = asyncio.run(cleanup.purge())
+    removed, kept = asyncio.run(leftovers.purge())
     for line in removed:
         _say(f"removed: {line}")
     for line in kept:
@@ -419,7 +419,7 @@ def host_changes(kind: str, state: State, *, dedicated: bool = False) -> list[st
         lines.append(f"raises {setting} from {present} to {needed}; 'python -m lab purge' puts it back")
     return [
         *lines,
-        f"keeps disks of machines in {cleanup.labs_folder()}, on a file system of its own where that is needed",
+        f"keeps disks of machines in {leftovers.labs_folder()}, on a file system of its own where that is needed",
         "makes a network namespace with a bridge, and on the host the link knlabN with the address 198.18.N.254 "
         "and a route to 2001:db8:N::/48",
         "makes control groups, mounts and loop devices; 'python -m lab down' removes all of this, also after a crash",

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lab.api import schemas
 from lab.api.api_errors import ApiError, not_found
-from lab.api.cloud import Cloud
+from lab.api.cloud_project import Cloud
 from lab.api.http import Bucket, CloudAuth, answer, identifier, read_json
 from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane

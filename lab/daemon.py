@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from lab.machines.cleanup import clean_up_lab
+from lab.machines.leftovers import clean_up_lab
 
 from .cache import Progress
 from .state import State, StateError, process_start, write_secret
@@ -85,7 +85,7 @@ def serve(state: State, options: Options) -> None:
 
 
 async def _serve(state: State, options: Options) -> None:
-    from lab.api.cloud import Settings
+    from lab.api.cloud_project import Settings
     from lab.robot.account import RobotSettings
 
     from .lab import Lab

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from lab.api import metadata_only, metadata_service
 from lab.api import routes as cloud_routes
-from lab.api.cloud import Cloud, Settings
+from lab.api.cloud_project import Cloud, Settings
 from lab.api.http import CLOUD, Bucket, CloudAuth
 from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
@@ -33,7 +33,7 @@ from lab.api.server_power import Power
 from lab.api.servers import Servers
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
 from lab.machines.backend import Backend, best_kind, open_backend
-from lab.machines.cleanup import clean_up_dead_processes, process_state
+from lab.machines.leftovers import clean_up_dead_processes, process_state
 from lab.mirror import content
 from lab.robot import routes_dedicated, routes_network, tls
 from lab.robot.account import Account, RobotSettings

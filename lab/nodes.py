@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from lab.api import resources
-from lab.api.cloud import Cloud
+from lab.api.cloud_project import Cloud
 from lab.api.resources import Action, Image, Server, now
 from lab.api.schemas import ServerCreate
 from lab.api.server_power import Power

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 from provision import state_folder
-from provision.errors import FAILED, INTERRUPTED, OK, USAGE, RunError, UsageError
+from provision.exit_codes import FAILED, INTERRUPTED, OK, USAGE, RunError, UsageError
 from provision.state_folder import only_run
 
 STATE = Path("/var/lib/kubenode/provision")
@@ -144,9 +144,9 @@ def _run(chosen: argparse.Namespace) -> int:
         payload = state_folder.unpacked(chosen.state_dir.resolve())
         # what follows needs the payload's YAML and our collection
         sys.path[:0] = [str(payload / "site"), str(payload / "collections")]
-        from provision import playbook, variables
+        from provision import playbook, role_variables
 
-        gathered = variables.gather(chosen)
+        gathered = role_variables.gather(chosen)
         # not before everything that was asked for is known to make sense
         if not chosen.check:
             for reason in state_folder.remove_older(chosen.state_dir.resolve(), payload):

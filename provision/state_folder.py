@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from provision.errors import RunError
+from provision.exit_codes import RunError
 
 LOCK = "kubenode-provision.lock"
 _LONGEST = 24

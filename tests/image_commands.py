@@ -8,7 +8,7 @@ import base64
 import functools
 from pathlib import Path
 
-from dev.toolchain.programs import write
+from dev.toolchain.release_programs import write
 
 
 @functools.cache

@@ -12,10 +12,10 @@ from . import SetupError, say
 
 #: command → its function in a module beside this one; else it is `main` of the module of its name
 COMMANDS = {
-    "image-commands": "programs.image_commands",
-    "image-server": "programs.image_server",
+    "image-commands": "release_programs.image_commands",
+    "image-server": "release_programs.image_server",
     "lock": "environments.lock",
-    "provision": "programs.provision",
+    "provision": "release_programs.provision",
     "run": "setup.run",
 }
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from . import SetupError, environments, say, step
 from .paths import CHECKOUT, NAME, NAMESPACE
-from .programs import collection_version
+from .release_programs import collection_version
 
 OUTPUT = CHECKOUT / "dist"
 SUMS = "SHA256SUMS"

@@ -19,7 +19,7 @@ from lab.numbers import whole_number
 
 from . import schemas
 from .api_errors import ApiError, invalid_input
-from .cloud import Cloud
+from .cloud_project import Cloud
 from .schemas import BodyType, parse
 
 T = TypeVar("T")

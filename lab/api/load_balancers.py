@@ -16,7 +16,7 @@ from lab import power_control as hardware
 from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
-from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
+from .cloud_project import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .networks import find_place
 from .resources import (

@@ -15,7 +15,7 @@ from aiohttp import web
 from . import networks, schemas, views
 from .actions import Job
 from .api_errors import invalid_input, not_unique, unsupported
-from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
+from .cloud_project import Cloud, check_name, check_unlocked, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, MetadataOnly, Server, SshKey, now
 from .schemas import Body

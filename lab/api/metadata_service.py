@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from .cloud import Cloud
+from .cloud_project import Cloud
 from .resources import Server
 from .views import datacenter
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, not_unique, unsupported
-from .cloud import Cloud, check_name, check_unlocked, found, refuse_if, update_named
+from .cloud_project import Cloud, check_name, check_unlocked, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, identifier, listing, select
 from .resources import Action, LoadBalancer, Location, MetadataOnly, PrimaryIp, PrivateNet, Server, now
 

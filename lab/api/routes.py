@@ -13,7 +13,7 @@ from lab.numbers import whole_number
 
 from . import schemas, views
 from .api_errors import ApiError, invalid_input, not_found
-from .cloud import found
+from .cloud_project import found
 from .http import BY_ID, BY_NAME, BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
 from .metadata_only import MetadataOnlyResources
 from .resources import LOAD_BALANCER_TYPES, LOCATIONS, SERVER_TYPES, VAT, Action, Server

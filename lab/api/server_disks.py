@@ -9,7 +9,7 @@ from aiohttp import web
 from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, protected
-from .cloud import Cloud, check_unlocked, found, refuse_if
+from .cloud_project import Cloud, check_unlocked, found, refuse_if
 from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
 from .resources import Action, Image, Server, now
 from .schemas import ChangeType, CreateImage, Rebuild

@@ -16,7 +16,7 @@ from lab.machines.base import BootSource, FromDisk, Rescue
 
 from .actions import ActionFailedError, Job
 from .api_errors import invalid_input
-from .cloud import Cloud, check_unlocked, refuse_if
+from .cloud_project import Cloud, check_unlocked, refuse_if
 from .resources import Action, ArmedRescue, Boot, Server, now
 from .schemas import EnableRescue
 

@@ -12,7 +12,7 @@ from lab.machines.base import BootSource, DiskSpec, Hardware, Machine
 
 from .actions import Job
 from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
-from .cloud import Cloud, check_name, check_unlocked, refuse_if, update_named
+from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .networks import Networks, PrimaryIps
 from .resources import DISK_GB_BYTES, Action, Image, Location, Server, ServerType, now
 from .schemas import AttachToNetwork, ServerCreate, ServerUpdate

@@ -21,7 +21,7 @@ from pathlib import Path
 from lab import cache
 from lab.cache import Progress, quiet
 from lab.errors import ImageError
-from lab.machines.host import find
+from lab.machines.host_commands import find
 
 from . import debian, rescue
 from .debian import TARBALL_FILE, build_tarball

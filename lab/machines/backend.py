@@ -97,7 +97,7 @@ async def open_backend(kind: str, name: str, state_dir: Path, progress: Progress
 
 def best_kind(progress: Progress = quiet) -> tuple[str, str]:
     """The kind of machine that suits this host, and why in one sentence."""
-    from .host import find
+    from .host_commands import find
     from .qemu import kvm_works
 
     root = os.geteuid() == 0

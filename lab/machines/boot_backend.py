@@ -17,15 +17,15 @@ from lab import images
 from lab.cache import Progress
 from lab.errors import LabError
 
-from . import host, nspawn, qemu
+from . import host_commands, nspawn, qemu
 from .backend import Backend
 from .base import BootSource, Hardware, Machine
 from .cgroup import CGroup, Watchdog
-from .cleanup import claim, clean_up, clean_up_dead_labs, label_of, store_folder
 from .disk_watcher import DiskWatcher
 from .guest_view import Views
-from .host import HostSettings
-from .network import BadLine, Network
+from .host_commands import HostSettings
+from .lab_network import BadLine, Network
+from .leftovers import claim, clean_up, clean_up_dead_labs, label_of, store_folder
 from .qemu import kvm_works
 from .store import Store
 
@@ -48,7 +48,7 @@ class BootBackend(Backend):
     @classmethod
     async def open(cls, kind: str, name: str, state_dir: Path, progress: Progress) -> BootBackend:
         """Build everything; nothing stays when that fails."""
-        host.require(nspawn.PROGRAMS if kind == "nspawn" else qemu.PROGRAMS)
+        host_commands.require(nspawn.PROGRAMS if kind == "nspawn" else qemu.PROGRAMS)
         state_dir = state_dir.resolve()
         label = label_of(name, state_dir)
         backend = cls(kind, label, state_dir)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .cgroup import Number
 from .disks import Identity, partition_name
-from .host import run, unmount
+from .host_commands import run, unmount
 from .loop import Loop
 
 Properties = dict[str, str]

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from lab.errors import LabError
 
-from .host import HostSettings
+from .host_commands import HostSettings
 from .partition_table import NoTable, Partition, read
 
 _SET_FD_AND_CONFIG = 0x4C0A  # LOOP_CONFIGURE

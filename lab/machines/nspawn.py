@@ -24,8 +24,8 @@ from .cgroup import CGroup, DeviceFilter, Number, hierarchy
 from .disk_watcher import DiskWatcher, mirror_nodes
 from .disks import kernel_names
 from .guest_view import DiskView, UdevControl, View, Views
+from .lab_network import NetNs, Network, PrivatePlace, first_of
 from .loop import Loop, sync_partitions
-from .network import NetNs, Network, PrivatePlace, first_of
 from .partition_table import why_not
 from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store

@@ -30,7 +30,7 @@ from lab.images import Image
 from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
 from .disks import Identity
-from .network import Network
+from .lab_network import Network
 from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
 

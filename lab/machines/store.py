@@ -16,7 +16,7 @@ from pathlib import Path
 from lab.errors import LabError
 
 from . import loop
-from .host import find, run, unmount
+from .host_commands import find, run, unmount
 
 _FICLONE = 0x40049409
 _SEEK_DATA, _SEEK_HOLE = os.SEEK_DATA, os.SEEK_HOLE

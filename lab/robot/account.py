@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.api.cloud import Cloud
+from lab.api.cloud_project import Cloud
 from lab.machines.base import Hardware
 
 from . import model

@@ -472,7 +472,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
     open_cloud,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import progress_options, run_fleet
 
 
 def argument_spec() -> dict[str, Any]:

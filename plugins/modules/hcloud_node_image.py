@@ -243,8 +243,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
     api_options,
     open_cloud,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapshots import ImageFleet
 
 
 def argument_spec() -> dict[str, Any]:

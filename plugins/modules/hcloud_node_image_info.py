@@ -146,8 +146,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageLookup
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapshots import ImageLookup
 
 
 def argument_spec() -> dict[str, Any]:

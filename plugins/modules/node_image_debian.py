@@ -147,7 +147,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.mounts import private_mounts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
@@ -160,7 +160,7 @@ def main() -> None:
     # What mmdebstrap mounts would be copied into each container of this host, and one of them may hold it then.
     private_mounts()
     try:
-        result = debian.run(module.params, Tools(module.run_command), module.check_mode)
+        result = debian_root.run(module.params, Tools(module.run_command), module.check_mode)
     except NotPacked as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -427,7 +427,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions, boot_options
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import progress_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.reset_escalation import time_limits
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
     Robot,

@@ -153,7 +153,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import run_options
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
     Robot,
     open_robot,

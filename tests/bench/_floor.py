@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import BATCH, Schedule
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action_board import BATCH, Schedule
 
 DONE = "IMAGE_URL_DONE"
 LOOK = 0.25

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 
 from lab import nodes, numbers
-from lab.api import cloud, http
+from lab.api import cloud_project, http
 from lab.api.api_errors import ApiError
 from lab.api.http import _positive
 from lab.errors import LabError
@@ -29,7 +29,7 @@ def wanted(text: str) -> int | None:
 @odd.examples()
 @given(odd.texts)
 def test_a_number_is_ascii_digits_or_nothing(text):
-    assert numbers.whole_number(text) == cloud.as_id(text) == wanted(text)
+    assert numbers.whole_number(text) == cloud_project.as_id(text) == wanted(text)
     try:
         assert nodes._bytes(text) == wanted(text)
     except LabError:

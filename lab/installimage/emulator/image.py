@@ -11,8 +11,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import host
-from .host import Failed, Step, debug
+from . import rescue_host
+from .rescue_host import Failed, Step, debug
 
 _DISTRIBUTIONS = {
     "suse": "suse",
@@ -109,13 +109,13 @@ class ImageFile:
     def mount_share(self) -> None:
         """Mount the NFS folder the image lies in."""
         self._share.mkdir()
-        host.run("mount", "-t", "nfs", "-o", "ro,nolock", self.name.folder.rstrip("/"), str(self._share))
+        rescue_host.run("mount", "-t", "nfs", "-o", "ro,nolock", self.name.folder.rstrip("/"), str(self._share))
         self.path = self._share / self.name.file
 
     def _download(self, url: str, path: Path) -> None:
         command = ["wget", "--quiet", "--no-check-certificate", "--tries=3", "--timeout=60"]
         debug(f"# downloading {self.name.file}")  # a URL may have a password in it
-        host.run(*command, "--output-document", str(path), url, secret=True)
+        rescue_host.run(*command, "--output-document", str(path), url, secret=True)
 
     def validate(self, step: Step, force: bool) -> None:
         """Hold it against its detached signature; without one there is only a warning, unless ``force``."""
@@ -141,7 +141,7 @@ class ImageFile:
             ring.write_bytes(dearmored(key.read_text()))
         except ValueError as error:
             raise Failed("key") from error
-        host.run("gpgv", "--keyring", str(ring), str(signature), str(self.path))
+        rescue_host.run("gpgv", "--keyring", str(ring), str(signature), str(self.path))
         return ""
 
     def _beside(self, file: str) -> Path | None:
@@ -158,7 +158,7 @@ class ImageFile:
 
     def extract(self) -> None:
         """Unpack it into the new root file system."""
-        host.run(
+        rescue_host.run(
             "tar", "--extract", *self.name.tar_options, "--preserve-permissions", "--numeric-owner",
             "--xattrs", "--xattrs-include=*", "--file", str(self.path), "--directory", str(self._target),
         )  # fmt: skip
@@ -168,7 +168,7 @@ class ImageFile:
         if self.name.way == "http":
             self.path.unlink(missing_ok=True)
         elif self.name.way == "nfs" and self._share.is_mount():
-            host.run("umount", str(self._share), check=False)
+            rescue_host.run("umount", str(self._share), check=False)
         shutil.rmtree(self._folder / _KEY, ignore_errors=True)
 
 

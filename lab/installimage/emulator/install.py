@@ -10,10 +10,10 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import host
+from . import rescue_host
 from .config import Config
-from .host import DEBUG, Failed, Steps, debug, give_up, quote, say
 from .image import ImageFile, parse_image_name
+from .rescue_host import DEBUG, Failed, Steps, debug, give_up, quote, say
 from .storage import Storage, arrays, delete_partitions, plan
 from .target import Target, install_bootloader, rescue_password
 
@@ -34,7 +34,7 @@ def post_mount() -> bool:
         debug(f"# Found post-mount script {script}, but it isn't executable")
         return False
     debug(f"# Found post-mount script {script}; executing it...")
-    status = host.stream(script)
+    status = rescue_host.stream(script)
     if status:
         debug(f"# Post-mount script didn't exit successfully (exit code = {status})")
     return status == 0
@@ -89,7 +89,7 @@ class Installation:
     def __post_init__(self) -> None:
         config = self.config
         self.target = Target(self.folder / "hdd")
-        sizes = [host.size_bytes(drive) for drive in config.used_drives]
+        sizes = [rescue_host.size_bytes(drive) for drive in config.used_drives]
         self.layout = plan(config, min(sizes), self.uefi)
         self.arrays = arrays(config, self.layout)
         self.storage = Storage(config, self.layout, self.arrays, self.target.root)
@@ -231,7 +231,9 @@ class Installation:
 
     def _fetch_keys(self, source: str) -> str:
         if source.startswith(("http:", "https:", "ftp:")):
-            text = host.run("wget", "--quiet", "--no-check-certificate", "--output-document=-", source, check=False)
+            text = rescue_host.run(
+                "wget", "--quiet", "--no-check-certificate", "--output-document=-", source, check=False
+            )
         else:
             try:
                 text = Path(source).read_text()
@@ -280,10 +282,10 @@ class Installation:
         if not source.startswith(("http:", "https:")):
             return
         prints = [
-            host.run("ssh-keygen", "-l", "-f", str(key)).split()[1]
+            rescue_host.run("ssh-keygen", "-l", "-f", str(key)).split()[1]
             for key in sorted(self.target.file("/etc/ssh").glob("ssh_host_*_key.pub"))
         ]
-        host.run(
+        rescue_host.run(
             "curl", "--silent", "--max-time", "10", "--request", "POST", "--header", "Content-Type: application/json",
             "--data", json.dumps({"fingerprints": prints}), "--output", "/dev/null", source, check=False,
         )  # fmt: skip

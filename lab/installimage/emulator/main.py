@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from . import config, host, storage
-from .host import debug, hardware_report, quote, say
+from . import config, rescue_host, storage
 from .install import Installation, InstallSpec
+from .rescue_host import debug, hardware_report, quote, say
 
 LETTERS = "han:b:r:l:i:p:v:d:f:c:R:s:z:x:gkK:t:u:G:"
 _YES = ("on", "true", "yes", "1")
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write("\033[H\033[2J")
     with suppress(OSError):
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    host.begin()
+    rescue_host.begin()
     folder = Path(tempfile.mkdtemp(prefix="installimage.", dir="/"))
     try:
         (folder / "hdd").mkdir()
@@ -184,7 +184,7 @@ def _install(arguments: Sequence[str], folder: Path) -> int:
         return 1
     text = _read_autosetup(chosen)
     wanted = config.parse(text)
-    uefi = host.is_uefi()
+    uefi = rescue_host.is_uefi()
     debug("# validating config ...")
     reason = config.first_error(wanted, _machine(wanted, uefi))
     if reason:
@@ -270,7 +270,9 @@ def _read_autosetup(chosen: Options) -> str:
         image = chosen.get("i")
         with_folder = _IMAGES / image
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-        return config_of_options(chosen, str(with_folder) if with_folder.is_file() else image, memory, host.is_uefi())
+        return config_of_options(
+            chosen, str(with_folder) if with_folder.is_file() else image, memory, rescue_host.is_uefi()
+        )
     text = _AUTOSETUP.read_text(errors="replace")
     if chosen.get("c"):
         _AUTOSETUP.rename(f"{_AUTOSETUP}.bak-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -292,10 +294,10 @@ def _machine(wanted: config.Config, uefi: bool) -> config.Machine:
     """What the validation needs to know of this machine; it waits two minutes for a drive that is in use."""
     drives = {}
     for drive in wanted.drives:
-        if host.is_whole_drive(drive):
-            busy = all(host.is_busy(drive) for _try in host.tries(_BUSY_SECONDS))
-            drives[drive] = config.Drive(host.size_bytes(drive), busy)
-    return config.Machine(platform.machine(), uefi, drives, stackable=not host.in_container())
+        if rescue_host.is_whole_drive(drive):
+            busy = all(rescue_host.is_busy(drive) for _try in rescue_host.tries(_BUSY_SECONDS))
+            drives[drive] = config.Drive(rescue_host.size_bytes(drive), busy)
+    return config.Machine(platform.machine(), uefi, drives, stackable=not rescue_host.in_container())
 
 
 def _ask() -> None:

@@ -11,22 +11,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import host
+from . import rescue_host
 from .config import ALL, Config, Part, sizes_on_a_drive
-from .host import Failed, Steps, debug, say
+from .rescue_host import Failed, Steps, debug, say
 
 
 def stop_everything() -> bool:
     """Unmount all drives and stop LVM and arrays of every system; False when something stays in use."""
     if not _unmount_all():
         return False
-    host.run("swapoff", "--all", check=False)
-    if not host.in_container():
+    rescue_host.run("swapoff", "--all", check=False)
+    if not rescue_host.in_container():
         for group in _words("vgs", "--noheadings", "--options", "vg_name"):
-            host.run("vgchange", "--activate", "n", group, check=False)
-        host.run("dmsetup", "remove_all", check=False)
-        for line in host.run("mdadm", "--detail", "--scan", check=False).splitlines():
-            host.run("mdadm", "--stop", line.split()[1], check=False)
+            rescue_host.run("vgchange", "--activate", "n", group, check=False)
+        rescue_host.run("dmsetup", "remove_all", check=False)
+        for line in rescue_host.run("mdadm", "--detail", "--scan", check=False).splitlines():
+            rescue_host.run("mdadm", "--stop", line.split()[1], check=False)
     return True
 
 
@@ -36,12 +36,12 @@ def _unmount_all() -> bool:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields = line.split()
         number, point, source = fields[2], _plain(fields[4]), _plain(fields[fields.index("-") + 2])
-        ours = host.block_number(source) == number or (_is_btrfs(fields) and not host.in_container())
+        ours = rescue_host.block_number(source) == number or (_is_btrfs(fields) and not rescue_host.in_container())
         if source.startswith("/dev/") and ours:
             points.append(point)
     for point in reversed(points):
         debug(f"unmounting {point}")
-        host.run("umount", point, check=False)
+        rescue_host.run("umount", point, check=False)
     still = [point for point in points if os.path.ismount(point)]
     if still:
         say("ERROR unmounting device(s):")
@@ -66,21 +66,21 @@ def delete_partitions(drives: list[str]) -> None:
 
     udev holds still meanwhile: each write to a member would let it put the array together again.
     """
-    with host.udev_still():
+    with rescue_host.udev_still():
         if not stop_everything():
             raise Failed("in use")
         for drive in drives:
             _erase(drive)
-    host.settle()
+    rescue_host.settle()
 
 
 def _erase(drive: str) -> None:
-    if not host.in_container():
+    if not rescue_host.in_container():
         # The partitions first: they are gone with the table.
-        for node in (*(host.partition_node(drive, number) for number in host.partitions(drive)), drive):
-            host.run("mdadm", "--zero-superblock", node, check=False)
-            host.run("wipefs", "--all", "--force", node, check=False)
-    host.run("sgdisk", "--zap-all", drive, check=False)
+        for node in (*(rescue_host.partition_node(drive, number) for number in rescue_host.partitions(drive)), drive):
+            rescue_host.run("mdadm", "--zero-superblock", node, check=False)
+            rescue_host.run("wipefs", "--all", "--force", node, check=False)
+    rescue_host.run("sgdisk", "--zap-all", drive, check=False)
     try:
         with open(drive, "r+b", buffering=0) as disk:
             for _mebibyte in range(10):
@@ -89,7 +89,7 @@ def _erase(drive: str) -> None:
     except OSError as error:
         debug(f"{drive}: {error}")
         raise Failed("erase") from error
-    host.sync_partitions(drive, {})
+    rescue_host.sync_partitions(drive, {})
 
 
 def remove_volume_groups(preserve: str) -> None:
@@ -98,16 +98,16 @@ def remove_volume_groups(preserve: str) -> None:
         if preserve and re.search(preserve, group):
             debug(f"Not removing VG {group}")
             continue
-        host.run("lvremove", "--force", group, check=False)
-        host.run("vgremove", "--force", group, check=False)
-    for line in host.run("pvs", "--noheadings", "--options", "pv_name,vg_name", check=False).splitlines():
+        rescue_host.run("lvremove", "--force", group, check=False)
+        rescue_host.run("vgremove", "--force", group, check=False)
+    for line in rescue_host.run("pvs", "--noheadings", "--options", "pv_name,vg_name", check=False).splitlines():
         volume, *group_name = line.split()
         if not (preserve and re.search(preserve, group_name[0] if group_name else "")):
-            host.run("pvremove", "--force", "--force", "--yes", volume, check=False)
+            rescue_host.run("pvremove", "--force", "--force", "--yes", volume, check=False)
 
 
 def _words(*command: str) -> list[str]:
-    return host.run(*command, check=False).split()
+    return rescue_host.run(*command, check=False).split()
 
 
 SECTOR = 512
@@ -242,20 +242,20 @@ class Storage:
 
     def partition(self, drive: str) -> None:
         """Write the table of a drive and wait for its partitions."""
-        host.run(
+        rescue_host.run(
             "sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "always", "--wipe-partitions", "always",
             drive, text=self.layout.table(),
         )  # fmt: skip
-        host.sync_partitions(drive, {one.number: (one.start, one.length) for one in self.layout.partitions})
+        rescue_host.sync_partitions(drive, {one.number: (one.start, one.length) for one in self.layout.partitions})
         for one in self.layout.partitions:
-            host.run("wipefs", "--all", "--force", host.partition_node(drive, one.number))
+            rescue_host.run("wipefs", "--all", "--force", rescue_host.partition_node(drive, one.number))
 
     def find_volumes(self) -> None:
         """The list of what will be formatted and mounted, in the order of the config."""
         device = {array.partition.number: array.name for array in self.arrays}
         for one in self.layout.partitions:
             if one.part is not None and one.kind != "bios_grub":
-                plain = host.partition_node(self.config.drives[0], one.number)
+                plain = rescue_host.partition_node(self.config.drives[0], one.number)
                 self._add(device.get(one.number, plain), one)
         for volume in self.config.logical_volumes:
             self.volumes.append(Volume(f"/dev/{volume.group}/{volume.name}", volume.mount, volume.filesystem))
@@ -273,14 +273,14 @@ class Storage:
     def make_arrays(self) -> None:
         """Put the arrays together; their first synchronisation waits until the installation is over."""
         for array in self.arrays:
-            members = [host.partition_node(drive, array.partition.number) for drive in self.config.drives]
+            members = [rescue_host.partition_node(drive, array.partition.number) for drive in self.config.drives]
             options = ["--run", f"--metadata={array.metadata}", f"--level={array.level}", "--homehost=any"]
             if self.config.assume_clean and array.level in ("1", "6", "10"):
                 options.append("--assume-clean")
             if self.config.raid_layout and array.level in ("5", "6", "10"):
                 options.append(f"--layout={self.config.raid_layout}")
-            host.run("mdadm", "--create", array.name, *options, f"--raid-devices={len(members)}", *members)
-            host.settle()
+            rescue_host.run("mdadm", "--create", array.name, *options, f"--raid-devices={len(members)}", *members)
+            rescue_host.settle()
         if _SPEED_LIMIT.exists():
             _SPEED_LIMIT.write_text("0\n")
 
@@ -288,16 +288,16 @@ class Storage:
         """Put LUKS on the partitions (or arrays) that are to have it, and open them."""
         password = f"{self.config.crypt_password}\n"
         parts = [one.part for one in self.layout.partitions if one.part is not None and one.kind != "bios_grub"]
-        host.run("modprobe", "dm-crypt", check=False)
+        rescue_host.run("modprobe", "dm-crypt", check=False)
         for part, volume in zip(parts, self.volumes, strict=False):
             if part.crypt:
                 cipher = ("--cipher", "aes-xts-plain64", "--key-size", "256", "--hash", "sha256", "--iter-time", "6000")
-                host.run("cryptsetup", *cipher, "--batch-mode", "luksFormat", volume.device, text=password)
+                rescue_host.run("cryptsetup", *cipher, "--batch-mode", "luksFormat", volume.device, text=password)
                 found = uuid(volume.device)
-                host.run("cryptsetup", "--batch-mode", "luksOpen", volume.device, f"luks-{found}", text=password)
+                rescue_host.run("cryptsetup", "--batch-mode", "luksOpen", volume.device, f"luks-{found}", text=password)
                 self.crypttab += f"luks-{found} UUID={found} none luks\n"
                 volume.device = f"/dev/mapper/luks-{found}"
-        host.settle()
+        rescue_host.settle()
 
     def make_volumes(self) -> None:
         """Volume groups and logical volumes."""
@@ -305,38 +305,38 @@ class Storage:
         groups = [part.filesystem for part in self.config.parts if part.mount == "lvm"]
         devices = [volume.device for volume in self.volumes if "LVM" in volume.comment]
         for group, device in zip(groups, devices, strict=True):
-            host.run("wipefs", "--all", "--force", device)
-            host.run("pvcreate", "--force", "--force", "--yes", device)
+            rescue_host.run("wipefs", "--all", "--force", device)
+            rescue_host.run("pvcreate", "--force", "--force", "--yes", device)
             # The real one looks for the name in the whole list: in longer names and other columns, too.
-            there = re.search(group, host.run("vgs", "--noheadings", check=False))
-            host.run("vgextend" if there else "vgcreate", group, device)
+            there = re.search(group, rescue_host.run("vgs", "--noheadings", check=False))
+            rescue_host.run("vgextend" if there else "vgcreate", group, device)
         last = {volume.group: volume.name for volume in self.config.logical_volumes}
         for volume in self.config.logical_volumes:
             size = ["--extents", "100%FREE"] if volume.size == ALL else ["--size", f"{volume.size}M"]
             if volume.name == last[volume.group] and isinstance(volume.size, int) and _free(volume.group) < volume.size:
                 debug(f"# Resize LV {volume.name} in VG {volume.group} because of not enough free space")
                 size = ["--extents", "100%FREE"]
-            host.run("lvcreate", "--yes", "--wipesignatures", "y", "--name", volume.name, *size, volume.group)
-        host.settle()
+            rescue_host.run("lvcreate", "--yes", "--wipesignatures", "y", "--name", volume.name, *size, volume.group)
+        rescue_host.settle()
 
     def format(self, steps: Steps) -> None:
         for volume in self.volumes:
             if volume.formatted:
                 with steps.part(f"formatting {volume.device} with {volume.filesystem}"):
                     _appear(volume.device)
-                    host.run(*_FORMAT[volume.filesystem], volume.device)
-        host.settle()
+                    rescue_host.run(*_FORMAT[volume.filesystem], volume.device)
+        rescue_host.settle()
 
     def make_subvolumes(self) -> None:
         for volume in self.volumes:
             if volume.mount.startswith("btrfs."):
                 work = self.target / "btrfs"
                 work.mkdir(parents=True)
-                host.run("mount", volume.device, str(work))
+                rescue_host.run("mount", volume.device, str(work))
                 for subvolume in self.config.subvolumes:
                     if subvolume.volume == volume.mount:
-                        host.run("btrfs", "subvolume", "create", str(work / subvolume.name.lstrip("/")))
-                host.run("umount", str(work))
+                        rescue_host.run("btrfs", "subvolume", "create", str(work / subvolume.name.lstrip("/")))
+                rescue_host.run("umount", str(work))
                 work.rmdir()
 
     def mount(self) -> None:
@@ -344,8 +344,8 @@ class Storage:
 
         The mounts are private: services with a mount namespace of their own would keep the drives busy for ever.
         """
-        host.run("mount", "--bind", str(self.target), str(self.target))
-        host.run("mount", "--make-private", str(self.target))
+        rescue_host.run("mount", "--bind", str(self.target), str(self.target))
+        rescue_host.run("mount", "--make-private", str(self.target))
         self._mounted.append(self.target)
         wanted = [(one.mount, one.device, one.filesystem, "") for one in self.volumes if one.mount.startswith("/")]
         device = {one.mount: one.device for one in self.volumes}
@@ -359,7 +359,7 @@ class Storage:
                 debug(f"this kernel has no vfat: {source} stays unmounted")
                 continue
             kind = "vfat" if filesystem == "esp" else filesystem
-            host.run("mount", "-t", kind, *(("-o", options) if options else ()), source, str(folder))
+            rescue_host.run("mount", "-t", kind, *(("-o", options) if options else ()), source, str(folder))
             self._mounted.append(folder)
 
     def where(self, path: str) -> tuple[str, str]:
@@ -395,9 +395,9 @@ class Storage:
     def unmount(self) -> None:
         """Take the target apart; what was written is on the drives afterwards."""
         for folder in reversed(self._mounted):
-            for _try in host.tries(120):
+            for _try in rescue_host.tries(120):
                 with suppress(Failed):
-                    host.run("umount", "--recursive", str(folder))
+                    rescue_host.run("umount", "--recursive", str(folder))
                     break
         self._mounted.clear()
         if self.arrays and _SPEED_LIMIT.exists():
@@ -406,20 +406,20 @@ class Storage:
 
 def _free(group: str) -> int:
     """MiB that are left in a volume group."""
-    found = host.run("vgs", "--noheadings", "--units", "m", "--nosuffix", "--options", "vg_free", group)
+    found = rescue_host.run("vgs", "--noheadings", "--units", "m", "--nosuffix", "--options", "vg_free", group)
     return int(float(found.strip() or 0))
 
 
 def vfat() -> bool:
     """Whether this kernel can mount an EFI system partition."""
-    if not host.in_container():
-        host.run("modprobe", "--quiet", "vfat", check=False)
+    if not rescue_host.in_container():
+        rescue_host.run("modprobe", "--quiet", "vfat", check=False)
     return "\tvfat\n" in Path("/proc/filesystems").read_text()
 
 
 def uuid(device: str) -> str:
     """The UUID of the file system on a device, read from the device itself."""
-    found = host.run("blkid", "--probe", "--match-tag", "UUID", "--output", "value", device).strip()
+    found = rescue_host.run("blkid", "--probe", "--match-tag", "UUID", "--output", "value", device).strip()
     if not found:
         debug(f"{device} has no file system UUID")
         raise Failed("uuid")
@@ -435,8 +435,8 @@ def _name(volume: Volume) -> str:
 
 def _appear(device: str) -> None:
     started = time.monotonic()
-    for _try in host.tries(300):
-        if host.block_number(device):
+    for _try in rescue_host.tries(300):
+        if rescue_host.block_number(device):
             return
     debug(f"{device} did not appear within {time.monotonic() - started:.0f} s")
     raise Failed("device")

@@ -10,9 +10,9 @@ import os
 import re
 from pathlib import Path
 
-from . import host
-from .host import Failed, debug, interrupt_line, quote
+from . import rescue_host
 from .image import ImageName
+from .rescue_host import Failed, debug, interrupt_line, quote
 from .storage import Storage, uuid, vfat
 
 _NO_AUTOCONF = (
@@ -62,32 +62,32 @@ class Target:
         for path in ("dev", "sys", "proc", "run", "tmp"):
             self.file(path).mkdir(exist_ok=True)
         for path, way in _FILE_SYSTEMS:
-            host.run("mount", way, "--make-rslave", path, str(self.file(path)))
-        host.run("mount", "-t", "proc", "proc", str(self.file("/proc")))
-        host.run("mount", "-t", "tmpfs", "-o", "mode=0755", "run", str(self.file("/run")))
+            rescue_host.run("mount", way, "--make-rslave", path, str(self.file(path)))
+        rescue_host.run("mount", "-t", "proc", "proc", str(self.file("/proc")))
+        rescue_host.run("mount", "-t", "tmpfs", "-o", "mode=0755", "run", str(self.file("/run")))
         self.file("/run/lock").mkdir()
         for path in ("/run/udev", "/run/lvm"):  # where tools look for what udev knows
             if Path(path).is_dir():
                 self.file(path).mkdir()
-                host.run("mount", "--bind", path, str(self.file(path)))
+                rescue_host.run("mount", "--bind", path, str(self.file(path)))
         self._entered = True
 
     def leave(self) -> None:
         """Take everything back."""
         if self._entered:
             for path in ("/run", "/proc", "/sys", "/dev"):
-                host.run("umount", "--recursive", "--lazy", str(self.file(path)), check=False)
+                rescue_host.run("umount", "--recursive", "--lazy", str(self.file(path)), check=False)
         self._entered = False
 
     def run(self, *command: str, check: bool = True) -> str:
         """Run a command of the new system inside it."""
         self.enter()
-        return host.run("chroot", str(self.root), *command, check=check)
+        return rescue_host.run("chroot", str(self.root), *command, check=check)
 
     def stream(self, *command: str) -> int:
         """Run a command of the new system, its output on the terminal alone; returns its status."""
         self.enter()
-        return host.stream("chroot", str(self.root), *command)
+        return rescue_host.stream("chroot", str(self.root), *command)
 
     def has(self, program: str) -> bool:
         """Whether the new system has a program."""
@@ -98,14 +98,14 @@ class Target:
 
     def set_hostname(self, name: str, addresses: list[str]) -> None:
         """/etc/hostname and /etc/hosts; the rescue itself is called like that from now on, as by the real one."""
-        host.run("hostname", name)
+        rescue_host.run("hostname", name)
         self.run("hostname", name, check=False)
         short = name.partition(".")[0]
         self.write("/etc/hostname", f"{short}\n")
         debug(f"# set new hostname '{short}' in {self.file('/etc/hostname')}")
         if self.file("/etc/machine-id").is_file():
             self.file("/etc/machine-id").write_text("")
-            host.run("systemd-machine-id-setup", "--root", str(self.root), check=False)
+            rescue_host.run("systemd-machine-id-setup", "--root", str(self.root), check=False)
         names = name if "." not in name else f"{name} {name.partition('.')[0]}"
         lines = ["127.0.0.1 localhost", "127.0.1.1 " + names if not addresses else "", "::1 localhost ip6-localhost"]
         lines += [f"{address} {names}" for address in addresses]
@@ -114,8 +114,8 @@ class Target:
     def set_network(self, image: ImageName, ipv4_only: bool) -> list[str]:
         """The addresses of this rescue become the new system's, in the one way that the real one knows for its kind,
         whether its programs read that or not; returns them without their prefixes."""
-        links = json.loads(host.run("ip", "-json", "address", "show") or "[]")
-        routes = json.loads(host.run("ip", "-json", "route", "show", "default") or "[]")
+        links = json.loads(rescue_host.run("ip", "-json", "address", "show") or "[]")
+        routes = json.loads(rescue_host.run("ip", "-json", "route", "show", "default") or "[]")
         device = routes[0]["dev"] if routes else ""
         link = next((one for one in links if one["ifname"] == device), None)
         if link is None:
@@ -318,5 +318,5 @@ def _write_esp_unmounted(target: Target, storage: Storage) -> None:
     settings = target.file("/run/mtoolsrc")
     settings.write_text("default_codepage=367\n")  # ASCII: the rescue has no tables for others
     mtools = ("env", f"MTOOLSRC={settings}")
-    host.run(*mtools, "mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT")
-    host.run(*mtools, "mcopy", "-o", "-i", esp, str(loader), "::EFI/BOOT/BOOTX64.EFI")
+    rescue_host.run(*mtools, "mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT")
+    rescue_host.run(*mtools, "mcopy", "-o", "-i", esp, str(loader), "::EFI/BOOT/BOOTX64.EFI")

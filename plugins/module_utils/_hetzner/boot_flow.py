@@ -29,7 +29,7 @@ from .api_failures import (
 )
 from .api_types import Machine
 from .boot_decision import ObservedState
-from .fleet import MachineRun, difference, name_findings, refuse_findings
+from .fleet_run import MachineRun, difference, name_findings, refuse_findings
 from .intent_store import IntentStore
 from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from .._common import boot_states, intents
 from .._common import consent as consents
-from .actions import ActionBoard, ActionFailed
+from .action_board import ActionBoard, ActionFailed
 from .api_failures import LOOK_EVERY, Deadline, Refused
 from .api_types import Action, Server
 from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
-from .fleet import MachineRun
+from .fleet_run import MachineRun
 from .intent_store import IntentStore
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.

@@ -12,7 +12,7 @@ from .._common import boot_states, installed
 from .._common import consent as consents
 from . import catalog as catalogs
 from . import cloud_networks
-from .actions import ActionBoard
+from .action_board import ActionBoard
 from .api_failures import ApiError, Deadline, FleetError, Refused
 from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
@@ -33,7 +33,7 @@ from .cloud_orders import (
     words,
 )
 from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
-from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
+from .fleet_run import MachineRun, difference, name_findings, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half
 

@@ -12,7 +12,7 @@ from .._common import installed, intents
 from .api_failures import MachineError
 
 if TYPE_CHECKING:
-    from .fleet import MachineRun
+    from .fleet_run import MachineRun
 
 
 #: Proofs that need no login: an open port is enough, or nothing is checked.

@@ -12,7 +12,7 @@ from typing import Any
 from .._common import boot_states, text
 from .api_failures import LOOK_EVERY, Deadline, FleetError, HandedBack, LeftAlone, Permanent
 from .api_types import Reset
-from .fleet import MachineRun
+from .fleet_run import MachineRun
 from .rescue_probe import ARRIVED, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
 from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh

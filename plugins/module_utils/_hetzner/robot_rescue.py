@@ -18,7 +18,7 @@ from .api_types import Machine, Reset
 from .boot_decision import ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
-from .fleet import MachineRun, explain, run_all
+from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
 from .reset_escalation import EscalationOptions, ResetEscalation

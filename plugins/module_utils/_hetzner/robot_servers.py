@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._common.text import whole_number
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused
 from .api_types import Machine
-from .fleet import MachineRun, difference, name_findings, refuse_findings, run_all
+from .fleet_run import MachineRun, difference, name_findings, refuse_findings, run_all
 from .robot_client import part
 
 if TYPE_CHECKING:

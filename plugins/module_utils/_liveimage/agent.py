@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from .._common.names import HOST_NAME
 from .._common.text import has_control, json_value
-from .errors import ImageError
 from .ignition import Config
+from .image_error import ImageError
 
 IRONIC_PORT, INSPECTOR_PORT = 6385, 5050
 _SERVER = re.compile(r"[A-Za-z0-9:.%_-]{1,253}\Z")

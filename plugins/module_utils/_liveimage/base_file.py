@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from .._common.safe_files import write_json
 from .._common.text import json_value
-from .errors import ImageError
+from .image_error import ImageError
 
 LARGE = 64 * 1024 * 1024  # bytes; the digest of less is computed in no time, and not kept on disk
 _BLOCK = 1024 * 1024

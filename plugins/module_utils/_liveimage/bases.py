@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from . import cpio, iso
 from .base_file import DIGESTS, identify
-from .errors import ImageError
+from .image_error import ImageError
 from .iso import IGNITION, NETWORK, profile_name
 from .overlay import Overlay, Patch, Zeros, whole
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .errors import ImageError
+from .image_error import ImageError
 
 COMPRESSIONS = ("gzip", "xz", "none")
 _MAGIC = (b"070701", b"070702")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import agent, bases, cpio, ignition, iso, nmstate
 from .agent import AgentInputs, host_name, ssh_key
-from .errors import ImageError
+from .image_error import ImageError
 from .kargs import Edit
 from .nmstate.profile import SECRET
 from .overlay import Overlay

@@ -17,7 +17,7 @@ from typing import Any
 
 from .._common.text import escaped, has_control, json_value, shortened
 from .cpio import gzipped
-from .errors import ImageError
+from .image_error import ImageError
 
 VERSION = "3.2.0"  # the oldest that has all that is used here; CoreOS of every age since 2020 reads it
 _VERSIONS = re.compile(r"3\.[0-9]\.0\Z")

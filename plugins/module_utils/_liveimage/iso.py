@@ -20,7 +20,7 @@ from typing import Any
 from .._common.text import json_value
 from . import cpio, kargs
 from .base_file import identify
-from .errors import ImageError
+from .image_error import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
 from .overlay import Bytes, Overlay, Patch, Segment, Zeros, open_overlay, read, whole
 

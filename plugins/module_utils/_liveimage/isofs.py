@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from .errors import ImageError
+from .image_error import ImageError
 from .overlay import Overlay, open_overlay
 
 SECTOR = 2048

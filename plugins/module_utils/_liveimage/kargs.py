@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._common.text import json_value
-from .errors import ImageError
+from .image_error import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
 from .overlay import read
 

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Union
 from .._common.safe_files import replacing
 from .._common.text import json_value
 from .base_file import Base
-from .errors import ImageError
+from .image_error import ImageError
 
 VERSION = 1  # of the descriptor
 _LARGEST = 2**62  # bytes; what files may have

@@ -14,7 +14,7 @@ import stat
 import time
 import urllib.parse
 
-from .errors import ImageError
+from .image_error import ImageError
 
 LONGEST_PATH = 64  # characters of a path that every BMC takes
 _NAME_DIGITS = 26  # base32 digits: 130 bits

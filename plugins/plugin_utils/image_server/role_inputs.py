@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 from .. import role_specs
 from ..plain import plain

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 
 from ..preflight import controller_paths
 from ..role_specs import collection_version
@@ -344,9 +344,9 @@ class Root:
         given = dict(base["packages"])
         options = {key: given.get(key) for key in _TEXTS} | {key: list(given.get(key) or []) for key in _LISTS}
         options["architecture"] = DEBIAN_NAMES.get(architecture, "amd64")  # another one is a finding of the matrix
-        name = f"debian-{debian.options_digest(options)}"
+        name = f"debian-{debian_root.options_digest(options)}"
         options["path"] = f"{folder}/{name[:32]}.tar.zst"
-        self.findings = [f"{where}.{one}" for one in debian.findings(options)]
+        self.findings = [f"{where}.{one}" for one in debian_root.findings(options)]
         self.options = {key: value for key, value in options.items() if value}
         self.source = {"name": name, "path": options["path"], "kind": "root"}
 

@@ -44,11 +44,11 @@ def image_command(name: str) -> bytes:
 
 @functools.cache
 def installimage() -> bytes:
-    """What runs in the place of an image command: :mod:`_rescue.installimage.program`.
+    """What runs in the place of an image command: :mod:`_rescue.installimage.rescue_program`.
 
     Its bytes are part of the identity of a job, so they are the same from every controller.
     """
-    return zip_program(b"#!/usr/bin/python3\n", _files("_rescue.installimage.program"))
+    return zip_program(b"#!/usr/bin/python3\n", _files("_rescue.installimage.rescue_program"))
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.d
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     image_file,
     installer,
-    program,
+    rescue_program,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import EXAMPLE, shown
@@ -38,7 +38,7 @@ from .program_run import RescueRun, end_refused, open_logs
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
 #: What else is kept of a run, and where it lies in the rescue.
-EXTRA_LOGS = {"debug": program.DEBUG, "post-install": f"{WORK}/post-install.log"}
+EXTRA_LOGS = {"debug": rescue_program.DEBUG, "post-install": f"{WORK}/post-install.log"}
 
 #: The shipped image command whose client of registries brings an image into a file, too.
 _CLIENT = "image-url-command-oci"
@@ -60,7 +60,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         bootstrap=specs.pack(spec),
         arguments=[spec["image"]["shown"], flow.name, " ".join(spec["devices"])],
         token=token,
-        limit=given["timeout"] + program.TIDY,
+        limit=given["timeout"] + rescue_program.TIDY,
         rule=protocol.MARKER_AND_EXIT_CODE,
         runner=rescue_programs.runner_text(),
         installation=installation,
@@ -121,7 +121,7 @@ class _Run(RescueRun):
 
     step = steps.INSTALLIMAGE
     noun = "installation"
-    quiet = (program.RESULT, program.MARKER)
+    quiet = (rescue_program.RESULT, rescue_program.MARKER)
     writes_at_once = False
     image: specs.Image
     local: Path | None = None
@@ -204,9 +204,9 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
         "unlock_host_keys": list, "warnings": list, "reason": str,
     }  # fmt: skip
     for line in reversed(stdout.decode("utf-8", "replace").split("\n")):
-        if line.startswith(program.RESULT):
+        if line.startswith(rescue_program.RESULT):
             try:
-                found = json_value(line[len(program.RESULT) :])
+                found = json_value(line[len(rescue_program.RESULT) :])
             except ValueError:
                 return None
             if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in shape.items()):

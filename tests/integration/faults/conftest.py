@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lab.api.cloud import Settings
+from lab.api.cloud_project import Settings
 from tests.integration.accounts import CloudAccount
 from tests.integration.faults.fleet import Fleet
 

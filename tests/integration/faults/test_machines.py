@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from dev.testbed import KEY_NAME
-from lab.machines.cleanup import labs_folder
+from lab.machines.leftovers import labs_folder
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT

@@ -157,7 +157,7 @@ def test_credentials_fail_the_fleet_with_one_clear_error(project, token, message
 
 
 def test_a_budget_that_cannot_suffice_is_refused_before_the_first_change(lab, tmp_path):
-    from lab.api.cloud import Settings
+    from lab.api.cloud_project import Settings
     from tests.integration.hcloud.conftest import Project
 
     project = Project(lab(settings=Settings(limit=20)), tmp_path, "deploy")
@@ -170,7 +170,7 @@ def test_a_budget_that_cannot_suffice_is_refused_before_the_first_change(lab, tm
 
 
 def test_what_arming_will_cost_is_refused_before_the_first_server(lab, tmp_path):
-    from lab.api.cloud import Settings
+    from lab.api.cloud_project import Settings
     from tests.integration.hcloud.conftest import Project
 
     project = Project(lab(settings=Settings(limit=60)), tmp_path, "deploy")

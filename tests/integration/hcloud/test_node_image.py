@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import summary
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageFleet, ImageLookup
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import summary
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapshots import ImageFleet, ImageLookup
 from tests.integration.hcloud.conftest import Project
 from tests.waiting import until
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import network
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import system_network
 from tests.integration.liveimage.test_keyfiles import read
 
-FOUND = network.Network(
+FOUND = system_network.Network(
     "52:54:00:aa:00:01",
     {4: "203.0.113.20/26", 6: "2001:db8:1::2/64"},
     {4: "203.0.113.1", 6: "fe80::1"},
@@ -17,7 +17,7 @@ FOUND = network.Network(
 
 def test_networkmanager_understands_all_of_the_profile():
     alone = FOUND._replace(addresses={4: FOUND.addresses[4]}, gateways={4: FOUND.gateways[4]}, servers=[])
-    answers = read({"both": network.keyfile(FOUND), "ipv4": network.keyfile(alone)})
+    answers = read({"both": system_network.keyfile(FOUND), "ipv4": system_network.keyfile(alone)})
     for answer in answers.values():
         assert (answer["warnings"], answer["unknown"]) == ([], [])
     both = answers["both"]["settings"]

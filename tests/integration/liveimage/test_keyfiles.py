@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import nmstate
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import controllers
 
 READER = Path(__file__).parent / "read_keyfiles.py"

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from dev.demos.node import NETWORK, PAUSE
-from dev.toolchain import programs
+from dev.toolchain import release_programs
 from dev.toolchain.paths import CHECKOUT
 from lab import cache, cluster, mirror
 from lab.cluster.running_cluster import RunningCluster
@@ -230,7 +230,9 @@ def test_a_token_that_may_not_sign(machine: Real) -> None:
 
 def test_the_program_lets_kubeadm_join(machine: Real, tmp_path: Path) -> None:
     program = tmp_path / "provision"
-    program.write_bytes(programs.provision_program(programs.collection_files(CHECKOUT), "1.2.3", preset=0))
+    program.write_bytes(
+        release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
+    )
     given = {
         "join_method": "kubeadm",
         "join_cni_config": NETWORK,
@@ -284,7 +286,7 @@ def test_a_kubelet_that_exits(machine: Real) -> None:
 def user_data(folder: Path, name: str, lab: RunningLab, **variables: Any) -> Iterator[str]:
     """What the role node_user_data makes for a machine that has all of base and joins by kubeadm."""
     plane, web = lab.cluster(), Web(socket.create_server((lab.controller, 0)))
-    program = programs.provision_program(programs.collection_files(CHECKOUT), "1.2.3", preset=0)
+    program = release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
     web.site.files["/provision"] = program
     result = folder / "user-data"
     controller = Controller(None, folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import programs
+from dev.toolchain import release_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.integration.runs import LIMIT
 
@@ -21,7 +21,7 @@ PLAYBOOKS = Path(__file__).parent / "playbooks"
 
 def telling() -> Iterator[tuple[str, bytes]]:
     """The collection with the playbooks of this folder in place of its own."""
-    for name, data in programs.collection_files(CHECKOUT):
+    for name, data in release_programs.collection_files(CHECKOUT):
         own = PLAYBOOKS / Path(name).name
         yield name, own.read_bytes() if name.startswith("playbooks/") and own.is_file() else data
 
@@ -36,7 +36,7 @@ def sources() -> list[tuple[str, bytes]]:
 def program(tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[str, bytes]]) -> Path:
     """The program as a file that can be run."""
     path = tmp_path_factory.mktemp("program") / "provision"
-    path.write_bytes(programs.provision_program(sources, "1.2.3", preset=0))
+    path.write_bytes(release_programs.provision_program(sources, "1.2.3", preset=0))
     path.chmod(0o755)
     return path
 

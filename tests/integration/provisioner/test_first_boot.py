@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.toolchain import programs
+from dev.toolchain import release_programs
 from dev.toolchain.paths import CHECKOUT
 from lab import mirror
 from lab.cluster import KUBERNETES
@@ -62,7 +62,7 @@ def with_packages(text: str, mirror_url: str) -> str:
 @pytest.fixture(scope="module")
 def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> Node:
     """The machine after its first boot."""
-    program = programs.provision_program(programs.collection_files(CHECKOUT), "1.2.3", preset=0)
+    program = release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
     web.site.files["/provision"] = program
     cluster = lab_nspawn.cluster()
     text = user_data(

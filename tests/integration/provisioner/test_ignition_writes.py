@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from lab.errors import Unavailable
-from lab.images import ignition
+from lab.images import ignition_build
 from tests.unit.node_userdata.examples import FULL, SMALL, rendered, written
 
 pytestmark = [pytest.mark.root, pytest.mark.cluster]
@@ -32,7 +32,7 @@ ACCOUNTS = {
 def program() -> Path:
     """Ignition, of its Go module."""
     try:
-        return ignition.ensure(print)
+        return ignition_build.ensure(print)
     except Unavailable as error:
         pytest.skip(str(error))
 

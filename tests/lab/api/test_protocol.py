@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-from lab.api.cloud import Settings
+from lab.api.cloud_project import Settings
 from tests.lab.api.conftest import Api
 from tests.lab.api.test_pure import Clock
 

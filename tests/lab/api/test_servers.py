@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from lab.api import resources
-from lab.api.cloud import Settings
+from lab.api.cloud_project import Settings
 from tests.lab.api.conftest import Api
 
 BODY = {"name": "n1", "server_type": "cx23", "image": "ubuntu-24.04"}

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from lab.api.cloud import Settings
+from lab.api.cloud_project import Settings
 from tests.lab.clients.keys import public_key
 
 pytestmark = pytest.mark.long

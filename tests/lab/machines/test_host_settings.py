@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines import loop
-from lab.machines.host import HostSettings
+from lab.machines.host_commands import HostSettings
 from lab.machines.loop import Loop
 
 #: Devices for others below that of a test.

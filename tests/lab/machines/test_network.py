@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.machines.network import NetNs, Network, PrivatePlace, filter_rules, first_of, link_local
+from lab.machines.lab_network import NetNs, Network, PrivatePlace, filter_rules, first_of, link_local
 
 PORT = 2222
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

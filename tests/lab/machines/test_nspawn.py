@@ -15,7 +15,7 @@ import pytest
 
 from lab import images
 from lab.machines.backend import Backend
-from lab.machines.host import run
+from lab.machines.host_commands import run
 from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
 from tests.waiting import until_async

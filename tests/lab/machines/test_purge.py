@@ -21,9 +21,9 @@ import pytest
 from lab import cache
 from lab.machines.backend import Backend
 from lab.machines.cgroup import CGroup, hierarchy
-from lab.machines.host import HostSettings
+from lab.machines.host_commands import HostSettings
 from tests.lab.machines.guest import Key, bench
-from tests.lab.machines.test_cleanup import vanished
+from tests.lab.machines.test_leftovers import vanished
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 _CHECKOUT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from lab.apt import upstream_version
 from lab.errors import ImageError, LabError
 from lab.images.raw_image import grow, put_files
 from lab.machines import partition_table
-from lab.machines.network import BadLine, filter_rules
+from lab.machines.lab_network import BadLine, filter_rules
 from lab.mirror import cloud_config
 from lab.mirror.upstream import tarball
 

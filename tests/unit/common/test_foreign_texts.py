@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.action import machine_lock as locks_module
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
 from ansible_collections.kubenode.provision.plugins.module_utils._node import (
     api_server,
@@ -23,11 +23,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import (
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts
-from provision import variables
+from provision import role_variables
 from tests.unit.common import odd
 
 _TEXTS = (odd.DEEP, '{"files": ' * 100_000, "{", "[]", "5", "9" * 5000)
@@ -52,7 +52,7 @@ def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
     with pytest.raises(ValueError, match="was not written by the role join"):
         join_files.token_of(text)
     (tmp_path / "archive.json").write_text(text)
-    assert debian._known(str(tmp_path / "archive"), "abc") is None
+    assert debian_root._known(str(tmp_path / "archive"), "abc") is None
 
 
 @pytest.mark.parametrize("encoded", ["é", "A", "=", "\ud800"])
@@ -95,8 +95,8 @@ def test_drop_ins_that_are_no_yaml_are_refused(text):
 
 @pytest.mark.parametrize("value", [odd.DEEP, "2021-13-45", "["])
 def test_an_assignment_that_is_no_yaml_is_refused(value):
-    with pytest.raises(variables.UsageError, match="must be a list"):
-        variables._assignment(f"base_x={value}", {"base_x": {"type": "list"}})
+    with pytest.raises(role_variables.UsageError, match="must be a list"):
+        role_variables._assignment(f"base_x={value}", {"base_x": {"type": "list"}})
 
 
 @pytest.mark.parametrize("authority", ["é", "A", "w6k="])

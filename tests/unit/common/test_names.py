@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.action.machine_quarantine import Quarantine, QuarantineError
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import name_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin, parse_written
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet_run
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
@@ -236,7 +236,7 @@ def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succ
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("succeeded", [False, True])
 def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeeded, replaces):
-    run, store = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
+    run, store = fleet_run.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
     run.result["installation"] = MINE
     path = intents.file_of(str(tmp_path), "n1")
     assert intents.seen_to_succeed(None, MINE) is None
@@ -255,7 +255,7 @@ def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeed
 
 def test_a_full_disk_at_the_end_of_an_intent_ends_one_machine_alone(tmp_path, monkeypatch):
     """Any other error would end the whole fleet, and armed rescues would stay armed."""
-    run, store = fleet.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
+    run, store = fleet_run.MachineRun("n1"), hetzner_intents.IntentStore(str(tmp_path), {})
     run.result["installation"] = MINE
     store.open(run, "empty")
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action_board import (
     BATCH,
     ActionBoard,
     ActionFailed,

@@ -26,7 +26,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     Refused,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import MachineRun, explain, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, Answer
 
 

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings, refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import (
+    name_findings,
+    refuse_findings,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import (
     LONGEST_USER_DATA,
     machine_findings,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_rescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import BATCH, Schedule
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action_board import BATCH, Schedule
 
 #: Shortest, mean and longest duration (seconds) as measured by others on the real platform.
 MEASURED = {"create_server": (11, 19, 21), "enable_rescue": (9, 14, 23)}

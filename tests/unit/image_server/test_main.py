@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.command_line import (
     USAGE,
     bound,

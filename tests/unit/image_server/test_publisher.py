@@ -15,8 +15,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso, urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import (
     LONGEST_PATH,
     public_path,

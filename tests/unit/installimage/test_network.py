@@ -10,7 +10,10 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import network, post_install
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
+    post_install,
+    system_network,
+)
 
 V4 = {"family": "inet", "local": "203.0.113.20", "prefixlen": 26, "scope": "global"}
 V6 = {"family": "inet6", "local": "2001:db8:1::2", "prefixlen": 64, "scope": "global"}
@@ -41,17 +44,17 @@ def resolvers(tmp_path):
 
 
 def test_what_a_rescue_has(resolvers):
-    found = network.read(rescue(), resolvers=resolvers)
+    found = system_network.read(rescue(), resolvers=resolvers)
     assert found == (
         "52:54:00:aa:00:01",
         {4: "203.0.113.20/26", 6: "2001:db8:1::2/64"},
         {4: "203.0.113.1", 6: "fe80::1"},
         ["185.12.64.1", "2a01:4ff:ff00::add:1"],
     )
-    assert network.read(rescue(), ipv4_only=True, resolvers=resolvers) == (
+    assert system_network.read(rescue(), ipv4_only=True, resolvers=resolvers) == (
         found.mac, {4: "203.0.113.20/26"}, {4: "203.0.113.1"}, ["185.12.64.1"],
     )  # fmt: skip
-    assert network.read(rescue(v4=()), resolvers=()) == (found.mac, {6: "2001:db8:1::2/64"}, {6: "fe80::1"}, [])
+    assert system_network.read(rescue(v4=()), resolvers=()) == (found.mac, {6: "2001:db8:1::2/64"}, {6: "fe80::1"}, [])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_what_a_rescue_has(resolvers):
     ],
 )
 def test_a_rescue_without_a_network_of_its_server_reports_nothing(run, resolvers):
-    assert network.read(run, resolvers=resolvers) is None
+    assert system_network.read(run, resolvers=resolvers) is None
 
 
 NETWORKD = """\
@@ -114,7 +117,7 @@ method=manual
 address1=2001:db8:1::2/64
 gateway=fe80::1
 """
-FOUND = network.Network(
+FOUND = system_network.Network(
     "52:54:00:aa:00:01",
     {4: "203.0.113.20/26", 6: "2001:db8:1::2/64"},
     {4: "203.0.113.1", 6: "fe80::1"},
@@ -123,13 +126,13 @@ FOUND = network.Network(
 
 
 def test_neighbours_are_reached_through_the_gateway():
-    assert network.networkd(FOUND) == NETWORKD
-    assert network.keyfile(FOUND) == KEYFILE
+    assert system_network.networkd(FOUND) == NETWORKD
+    assert system_network.keyfile(FOUND) == KEYFILE
     alone = FOUND._replace(addresses={4: FOUND.addresses[4]}, gateways={4: FOUND.gateways[4]})
-    assert network.keyfile(alone).endswith("[ipv6]\nmethod=auto\n")
+    assert system_network.keyfile(alone).endswith("[ipv6]\nmethod=auto\n")
     alone = FOUND._replace(addresses={6: FOUND.addresses[6]}, gateways={6: "2001:db8::1"})
-    assert "Gateway=2001:db8::1\nGatewayOnLink=yes" in network.networkd(alone)
-    assert "[ipv4]\nmethod=disabled\n" in network.keyfile(alone)
+    assert "Gateway=2001:db8::1\nGatewayOnLink=yes" in system_network.networkd(alone)
+    assert "[ipv4]\nmethod=disabled\n" in system_network.keyfile(alone)
 
 
 # --- in the new system

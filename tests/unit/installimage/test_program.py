@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     image_file,
     preflight,
-    program,
+    rescue_program,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
@@ -170,7 +170,7 @@ def pulled(folder: Path, content: bytes = PACKED_ZST, token: str = "user:geheim"
     client.write_text(CLIENT.replace("CONTENT", repr(content)))
     image = {"url": f"oci://x.example/node@{SHA}", "name": NAME, **({"digest": digest} if digest else {})}
     (folder / specs.WORK / "images").mkdir(parents=True)
-    one = program.Program(spec_for(image=image), str(folder), time.monotonic() + 60, token)
+    one = rescue_program.Program(spec_for(image=image), str(folder), time.monotonic() + 60, token)
     return {"path": Path(one._image()), "digest": one.result["image_digest"]}
 
 
@@ -203,14 +203,14 @@ def test_what_a_registry_gives_is_looked_at_before_a_disk_is_written(tmp_path, m
 def test_a_token_in_the_environment_is_gone_when_others_are_started(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "user:geheim")
     monkeypatch.setattr(preflight, "check_command", lambda command: subprocess.run(["env"], check=True))
-    monkeypatch.setattr(program.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(rescue_program.signal, "signal", lambda number, handler: None)
 
     def find(wanted, tools):
         raise Refused("no disks")
 
     monkeypatch.setattr(preflight, "find", find)
     (tmp_path / "bootstrap.data").write_bytes(specs.pack(spec_for()))
-    assert program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
+    assert rescue_program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
     printed = capfd.readouterr().out
     assert "PATH=" in printed
     assert "geheim" not in printed
@@ -339,7 +339,7 @@ def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path.chmod(0o700)
     data.write_bytes(specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)
-    found = re.search(r"^%s(.*)$" % program.RESULT, done.stdout, re.M)
+    found = re.search(r"^%s(.*)$" % rescue_program.RESULT, done.stdout, re.M)
     assert found, done.stdout + done.stderr
     return done.returncode, json.loads(found[1]), done.stdout
 
@@ -349,14 +349,14 @@ def test_the_program_runs_alone_and_says_what_is_wrong(tmp_path):
     assert code == 1
     assert "there is no program /nowhere/installimage" in result["reason"]
     assert (result["ok"], result["began"], result["permanent"]) == (False, False, True)
-    assert program.MARKER not in printed
+    assert rescue_program.MARKER not in printed
 
 
 DISK = {"name": "sda", "path": "/dev/sda", "size": 9 << 30}
 OTHER_NAME = {**DISK, "name": "sdb", "path": "/dev/sdb"}
 
 
-def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[program.Program, list]:
+def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[rescue_program.Program, list]:
     """A program, and what it did; what it finds and sees on its disk before the image came, and each time after."""
     done: list = []
 
@@ -377,10 +377,10 @@ def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[p
     monkeypatch.setattr(preflight, "check_disks", look)
     monkeypatch.setattr(preflight, "kill_below", lambda path: None)
     monkeypatch.setattr(preflight.wiping, "wipe", wipe)
-    monkeypatch.setattr(program.Program, "_image", lambda self: "/image")
-    monkeypatch.setattr(program.Program, "_prepare", lambda self, layout, image, nonce: "config")
-    monkeypatch.setattr(program.Program, "_install", lambda self, config, nonce: done.append("installed"))
-    return program.Program(spec_for(), str(tmp_path), time.monotonic() + 600), done
+    monkeypatch.setattr(rescue_program.Program, "_image", lambda self: "/image")
+    monkeypatch.setattr(rescue_program.Program, "_prepare", lambda self, layout, image, nonce: "config")
+    monkeypatch.setattr(rescue_program.Program, "_install", lambda self, config, nonce: done.append("installed"))
+    return rescue_program.Program(spec_for(), str(tmp_path), time.monotonic() + 600), done
 
 
 def test_the_disks_are_looked_at_again_when_the_image_has_come(tmp_path, monkeypatch):
@@ -442,7 +442,7 @@ GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_dige
 
 
 def test_the_last_word_of_the_program_is_read():
-    said = "noise\n%s%s\n%s\n" % (program.RESULT, json.dumps(GOOD), program.MARKER)
+    said = "noise\n%s%s\n%s\n" % (rescue_program.RESULT, json.dumps(GOOD), rescue_program.MARKER)
     assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
 
 
@@ -465,13 +465,13 @@ def test_the_next_run_writes_without_asking_only_what_installimage_may_have_writ
 
 
 def test_what_an_image_prints_is_no_result(capsys):
-    program.say_of_others(program.RESULT + json.dumps({**GOOD, "reason": "nothing was written"}))
-    program.say_of_others("busy")
+    rescue_program.say_of_others(rescue_program.RESULT + json.dumps({**GOOD, "reason": "nothing was written"}))
+    rescue_program.say_of_others("busy")
     said = capsys.readouterr().out
     assert said.endswith("\nbusy\n")
     assert action._outcome(said.encode()) is None
     for inside in "\v\f\x1c\x85\u2028":  # a terminal stays on its line, and Python's splitlines() does not
-        program.say_of_others(inside + program.RESULT + json.dumps(GOOD))
+        rescue_program.say_of_others(inside + rescue_program.RESULT + json.dumps(GOOD))
     assert action._outcome(capsys.readouterr().out.encode()) is None
 
 
@@ -481,7 +481,7 @@ def test_what_an_image_prints_is_no_result(capsys):
      json.dumps({**GOOD, "permanent": 1})],
 )  # fmt: skip
 def test_nonsense_is_no_outcome(line):
-    assert action._outcome((program.RESULT + line).encode()) is None
+    assert action._outcome((rescue_program.RESULT + line).encode()) is None
     assert action._outcome(line.encode()) is None
 
 

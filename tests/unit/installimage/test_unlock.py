@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.network import Network
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.system_network import Network
 
 ED, RSA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB"
 

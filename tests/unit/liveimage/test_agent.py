@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent, ignition
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 IMAGE = "quay.io/example/ironic-agent@sha256:" + "a" * 64
 SECRET = json.dumps({"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}})

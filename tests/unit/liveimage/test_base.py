@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base_file
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Digests, glance, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
 from tests.unit.liveimage.maker import LAYOUTS, make
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 NAME = st.text("abcDEF019._-", min_size=1, max_size=12).filter(lambda part: part.strip("."))
 NAMES = st.lists(NAME, min_size=1, max_size=3).map("/".join)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from tests.unit.liveimage import maker
 
 SMALL = maker.Layout(rootfs=997, miniso=False)

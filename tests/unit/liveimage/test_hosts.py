@@ -11,9 +11,9 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, cpio, hosts, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.ignition import content
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import read
 from tests.unit.liveimage.maker import KARGS, LAYOUTS, Layout, make

@@ -13,7 +13,7 @@ import pycdlib
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.isofs import Extent, IsoFiles
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
 from tests.unit.liveimage import maker

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso, kargs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import read
 from tests.unit.liveimage import maker
 

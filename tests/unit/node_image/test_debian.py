@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds as images
 
@@ -33,18 +33,18 @@ PLAIN = {
 
 
 def test_the_kernel_and_the_boot_loaders_are_those_of_the_architecture():
-    amd64, arm64 = (debian.packages({**PLAIN, "architecture": one}) for one in ("amd64", "arm64"))
+    amd64, arm64 = (debian_root.packages({**PLAIN, "architecture": one}) for one in ("amd64", "arm64"))
     assert {"linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin"} < set(amd64)
     assert {"linux-image-arm64", "grub-efi-arm64-bin"} < set(arm64)
     assert not [one for one in arm64 if "amd64" in one or one == "grub-pc-bin"]
     assert "apparmor" in amd64  # base wants it, and there may be no network then
-    cloud = debian.packages({**PLAIN, "kernel": "linux-image-cloud-amd64"})
+    cloud = debian_root.packages({**PLAIN, "kernel": "linux-image-cloud-amd64"})
     assert [one for one in cloud if one.startswith("linux-image")] == ["linux-image-cloud-amd64"]
 
 
 def test_the_arguments():
     options = {**PLAIN, "mirrors": ["http://mirror.example/debian"], "include": ["nvme-cli"], "keyring": "/k.gpg"}
-    words = debian.command({**options, "apt_options": ['Acquire::Retries "3";']}, "/t.tar.zst")
+    words = debian_root.command({**options, "apt_options": ['Acquire::Retries "3";']}, "/t.tar.zst")
     end = words.index("--")
     assert words[end:] == ["--", "trixie", "/t.tar.zst", "http://mirror.example/debian"]
     assert {"--keyring=/k.gpg", '--aptopt=Acquire::Retries "3";', "--format=tar", "--variant=apt"} < set(words[:end])
@@ -57,21 +57,21 @@ def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/ssh/ssh_host_rsa_key").touch()
     (tmp_path / "etc/hostname").symlink_to(tmp_path / "of-the-host")
-    for hook in debian.HOOKS:
+    for hook in debian_root.HOOKS:
         if "chroot" not in hook:
             subprocess.run(["sh", "-ec", hook, "sh", tmp_path], check=True)
     assert not list((tmp_path / "etc/ssh").iterdir())
     assert not (tmp_path / "of-the-host").exists()
-    assert {path: Path(f"{tmp_path}{path}").read_text() for path in debian.FILES} == debian.FILES
+    assert {path: Path(f"{tmp_path}{path}").read_text() for path in debian_root.FILES} == debian_root.FILES
     assert (tmp_path / "boot/grub").is_dir(), "installimage makes the configuration there before it installs GRUB"
-    assert {"/etc/default/grub", "/etc/kernel-img.conf"} < set(debian.FILES)
-    settings = yaml.safe_load(debian.FILES["/etc/cloud/cloud.cfg.d/90-node-image.cfg"])
+    assert {"/etc/default/grub", "/etc/kernel-img.conf"} < set(debian_root.FILES)
+    settings = yaml.safe_load(debian_root.FILES["/etc/cloud/cloud.cfg.d/90-node-image.cfg"])
     assert (settings["disable_root"], settings["locale"], settings["datasource_list"][-1]) == (False, False, "None")
 
 
 def test_an_archive_has_no_host_keys_of_an_initramfs(tmp_path):
     with_server = {**PLAIN, "include": ["dropbear-initramfs"]}
-    more = [hook for hook in debian.hooks(with_server) if hook not in debian.hooks(PLAIN)]
+    more = [hook for hook in debian_root.hooks(with_server) if hook not in debian_root.hooks(PLAIN)]
     (tmp_path / "etc/dropbear/initramfs").mkdir(parents=True)
     (tmp_path / "etc/dropbear/initramfs/dropbear_rsa_host_key").touch()
     assert [hook for hook in more if "chroot" in hook] == more[1:], "a new initramfs, as the old one has them, too"
@@ -95,7 +95,7 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_work_is_refused(what):
     change, words = WRONG[what]
-    (finding,) = debian.findings({**PLAIN, **change})
+    (finding,) = debian_root.findings({**PLAIN, **change})
     assert words in finding
 
 
@@ -105,7 +105,7 @@ def test_a_login_is_refused_and_not_shown(field):
         "mirrors": "https://me:hunter2@mirror.example/d",
         "apt_options": 'Acquire::http::Proxy "http://me:hunter2@p";',
     }
-    (finding,) = debian.findings({**PLAIN, field: [text[field]]})
+    (finding,) = debian_root.findings({**PLAIN, field: [text[field]]})
     assert finding.startswith(f"{field}: a login")
     assert "hunter2" not in finding
 
@@ -113,21 +113,21 @@ def test_a_login_is_refused_and_not_shown(field):
 @given(st.text(max_size=20), st.sampled_from(["suite", "kernel", "include", "mirrors"]))
 def test_no_text_becomes_an_option_of_its_own(text, field):
     options = {**PLAIN, field: [text] if field in ("include", "mirrors") else text}
-    if debian.findings(options):
+    if debian_root.findings(options):
         return
-    words = debian.command(options, "/t.tar.zst")
+    words = debian_root.command(options, "/t.tar.zst")
     end = words.index("--")
     assert len(words) == end + 3 + len(options["mirrors"])
-    hooks = [f"--customize-hook={hook}" for hook in debian.HOOKS]
+    hooks = [f"--customize-hook={hook}" for hook in debian_root.HOOKS]
     assert all("\n" not in word for word in words if word not in hooks)
-    assert len(words[:end]) == len(debian.command(PLAIN, "/t.tar.zst")) - 3
+    assert len(words[:end]) == len(debian_root.command(PLAIN, "/t.tar.zst")) - 3
 
 
 def test_how_it_is_fetched_does_not_decide_what_it_is():
     same = [{"keyring": "/k"}, {"apt_options": ["A::B 1;"]}, {"path": "other.tar.xz"}, {"force": True}]
     other = [{"suite": "bookworm"}, {"include": ["jq"]}, {"mirrors": ["http://a.example/d"]}, {"architecture": "arm64"}]
-    assert {debian.options_digest({**PLAIN, **change}) for change in same} == {debian.options_digest(PLAIN)}
-    assert len({debian.options_digest({**PLAIN, **change}) for change in [{}, *other]}) == 5
+    assert {debian_root.options_digest({**PLAIN, **change}) for change in same} == {debian_root.options_digest(PLAIN)}
+    assert len({debian_root.options_digest({**PLAIN, **change}) for change in [{}, *other]}) == 5
 
 
 class Tool:
@@ -151,40 +151,40 @@ class Tool:
 def test_it_is_made_once_and_again_when_forced_changed_or_damaged(tmp_path):
     path, tool = tmp_path / "new/metal.tar.zst", Tool()
     options = {**PLAIN, "path": str(path)}
-    assert debian.run(options, tool, check_mode=True)["changed"]
+    assert debian_root.run(options, tool, check_mode=True)["changed"]
     assert not path.parent.exists()
-    made = debian.run(options, tool)
+    made = debian_root.run(options, tool)
     assert made["changed"]
     assert made["sha256"] == hashlib.sha256(b"archive").hexdigest()
-    again = debian.run(options, tool)
+    again = debian_root.run(options, tool)
     assert (again["changed"], again["sha256"], tool.calls) == (False, made["sha256"], 1)
     assert sorted(one.name for one in path.parent.iterdir()) == ["metal.tar.zst", "metal.tar.zst.json"]
-    assert debian.run({**options, "force": True}, tool)["changed"]
-    assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
+    assert debian_root.run({**options, "force": True}, tool)["changed"]
+    assert debian_root.run({**options, "include": ["jq"]}, tool)["changed"]
     for damaged in (b"cut", b"Archive"):
         path.write_bytes(damaged)
-        assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
+        assert debian_root.run({**options, "include": ["jq"]}, tool)["changed"]
     path.with_name("metal.tar.zst.json").write_text("[")
-    assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
+    assert debian_root.run({**options, "include": ["jq"]}, tool)["changed"]
     assert tool.calls == 6
 
 
 def test_a_failure_leaves_the_old_archive_and_says_why(tmp_path):
     path = tmp_path / "metal.tar.zst"
     options = {**PLAIN, "path": str(path)}
-    debian.run(options, Tool())
+    debian_root.run(options, Tool())
     errors = "I: running\nE: Unable to locate package nosuch\x1b[31m\nW: later\n"
     with pytest.raises(NotPacked, match="Unable to locate package nosuch") as caught:
-        debian.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, errors))
+        debian_root.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, errors))
     assert "\x1b" not in str(caught.value)
     assert path.read_bytes() == b"archive"
-    assert not debian.run(options, Tool())["changed"]
+    assert not debian_root.run(options, Tool())["changed"]
     assert not list(tmp_path.glob(".partial*"))
 
 
 def test_bad_options_are_reported_before_the_program_is_looked_for(tmp_path):
     with pytest.raises(NotPacked, match="- suite 'X'"):
-        debian.run({**PLAIN, "suite": "X", "path": str(tmp_path / "a.tar")}, None)
+        debian_root.run({**PLAIN, "suite": "X", "path": str(tmp_path / "a.tar")}, None)
 
 
 def build(base, **matrix):

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalo
     pick_image,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import is_label_value, label_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapshots import (
     judge,
     named_in_use,
     used_by_servers,

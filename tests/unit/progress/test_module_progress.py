@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import own_run_of
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet_run
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     FleetError,
     MachineError,
     raise_if_ended,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, module_progress
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
@@ -38,7 +38,7 @@ class Api:
         raise error
 
 
-def work(run: fleet.MachineRun) -> None:
+def work(run: fleet_run.MachineRun) -> None:
     run.timeline.to(boot_states.INITIALIZING)
     if run.name == "bad":
         raise MachineError("server_type: secret is no type")
@@ -52,7 +52,7 @@ def written(tmp_path):
     api.budget.answered({"RateLimit-Limit": "3600", "RateLimit-Remaining": "3590"}, api.budget.sent())
     path = tmp_path / "news"
     api.news = News(str(path), api, lambda text: text.replace("secret", "********"))
-    fleet.run_all(api, [fleet.MachineRun("good"), fleet.MachineRun("bad")], work)
+    fleet_run.run_all(api, [fleet_run.MachineRun("good"), fleet_run.MachineRun("bad")], work)
     return path
 
 
@@ -72,7 +72,7 @@ def test_every_change_of_a_machine_is_a_line(written):
 def test_the_first_of_two_works_ends_only_what_failed(tmp_path):
     api = Api()
     api.news = News(str(tmp_path / "news"), api)
-    fleet.run_all(api, [fleet.MachineRun("good"), fleet.MachineRun("bad")], work, last=False)
+    fleet_run.run_all(api, [fleet_run.MachineRun("good"), fleet_run.MachineRun("bad")], work, last=False)
     lines = [json.loads(line) for line in (tmp_path / "news").read_text().splitlines()]
     assert [line["machine"] for line in lines if line["ended"]] == ["bad"]
 
@@ -218,7 +218,7 @@ def test_the_bytes_of_an_image_command(output, count):
 def test_threads_of_a_module_write_whole_lines(tmp_path):
     api = Api()
     news = News(str(tmp_path / "news"), api)
-    runs = [fleet.MachineRun(f"n{number}" * 20) for number in range(8)]
+    runs = [fleet_run.MachineRun(f"n{number}" * 20) for number in range(8)]
     threads = [threading.Thread(target=lambda run=run: [news.write(run) for _time in range(50)]) for run in runs]
     for thread in threads:
         thread.start()

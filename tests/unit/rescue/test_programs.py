@@ -70,7 +70,9 @@ def test_a_program_holds_what_it_imports_and_no_more():
     assert set(raw_disk) < set(oci)
     steps = members(rescue_programs.steps())
     assert steps["_rescue/recorder.py"] == Path(recorder.__file__).read_bytes()
-    assert not {"_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/program.py"} & set(steps)
+    assert not {"_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/rescue_program.py"} & set(
+        steps
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from dev.toolchain.paths import CHECKOUT
-from dev.toolchain.programs import collection_files, package_files, without_routes_elsewhere
+from dev.toolchain.release_programs import collection_files, package_files, without_routes_elsewhere
 from provision import state_folder
-from provision.errors import RunError
+from provision.exit_codes import RunError
 
 ROUTES = Path(ansible.__path__[0]) / "config/ansible_builtin_runtime.yml"
 

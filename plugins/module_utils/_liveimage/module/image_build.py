@@ -19,7 +19,7 @@ from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
-from ..errors import ImageError
+from ..image_error import ImageError
 from ..nmstate.conversion import chosen
 from ..overlay import Overlay, read
 from . import inspection, request

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from .. import agent, cpio, ignition, iso, kargs
 from ..base_file import glance, identify
-from ..errors import ImageError
+from ..image_error import ImageError
 from ..iso import RECIPE
 from ..isofs import SYSTEM_AREA
 from ..nmstate.profile import SECRET

@@ -27,8 +27,8 @@ from ..._common.text import json_value
 from .. import iso, urls
 from ..base_file import glance, identify
 from ..bases import INITRAMFS, ISO, Bases, known_arch
-from ..errors import ImageError
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
+from ..image_error import ImageError
 from ..iso import Iso
 from ..kargs import Edit, KernelArguments
 from ..overlay import (

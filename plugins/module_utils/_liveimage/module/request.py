@@ -15,8 +15,8 @@ from typing import Any
 
 from .. import ignition
 from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
-from ..errors import ImageError
 from ..hosts import HostInputs
+from ..image_error import ImageError
 from ..kargs import Edit
 from ..urls import SHORTEST_SECRET
 

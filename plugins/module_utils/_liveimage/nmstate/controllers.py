@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ..errors import ImageError
+from ..image_error import ImageError
 from .document import Fields
 from .profile import Interface, OvsPort, Port, host_address, interface_name, mac_of, true_false
 

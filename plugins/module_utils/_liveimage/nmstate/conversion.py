@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence, Tuple
 
-from ..errors import ImageError
+from ..image_error import ImageError
 from . import controllers
 from .document import Fields, parse, shown
 from .interface import interface

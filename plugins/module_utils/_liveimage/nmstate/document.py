@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import ImageError
+from ..image_error import ImageError
 
 MOST_ENTRIES = 1000  # of one list
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import ImageError
+from ..image_error import ImageError
 from .controllers import bond, bridge, ovs_bridge, ovs_database, ovs_interface
 from .document import Fields
 from .ip import loopback_stack, stack

@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from ..._common.names import HOST_NAME
-from ..errors import ImageError
+from ..image_error import ImageError
 from .document import Fields
 from .profile import UP, Address, Interface, Network, Stack, address, host_address, interface_name, network, true_false
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Union
 
-from ..errors import ImageError
+from ..image_error import ImageError
 from .document import Fields, shown
 
 Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]

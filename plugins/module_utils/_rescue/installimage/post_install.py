@@ -20,8 +20,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from . import network
-from .network import Network
+from . import system_network
+from .system_network import Network
 
 #: What may be in front of a key are options of OpenSSH, some of which dropbear does not know.
 _KEY = re.compile(r"(?:^|\s)((?:ssh-(?:ed25519|rsa)|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/]+={0,2})(?:\s|\Z)")
@@ -95,7 +95,7 @@ def authorized_keys(texts: Iterable[str]) -> str:
 def initramfs_network(network: Network | None, hostname: str) -> str | None:
     """Settings of the initramfs: the rescue's IPv4 address, by the card with its hardware address.
 
-    ``network``: a :class:`network.Network`, or None. None when it has no such address, or a gateway that is far away.
+    ``network``: None where the rescue has none. None when it has no such address, or a gateway that is far away.
     """
     if network is None or 4 not in network.addresses:
         return None
@@ -353,8 +353,8 @@ def network_part(found: Network) -> str:
     parts = {
         "NET": str(net),
         "GATEWAY": found.gateways.get(4, ""),
-        "KEYFILE": _encode(network.keyfile(found)),
-        "NETWORKD": _encode(network.networkd(found)),
+        "KEYFILE": _encode(system_network.keyfile(found)),
+        "NETWORKD": _encode(system_network.networkd(found)),
         "NOCLOUD": _encode("# written by kubenode.provision\nnetwork: {config: disabled}\n"),
     }
     return _fill(_NETWORK, parts)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import (
     DESCRIPTOR_SUFFIX,
     DESCRIPTOR_VERSION,

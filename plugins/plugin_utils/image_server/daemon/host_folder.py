@@ -21,8 +21,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
     NotReady,
     Signature,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.document import (
     LONGEST,

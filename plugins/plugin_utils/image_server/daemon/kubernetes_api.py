@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
     moment,
     to_whole_seconds,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 GROUP, VERSION, PLURAL = "metal3.io", "v1alpha1", "preprovisioningimages"
 # (API group, resource, subresource) → what the controller does with it: with images wherever it looks for them, with

@@ -19,8 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_fi
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import INITRAMFS, ISO, Bases, NotReady
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import Iso, boot_file
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Tuple
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import NotReady
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 from . import kubernetes_api
 from .kubernetes_api import (

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import DIGESTS
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import GUESSED, secret_of_all
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import (
     RequestPaths,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs, from_environment
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Signature, signature_of
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 QUIET = 1.0  # seconds without a write after which a change counts as over
 

@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, hosts, ignition, iso, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, host_folder
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import requests as ranges

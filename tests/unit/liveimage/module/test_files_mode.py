@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, hosts, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import open_overlay
 from tests.unit.liveimage import maker

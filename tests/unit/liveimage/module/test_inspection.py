@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases, cpio
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection, products, request
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, whole

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import keyfiles, parse
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.profile import keyfile_text
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import conversion, with_nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen, start
 

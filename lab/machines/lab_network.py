@@ -27,7 +27,7 @@ from typing import TextIO, TypeVar
 from lab.errors import LabError
 
 from .cgroup import CGroup
-from .host import run
+from .host_commands import run
 
 T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import labels
-from .actions import ActionBoard, ActionFailed
+from .action_board import ActionBoard, ActionFailed
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused
 from .api_types import Action, Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers, begun_after
-from .fleet import difference, refuse_findings, run_all
+from .fleet_run import difference, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us, is_ours
 
 if TYPE_CHECKING:
-    from .actions import ActionBoard
+    from .action_board import ActionBoard
     from .api_failures import Deadline
     from .cloud_client import Api
 

@@ -19,7 +19,7 @@ from .._common.names import machine_error
 from .._common.option_values import in_variables
 from .._common.own_run import own_run_of, run_options
 from .._common.text import from_rfc3339
-from .actions import ActionFailed
+from .action_board import ActionFailed
 from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.machines import network
+from lab.machines import lab_network
 from lab.machines.backend import Backend, open_backend
 from lab.machines.cgroup import CGroup, hierarchy
-from lab.machines.cleanup import label_of, store_folder
+from lab.machines.leftovers import label_of, store_folder
 from tests.lab.machines.guest import Key, bench
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ async def test_killed_lab_dies_whole_and_is_swept_by_the_next(
 ) -> None:
     # Labs of other workers take the first subnet that is free, from 16 on; the two names may run side by side.
     first = {"doomed": 100, "another": 170}[name] + os.getpid() % 70
-    monkeypatch.setattr(network, "_SUBNETS", (first, 256))
+    monkeypatch.setattr(lab_network, "_SUBNETS", (first, 256))
     state = (tmp_path / "site").resolve()
     label = label_of("doomed", state)
     lab = subprocess.Popen(

@@ -25,8 +25,8 @@ from lab.state import State, StateError, base, process_start
 from . import loop, store
 from .cgroup import CGroup, hierarchy
 from .guest_view import discard_views
-from .host import HostSettings, host_folder
-from .network import remove_dead_links
+from .host_commands import HostSettings, host_folder
+from .lab_network import remove_dead_links
 
 _GROUP = "kubenode-lab-"
 _PREFIX = "process-"

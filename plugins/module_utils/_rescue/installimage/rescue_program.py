@@ -26,13 +26,13 @@ from ..._common.text import json_value, to_whole_seconds
 from ..disks.disk_facts import Disk, Identity
 from ..disks.disk_gather import GatherError
 from ..disks.disk_tools import Tools
-from . import image_file, installer, network, post_install, preflight
+from . import image_file, installer, post_install, preflight, system_network
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
-from .network import Network
 from .processes import Refused, run
 from .spec import autosetup, written
+from .system_network import Network
 
 #: Begins the line of JSON on stdout.
 RESULT = "KUBENODE_RESULT "
@@ -286,7 +286,7 @@ class Program:
     def _network(self) -> Network | None:
         """What the rescue has and the new system gets."""
         ipv4_only = written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
-        found = network.read(run, ipv4_only)
+        found = system_network.read(run, ipv4_only)
         if found:
             shown = [f"{found.addresses[one]} by {found.gateways[one]}" for one in sorted(found.addresses)]
             say(f"network of the rescue: {', '.join(shown)}")
@@ -303,7 +303,7 @@ class Program:
                 with open(path, encoding="utf-8", errors="replace") as file:
                     texts.append(file.read())
         keys = post_install.authorized_keys(texts)
-        settings = post_install.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
+        settings = post_install.initramfs_network(system_network.read(run, ipv4_only=True), self._spec["hostname"])
         if not keys:
             raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
         if settings is None:
