@@ -7,27 +7,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web as module
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import Download, DownloadError, retry_after
+from tests.web_servers import Handler, Server
 
 DATA = bytes(range(256)) * 40
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Answer = Callable[[Handler], None]
 
 
 def send(code: int = 200, body: bytes = b"", whole: int | None = None, **headers: str) -> Answer:
     """An answer; ``whole``: the length that it promises."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(code)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body) if whole is None else whole))
-        handler.end_headers()
+    def answer(handler: Handler) -> None:
+        length = {"Content-Length": str(len(body) if whole is None else whole)}
+        handler.head(code, {**{name.replace("_", "-"): value for name, value in headers.items()}, **length})
         handler.wfile.write(body)
         handler.close_connection = True
 
@@ -50,28 +47,17 @@ class Web:
         self.requests: list[dict[str, str]] = []
         web = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_GET(self) -> None:
                 web.requests.append(dict(self.headers))
                 (web.answers.pop(0) if len(web.answers) > 1 else web.answers[0])(self)
 
-            def log_message(self, *arguments: object) -> None:
-                """Nothing on the terminal."""
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, request: object, client_address: object) -> None:
-                """A client that goes away is part of the tests."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/x"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = Server(Answers)
+        self.url = f"{self.server.url}/x"
+        self.close = self.server.close
 
     def asked(self) -> list[tuple[str | None, str | None]]:
         return [(request.get("Range"), request.get("If-Range")) for request in self.requests]
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @pytest.fixture
@@ -211,7 +197,7 @@ def test_pauses_grow_to_a_limit_and_a_byte_resets_them(web, slept):
 
 
 def test_a_byte_at_a_time_is_not_borne_for_ever(web, slept):
-    def one(handler: BaseHTTPRequestHandler) -> None:
+    def one(handler: Handler) -> None:
         place = int(handler.headers.get("Range", "bytes=0-")[6:-1])
         send(206, DATA[place : place + 1], len(DATA) - place, ETag='"a"',
              Content_Range=f"bytes {place}-{len(DATA) - 1}/{len(DATA)}")(handler)  # fmt: skip
@@ -241,7 +227,7 @@ def test_no_pause_is_longer_than_the_time_that_is_left(web, slept):
 def test_a_slow_server_does_not_hide_that_the_time_is_over(web):
     ended = threading.Event()
 
-    def trickle(handler: BaseHTTPRequestHandler) -> None:
+    def trickle(handler: Handler) -> None:
         send(200, b"x", 1000)(handler)
         while not ended.wait(0.05):
             handler.wfile.write(b"x")

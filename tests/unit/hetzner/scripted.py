@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
+
+from tests.web_servers import Handler, Server
 
 
 class Reply:
@@ -35,24 +36,19 @@ class ScriptedServer:
         self._lock = threading.Lock()
         self.requests = []
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._server = Server(self._handler())
 
     def __enter__(self):
-        self._thread.start()
         return self
 
     def __exit__(self, *_error):
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     @property
     def endpoint(self):
         """Where it listens."""
-        return "http://127.0.0.1:%d/v1" % self._server.server_address[1]
+        return f"{self._server.url}/v1"
 
     def _next(self, method, path, headers, body):
         with self._lock:
@@ -62,12 +58,11 @@ class ScriptedServer:
     def _handler(self):
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Script(Handler):
             protocol_version = "HTTP/1.1"
 
             def _play(self):
-                length = int(self.headers.get("Content-Length") or 0)
-                data = self.rfile.read(length)
+                data = self.body()
                 is_form = "urlencoded" in self.headers.get("Content-Type", "")
                 body = parse_qs(data.decode()) if is_form else json.loads(data) if data else None
                 reply = server._next(self.command, self.path, dict(self.headers), body)
@@ -77,16 +72,8 @@ class ScriptedServer:
                     self.close_connection = True
                     return
                 data = (reply.text if reply.text is not None else json.dumps(reply.body or {})).encode()
-                self.send_response(reply.status)
-                for name, value in reply.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.reply(reply.status, data, reply.headers)
 
             do_GET = do_POST = do_PUT = do_DELETE = _play
 
-            def log_message(self, *_arguments):
-                """Stay quiet."""
-
-        return Handler
+        return Script

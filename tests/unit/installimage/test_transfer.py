@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.server
 import os
 import random
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import SILENT, Unreachable
+from tests.web_servers import Handler, Server
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024 + 17)
 DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
@@ -37,45 +36,28 @@ class Web:
         self.location = ""
         web = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_GET(self) -> None:
                 web.answer(self)
 
-            def log_message(self, *arguments: object) -> None:
-                """Nothing on the terminal."""
+        self.server = Server(Answers)
+        self.url = f"{self.server.url}/x.tar"
 
-        class Server(http.server.ThreadingHTTPServer):
-            def handle_error(self, request: object, client_address: object) -> None:
-                """A client that goes away is part of the tests."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/x.tar"
-
-    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+    def answer(self, handler: Handler) -> None:
         self.requests.append(dict(handler.headers))
         if self.location or self.statuses:
-            handler.send_response(302 if self.location else self.statuses.pop(0))
-            if self.location:
-                handler.send_header("Location", self.location)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
+            where = {"Location": self.location} if self.location else {}
+            handler.reply(302 if self.location else self.statuses.pop(0), headers=where)
             return
         start, wanted = 0, handler.headers.get("Range", "")
         if wanted and handler.headers.get("If-Range") == self.tag:
             start = int(wanted.removeprefix("bytes=").rstrip("-"))
-            handler.send_response(206)
-            handler.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+            headers = {"Content-Range": f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"}
         else:
-            handler.send_response(200)
+            headers = {}
         body = self.content[start:]
-        handler.send_header("Content-Length", str(len(body)))
-        if self.tag:
-            handler.send_header("ETag", self.tag)
-        handler.end_headers()
+        tag = {"ETag": self.tag} if self.tag else {}
+        handler.head(206 if headers else 200, {**headers, "Content-Length": str(len(body)), **tag})
         if self.cuts:
             handler.wfile.write(body[: self.cuts.pop(0)])
             self.after_cut()
@@ -88,8 +70,7 @@ class Web:
 def web() -> Iterator[Web]:
     web = Web()
     yield web
-    web.server.shutdown()
-    web.server.server_close()
+    web.server.close()
 
 
 def fetched(web: Web, folder: Path, wanted: str = DIGEST, url: str = "") -> str:
@@ -156,8 +137,7 @@ def test_the_login_goes_to_its_own_server_only(web, tmp_path):
     image_file.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(DIGEST)
     assert web.requests[0]["Authorization"] == "Basic " + base64.b64encode(b"user:p@ss").decode()
     assert "Authorization" not in other.requests[0]
-    other.server.shutdown()
-    other.server.server_close()
+    other.server.close()
 
 
 def test_what_does_not_fit_is_refused_with_figures(web, tmp_path, monkeypatch):

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
 from dev import versions
+from tests.web_servers import Handler, Server
 
 HEAD = """---
 # kept as it is
@@ -69,26 +69,20 @@ class Projects:
             self.put(source.sums_url(version, "amd64"), "\n".join([*rows, "0" * 64 + " *runc.s390x", ""]))
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *words):
-        """Nothing."""
+class Files(Handler, SimpleHTTPRequestHandler):
+    """Those of a folder."""
 
 
 @pytest.fixture
 def projects(tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    served = Projects(folder, "http://127.0.0.1:%d" % server.server_port)
-    for component, version in KNOWN.items():
-        served.publish(component, version)
-    served.put("https://dl.k8s.io/release/stable-1.36.txt", "v1.36.4")
-    yield served
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with Server(partial(Files, directory=str(folder))) as server:
+        served = Projects(folder, server.url)
+        for component, version in KNOWN.items():
+            served.publish(component, version)
+        served.put("https://dl.k8s.io/release/stable-1.36.txt", "v1.36.4")
+        yield served
 
 
 def run(projects: Projects, file: Path, *words: str) -> int:

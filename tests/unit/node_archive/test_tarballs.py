@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
-from http.server import ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -18,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import tarballs as files
+from tests.web_servers import Server
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -124,11 +123,8 @@ def test_outcomes_name_what_was_found_made_and_missed():
 
 @pytest.fixture
 def sink(tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), run_server.sink_handler({"/secret/file": str(tmp_path / "file")}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with Server(run_server.sink_handler({"/secret/file": str(tmp_path / "file")})) as server:
+        yield server.url
 
 
 def test_a_file_arrives_whole_under_its_name(sink, tmp_path):
@@ -179,10 +175,7 @@ def test_broken_chunks_leave_nothing(sink, tmp_path, body):
 
 
 def test_a_target_without_room_is_reported(tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), run_server.sink_handler({"/file": "/dev/null/file"}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    outlet = ArchiveWriter(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))
-    with pytest.raises(NotPacked, match="507"):
-        outlet.finish()
-    server.shutdown()
-    server.server_close()
+    with Server(run_server.sink_handler({"/file": "/dev/null/file"})) as server:
+        outlet = ArchiveWriter(HttpTarget(f"{server.url}/file"))
+        with pytest.raises(NotPacked, match="507"):
+            outlet.finish()

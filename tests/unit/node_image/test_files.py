@@ -8,13 +8,12 @@ import hashlib
 import http.client
 import os
 import subprocess
-import threading
-from http.server import ThreadingHTTPServer
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.action import node_image_source
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
+from tests.web_servers import Server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -30,13 +29,10 @@ def image(tmp_path):
 @pytest.fixture
 def ask(image):
     """Return a function that asks a server with this one file."""
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), run_server.source_handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = Server(run_server.source_handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}}))
 
     def inner(path="/secret/0.img", method="GET", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=180)
+        connection = http.client.HTTPConnection(server.host, timeout=180)
         connection.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
         response = connection.getresponse()
         body = response.read()
@@ -44,8 +40,7 @@ def ask(image):
         return response, body
 
     yield inner
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def test_whole_and_head(ask):

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import re
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports
+from tests.web_servers import Handler, Server
 
 from .test_metrics import Callback
 
@@ -29,10 +29,9 @@ class Receiver:
         self.silent = threading.Event()
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Webhook(Handler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((self.path, dict(self.headers), body))
+                receiver.got.append((self.path, dict(self.headers), self.body()))
                 answer = receiver.answers.pop(0) if len(receiver.answers) > 1 else receiver.answers[0]
                 if answer == "drop":
                     self.close_connection = True
@@ -40,26 +39,14 @@ class Receiver:
                 if answer == "silence":
                     receiver.silent.wait(60)
                     return
-                self.send_response(answer)
-                if 300 <= answer < 400:
-                    self.send_header("Location", "/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.reply(answer, headers={"Location": "/elsewhere"} if 300 <= answer < 400 else {})
 
-            def log_message(self, *_words):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://user:pa55word@127.0.0.1:{self.server.server_port}/hook/T0K3N?key=quer1secret"
+        self.server = Server(Webhook)
+        self.url = f"http://user:pa55word@{self.server.host}/hook/T0K3N?key=quer1secret"
 
     def close(self):
         self.silent.set()
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()
 
 
 @pytest.fixture
@@ -104,7 +91,7 @@ def test_one_post_that_the_receiver_can_verify(receiver):
     sent = json.loads(body)
     assert (sent["machines"], sent["truncated"]) == (REPORT["machines"], "")
     assert sent["summary"] == {"machines": 1, "verified": 1, "changed": 1, "failed": 0}
-    port = receiver.server.server_port
+    port = receiver.server.port
     assert callback.said == [f"Notification: http://127.0.0.1:{port} took {len(body)} bytes (200)"]
 
 
@@ -143,7 +130,7 @@ def test_a_receiver_that_does_not_take_it_is_a_warning(receiver, answers, reques
     receiver.answers = answers
     (warning,) = tell(receiver).warned
     assert warning.startswith(
-        f"The report could not be sent to kubenode_notify_url: http://127.0.0.1:{receiver.server.server_port}: "
+        f"The report could not be sent to kubenode_notify_url: http://127.0.0.1:{receiver.server.port}: "
     )
     assert words in warning
     assert len(receiver.got) == requests
@@ -181,7 +168,7 @@ def test_a_time_limit_that_is_none(receiver, seconds):
 
 
 def test_the_proxy_of_the_environment_is_used(receiver, monkeypatch):
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{receiver.server.server_port}")
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{receiver.server.port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     callback = Callback(notify_url="http://hooks.example.com/x")

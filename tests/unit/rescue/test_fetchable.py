@@ -6,40 +6,32 @@ from __future__ import annotations
 
 import base64
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, job, protocol, targets
+from tests.web_servers import Handler, Server
 
 LOGIN = "Basic " + base64.b64encode(b"node:p4ss").decode()
 TOKEN = base64.b64encode(b"raw-token").decode()
 
 
-class Server(ThreadingHTTPServer):
+class Images(Server):
     """Images, a registry and its token server; notes every request."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Request)
         self.requests: list[tuple[str, str, str]] = []
         self.broken = 0
 
-    @property
-    def host(self):
-        return "127.0.0.1:%d" % self.server_port
 
-
-class Handler(BaseHTTPRequestHandler):
+class Request(Handler):
     def do_HEAD(self):
         self.answer()
 
     def do_GET(self):
         self.answer()
-
-    def log_message(self, *arguments):
-        pass
 
     def answer(self):
         login = self.headers.get("Authorization", "")
@@ -73,11 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.send(200 if path.endswith("/v1") else 404)
 
     def send(self, status, headers=(), body=b""):
-        self.send_response(status)
-        for name, value in dict(headers).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+        self.head(status, {**dict(headers), "Content-Length": str(len(body))})
         self.wfile.write(b"" if self.command == "HEAD" else body)
 
 
@@ -85,12 +73,8 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with Images() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def check(url, token=""):
