@@ -35,8 +35,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS) -> None:
-        """A whole answer."""
-        self.head(status, {**headers, "Content-Length": str(len(body))})
+        """A whole answer; its length is the body's, unless a header says otherwise."""
+        self.head(status, {"Content-Length": str(len(body)), **headers})
         self.wfile.write(body)
 
 

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.integration.controller import Controller
+from tests.web_servers import Handler, Server
 
 SECRET = "s3cr3t-of-the-environment"
 
 
-class Echo(BaseHTTPRequestHandler):
+class Echo(Handler):
     """Refuses every request, and says whose it was."""
 
     def do_GET(self) -> None:
@@ -26,25 +25,15 @@ class Echo(BaseHTTPRequestHandler):
         message = f"{who} may not do this"
         error = {"status": 422, "code": "invalid_input", "message": message}
         body = json.dumps({"error": error, "kind": "Status", "message": message}).encode()
-        self.send_response(422)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.reply(422, body, {"Content-Type": "application/json"})
 
     do_POST = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
 
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with Server(Echo) as server:
+        yield server.url
 
 
 KUBECONFIG = """

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.web_servers import Handler, Server
+
 TOKEN = "t0ken-of-awx"
+HEADERS = {"Content-Type": "application/json", "X-API-Product-Name": "AWX", "X-API-Product-Version": "24.6.1"}
 PAGE = 25
 _UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates")
 #: List → the type of its objects, and the fields that they have besides name and description, with their defaults.
@@ -69,39 +71,24 @@ class AwxDouble:
         self._make("credentials", {"name": "Ansible Galaxy"})
         double = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Request(Handler):
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
+                sent = self.body()
+                body = json.loads(sent) if sent else None
                 if self.headers.get("Authorization") == f"Bearer {TOKEN}":
                     with double._lock:
                         status, answer = double._answer(self.command, self.path, body)
                 else:
                     status, answer = 401, {"detail": "Authentication credentials were not provided."}
                 data = b"" if status == 204 else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.send_header("X-API-Product-Name", "AWX")
-                self.send_header("X-API-Product-Version", "24.6.1")
-                self.end_headers()
-                self.wfile.write(data)
+                self.reply(status, data, HEADERS)
 
             do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
-            def log_message(self, *_words: Any) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        """End it."""
-        self._server.shutdown()
-        self._server.server_close()
+        server = Server(Request)
+        self.url, self.close = server.url, server.close
 
     def named(self, name: str) -> dict[str, dict[str, Any]]:
         """The objects of a list by their names; nodes by what identifies them."""

@@ -8,18 +8,17 @@ import base64
 import contextlib
 import hashlib
 import http.client
-import http.server
 import json
 import re
 import socket
 import subprocess
-import threading
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab import ports
 from tests.waiting import until
+from tests.web_servers import Handler, Server
 
 LOGIN = "robot:geheim"
 HTPASSWD = "robot:$2y$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n"
@@ -126,7 +125,7 @@ class Proxy:
         return [headers["Range"] for _path, headers in self.seen if "Range" in headers]
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Request(Handler):
     """Passes a request on, unless a fault says otherwise."""
 
     protocol_version = "HTTP/1.1"
@@ -164,10 +163,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._send(answer.status, headers, body, length)
 
     def _send(self, status: int, headers: dict, body: bytes, length: int = 0) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(length)}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self.head(status, {**headers, "Content-Length": str(length)})
         try:
             self.wfile.write(body)
         except ConnectionError:
@@ -179,22 +175,8 @@ class Front:
 
     def __init__(self, registry: Registry, listener: socket.socket | None = None):
         self.proxy = Proxy(registry.port)
-        handler = type("BoundHandler", (Handler,), {"proxy": self.proxy})
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None)
-        if listener is not None:
-            self.server.socket.close()
-            self.server.socket = listener
-            self.server.server_address = listener.getsockname()
-            self.server.server_port = self.server.server_address[1]
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self.host = "{}:{}".format(*self.server.server_address[:2])
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def close(self) -> None:
-        """Close it."""
-        self.server.shutdown()
-        self.server.server_close()
+        server = Server(type("Bound", (Request,), {"proxy": self.proxy}), listener=listener)
+        self.host, self.close = server.host, server.close
 
 
 def with_password(home: Path) -> Registry:

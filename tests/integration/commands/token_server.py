@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
-import threading
 import time
 import urllib.parse
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.x509.oid import NameOID
 
+from tests.web_servers import Handler, Server
+
 SERVICE, ISSUER = "test registry", "test tokens"
 
 
@@ -27,13 +27,10 @@ def encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Request(Handler):
     """Answers to the one login there is."""
 
     tokens: TokenServer
-
-    def log_message(self, *_):
-        """Keep quiet."""
 
     def do_GET(self):
         """Hand a token out."""
@@ -41,10 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.tokens.seen.append((query, self.headers.get("Authorization", "")))
         allowed = self.headers.get("Authorization") == self.tokens.login
         body = json.dumps({"token": self.tokens.token(query)} if allowed else {}).encode()
-        self.send_response(200 if allowed else 401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.reply(200 if allowed else 401, body)
 
 
 class TokenServer:
@@ -62,11 +56,8 @@ class TokenServer:
         self.certificate = made.sign(self.key, hashes.SHA256())
         bundle = home / "tokens.pem"
         bundle.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
-        handler = type("BoundHandler", (Handler,), {"tokens": self})
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.server.daemon_threads = True
-        realm = "http://{}:{}/token".format(*self.server.server_address[:2])
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        server = Server(type("Bound", (Request,), {"tokens": self}))
+        self.close, realm = server.close, f"{server.url}/token"
         self.auth = {
             "token": {"realm": realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": str(bundle)}
         }  # fmt: skip
@@ -86,7 +77,3 @@ class TokenServer:
         text = ".".join(map(encoded, parts))
         r, s = decode_dss_signature(self.key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{text}.{encoded(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import http.server
 import re
 import socket
 import threading
 import time
 from dataclasses import dataclass, field
+
+from tests.web_servers import Handler, Server
 
 
 @dataclass
@@ -25,14 +26,11 @@ class Site:
     over: threading.Event = field(default_factory=threading.Event)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Request(Handler):
     """Serves site.files with Range, If-Range and strong ETags, unless a fault says otherwise."""
 
     protocol_version = "HTTP/1.1"
     site: Site
-
-    def log_message(self, *_):
-        """Keep quiet."""
 
     def do_GET(self):
         site, path = self.site, self.path.split("?")[0]
@@ -62,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             headers["Content-Length"] = str(len(body) - start)
         part = body[start:]
         if fault == "slow":
-            self._head(206 if start else 200, headers)
+            self.head(206 if start else 200, headers)
             for place in range(0, len(part), 65536):
                 self.wfile.write(part[place : place + 65536])
                 time.sleep(rest[0])
@@ -76,14 +74,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault in ("cut", "stall", "unsized"):
             self.close_connection = True
 
-    def _head(self, status: int, headers: dict) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
     def _answer(self, status: int, headers: dict, body: bytes) -> None:
-        self._head(status, headers if "ETag" in headers else {**headers, "Content-Length": str(len(body))})
+        self.head(status, headers if "ETag" in headers else {**headers, "Content-Length": str(len(body))})
         try:
             self.wfile.write(body)
         except ConnectionError:
@@ -95,19 +87,9 @@ class Web:
 
     def __init__(self, listener: socket.socket | None = None):
         self.site = Site()
-        handler = type("BoundHandler", (Handler,), {"site": self.site})
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None)
-        if listener is not None:
-            self.server.socket.close()
-            self.server.socket = listener
-            self.server.server_address = listener.getsockname()
-            self.server.server_port = self.server.server_address[1]
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None
-        self.site.url = "http://{}:{}".format(*self.server.server_address[:2])
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self.server = Server(type("Bound", (Request,), {"site": self.site}), listener=listener)
+        self.site.url = self.server.url
 
     def close(self) -> None:
         self.site.over.set()
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()

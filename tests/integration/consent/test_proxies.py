@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.server
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,21 +16,22 @@ import yaml
 
 from dev.toolchain.paths import CHECKOUT
 from tests.integration.runs import LIMIT
+from tests.web_servers import Handler, Server
 
 LOGIN = "anna:proxy-s3cret"
 CONTENT = b"content"
 
 
-class Proxy(http.server.ThreadingHTTPServer):
+class Proxy(Server):
     """Answers every request, and looks at every command line meanwhile."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, str]] = []
         self.seen: list[str] = []
+        super().__init__(Request)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Request(Handler):
     server: Proxy
 
     def do_GET(self) -> None:
@@ -44,27 +43,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 continue
             if LOGIN in line or LOGIN.partition(":")[2] in line:
                 self.server.seen.append(line)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        self.wfile.write(CONTENT)
-
-    def log_message(self, *_values: object) -> None:
-        pass
+        self.reply(200, CONTENT)
 
 
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
-    server = Proxy()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Proxy() as server:
+        yield server
 
 
 @pytest.mark.root
 def test_the_roles_own_task_shows_no_login(tmp_path, proxy):
-    url = f"http://{LOGIN}@127.0.0.1:{proxy.server_port}"
+    url = f"http://{LOGIN}@127.0.0.1:{proxy.port}"
     artifact = {
         "name": f"test-{os.getpid()}",
         "version": "1",

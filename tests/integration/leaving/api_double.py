@@ -11,11 +11,12 @@ import json
 import re
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.web_servers import Handler, Server
 
 _POD = "/api/v1/namespaces/{namespace}/pods/{name}"
 MACHINES = "cluster.x-k8s.io"
@@ -85,38 +86,29 @@ class ApiDouble:
         self._lock = threading.RLock()
         double = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Request(Handler):
             """One request."""
 
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
+                sent = self.body()
+                body = json.loads(sent) if sent else None
                 with double._lock:
                     status, answer = double._answer(self.command, self.path, body)
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.reply(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
             do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
-            def log_message(self, *_words: Any) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        server = Server(Request)
+        self.close = server.close
         self.kubeconfig = folder / "double.kubeconfig"
         self.kubeconfig.write_text(
             yaml.safe_dump(
                 {
                     "apiVersion": "v1",
                     "kind": "Config",
-                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
+                    "clusters": [{"name": "c", "cluster": {"server": server.url}}],
                     "users": [{"name": "u", "user": {"token": "secret-of-the-kubeconfig"}}],
                     "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
                     "current-context": "x",
@@ -133,12 +125,6 @@ class ApiDouble:
         """As a person does with a client of that name."""
         with self._lock:
             self._patch(name, {"spec": {"unschedulable": on or None}}, manager)
-
-    def close(self) -> None:
-        """End it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def _answer(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
         self.meanwhile(method, path)

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import socketserver
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from tests.web_servers import Handler, Server
 
 
 class Web:
@@ -18,7 +17,7 @@ class Web:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.answers: list[Callable[[BaseHTTPRequestHandler], bool | None]] = []
+        self.answers: list[Callable[[Handler], bool | None]] = []
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.ranges = True
         self.port = 0
@@ -32,7 +31,7 @@ class Web:
         """The Range header of each request; empty for none."""
         return [headers.get("Range", "") for _path, headers in self.requests]
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def answer(self, handler: Handler) -> None:
         """One request."""
         self.requests.append((handler.path, dict(handler.headers)))
         if self.answers and self.answers.pop(0)(handler) is not False:
@@ -56,13 +55,11 @@ class Web:
         handler.wfile.write(data[begin:])
 
 
-def cut(data: bytes, keep: int) -> Callable[[BaseHTTPRequestHandler], None]:
+def cut(data: bytes, keep: int) -> Callable[[Handler], None]:
     """An answer whose connection ends after ``keep`` bytes."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
+    def answer(handler: Handler) -> None:
+        handler.head(200, {"Content-Length": str(len(data))})
         handler.wfile.write(data[:keep])
         handler.wfile.flush()
         handler.close_connection = True
@@ -70,26 +67,20 @@ def cut(data: bytes, keep: int) -> Callable[[BaseHTTPRequestHandler], None]:
     return answer
 
 
-def status(code: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+def status(code: int, **headers: str) -> Callable[[Handler], None]:
     """An empty answer with this status."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(code)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
+    def answer(handler: Handler) -> None:
+        handler.reply(code, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     return answer
 
 
-def trickle(stop: threading.Event) -> Callable[[BaseHTTPRequestHandler], None]:
+def trickle(stop: threading.Event) -> Callable[[Handler], None]:
     """An answer that never ends, a byte now and then."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "1000000")
-        handler.end_headers()
+    def answer(handler: Handler) -> None:
+        handler.head(200, {"Content-Length": "1000000"})
         try:
             while not stop.wait(0.05):
                 handler.wfile.write(b"x")
@@ -104,36 +95,14 @@ def serving(certificate: tuple[Path, Path] | None = None, address: str = "127.0.
     """A server until the end of the block; with a certificate and its key, over TLS."""
     web = Web()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Request(Handler):
         def do_GET(self) -> None:
             web.answer(self)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def server_bind(self) -> None:
-            """Bind without asking the name service who we are."""
-            socketserver.TCPServer.server_bind(self)
-            self.server_name, self.server_port = self.server_address[:2]
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that went away is no news."""
-
-    server = Server((address, 0), Handler)
-    if certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    web.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
+    server = Server(Request, address, certificate=certificate)
+    web.port = server.port
     try:
         yield web
     finally:
         web.stop.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.close()

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ import pytest
 from lab.cluster.running_cluster import RunningCluster
 from lab.running import RunningLab
 from tests.unit.node_join._machines import Authority
+from tests.web_servers import Handler, Server
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.cluster]
 
@@ -141,30 +140,17 @@ def test_name_of_another_machine(joiner):
 def late_server(lab_nspawn: RunningLab, tmp_path) -> Iterator[tuple[str, str]]:
     """(address, CA) of a server whose clock is ten minutes ahead."""
 
-    class Answer(http.server.BaseHTTPRequestHandler):
+    class Answer(Handler):
         def date_time_string(self, timestamp=None):
             return formatdate(time.time() + 600, usegmt=True)
 
         def do_GET(self):
-            body = b'{"gitVersion": "v1.36.0"}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *words):
-            pass
+            self.reply(200, b'{"gitVersion": "v1.36.0"}')
 
     authority, address = Authority(), lab_nspawn.controller
     (tmp_path / "server.pem").write_text(authority.server(address))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem")
-    server = http.server.ThreadingHTTPServer((address, 0), Answer)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://{address}:{server.server_address[1]}", authority.pem
-    server.shutdown()
-    server.server_close()
+    with Server(Answer, address, certificate=(tmp_path / "server.pem", tmp_path / "server.pem")) as server:
+        yield server.url, authority.pem
 
 
 def test_kubelet_that_exits(joiner):

@@ -8,8 +8,7 @@ import functools
 import json
 import signal
 import subprocess
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from lab.images.raw_image import put_files, write_disk
 from lab.machines.store import copy_sparse
 from tests.integration.controller import pinned
 from tests.integration.playbooks.test_node_image import ImageAccount
+from tests.web_servers import Server
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn]
 
@@ -141,11 +141,8 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
         "kubenode_first_contact": "reset",
         "kubenode_bootstrap_data": "#cloud-config\nruncmd: [touch /etc/proof]\n",
     }
-    server = ThreadingHTTPServer(
-        (lab_nspawn.controller, 0), functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    files = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with Server(files, lab_nspawn.controller) as server:
         if how == "installimage":
             playbook = "kubenode.provision.robot_installimage"
             variables["kubenode_image"] = {"file": str(folder / TARBALL)}
@@ -153,13 +150,10 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
         else:
             playbook = "kubenode.provision.robot_image_url"
             digest = (folder / f"{RAW}.sha256").read_text().split()[0]
-            url = f"http://{lab_nspawn.controller}:{server.server_address[1]}/{RAW}"
+            url = f"http://{server.host}/{RAW}"
             variables["kubenode_image_url"] = f"{url}#sha256={digest}"
             variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
         assert account.run(playbook, hosts=(name,), **variables) == 0, account.output
-    finally:
-        server.shutdown()
-        server.server_close()
     (machine,) = [one for one in lab_nspawn.control("GET", "/machines")["machines"] if one.get("number") == number]
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
     account.reach(name, machine["address"])

@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import re
 import signal
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.accounts import CloudAccount
+from tests.web_servers import Handler, Server
 
 from ..leaving.api_double import EventDouble
 
@@ -29,30 +28,20 @@ class Receiver:
         self.got = []
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Webhook(Handler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((dict(self.headers), json.loads(body)))
-                self.send_response(204)
-                self.end_headers()
+                receiver.got.append((dict(self.headers), json.loads(self.body())))
+                self.head(204)
 
-            def log_message(self, *_words):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://user:pa55word@127.0.0.1:{self.server.server_port}/T0K3N"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+        self.server = Server(Webhook)
+        self.url = f"http://user:pa55word@{self.server.host}/T0K3N"
 
 
 @pytest.fixture
 def receiver():
     made = Receiver()
     yield made
-    made.close()
+    made.server.close()
 
 
 @pytest.fixture
@@ -102,7 +91,7 @@ def test_a_run_of_machines_is_reported_to_all(account, receiver):
     ((headers, sent),) = receiver.got
     assert headers["X-Kubenode-Signature"].startswith("sha256=")
     assert (sent["summary"]["machines"], sent["check"], bool(sent.get("interrupted"))) == (1, False, False)
-    assert f"Notification: http://127.0.0.1:{receiver.server.server_port} took " in said
+    assert f"Notification: {receiver.server.url} took " in said
     report = (account.folder / "report.json").read_text()
     clean(report)
     price = account.call("GET", "/server_types?name=cx23")["server_types"][0]["prices"]

@@ -10,7 +10,6 @@ import json
 import socket
 import struct
 import subprocess
-import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from lab import testing
 from lab.cluster import programs
 from lab.cluster.go_build import Recipe, build_recipe
 from lab.errors import ClusterError, Unavailable
+from tests.web_servers import Server
 
 TOOL, OWN = "example.com/tool", "example.com/own"
 MAIN = 'package main\n\nimport "example.com/own"\n\nvar version string\n\nfunc main() { println(own.Name, version) }\n'
@@ -93,13 +93,9 @@ class Unsteady(http.server.SimpleHTTPRequestHandler):
 def unsteady(proxy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The same modules over HTTP."""
     handler = functools.partial(Unsteady, directory=str(tmp_path / "proxy"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("GOPROXY", f"http://127.0.0.1:{server.server_port}")
+    with Server(handler) as server:
+        monkeypatch.setenv("GOPROXY", server.url)
         yield
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.usefixtures("unsteady")
