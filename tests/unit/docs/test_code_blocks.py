@@ -58,6 +58,7 @@ OTHERS = {
 #: Keys of files of others, and what a run leaves for later ones.
 FOREIGN = {"collections", "plugin", "label_selector", "groups", "simple_filters", "ansible_ssh_common_args"}
 FOREIGN |= {"kubenode_summary", "version", "images", "dependencies", "options", "additional_build_steps"}
+FOREIGN.add("disable_root")
 
 
 def roles_of(playbook: str) -> list[str]:
