@@ -25,10 +25,17 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(argument_spec=options.machine_inventory_spec())[1]
         path, hosts = given["path"], given["hosts"]
         result: dict[str, Any] = {"changed": False, "failed": False, "path": path, "msg": "", "warnings": []}
-        if self._task.check_mode or not (hosts or given["gone"]):
+        result["known"] = {}
+        if self._task.check_mode or not (hosts or given["gone"] or given["known"]):
             return result
         try:
+            if given["known"]:
+                machine_inventory.take(path, given["known"], (task_vars or {}).get("hostvars") or {})
+        except machine_inventory.InventoryError as error:
+            return {**result, "failed": True, "msg": f"{error}. Nothing was changed."}
+        try:
             machine_inventory.change(path, hosts, given["gone"])
+            result["known"] = machine_inventory.handed_on(path, hosts)
         except machine_inventory.InventoryError as error:
             # the machines are well, and the run has their addresses
             result["warnings"] = [f"the machines of this run are not in the inventory of later ones: {error}"]

@@ -32,6 +32,14 @@ options:
     type: list
     elements: str
     default: []
+  known:
+    description:
+      - Machines that a run on another controller has proven, as RV(known) of this module was there. Their host keys
+        are pinned in the folder C(known_hosts) beside O(path), and they are put into the inventory.
+      - What is known here of a machine stays. One whose pinned host keys are others is an error, and then nothing is
+        written.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -59,6 +67,15 @@ EXAMPLES = r"""
         ansible_host: 203.0.113.5
         ansible_ssh_extra_args: -oUserKnownHostsFile=/srv/kubenode/known_hosts/node-1.os -oHostKeyAlias=node-1.os
 
+- name: Reach machines as a run on another controller did
+  kubenode.provision.machine_inventory:
+    path: kubenode/inventory.yml
+    known:
+      node-1:
+        address: 203.0.113.5
+        boot_id: 3f0c8a52-8a4e-4a53-9d0a-3d0a5f6a3a11
+        host_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKc0V2yFQ8l9Z0a3Yy1vM8hXo1bW0o6b6Yq4m8m9u6hT]
+
 - name: Forget one
   kubenode.provision.machine_inventory:
     path: kubenode/inventory.yml
@@ -73,6 +90,12 @@ path:
 msg:
   description: How it is used; empty when no machine was put into it.
   type: str
+  returned: always
+known:
+  description:
+    - For the name of each of O(hosts) how another controller reaches it. C(address), where there is one; the public
+      C(host_keys) that are pinned and the C(boot_id) in which they were proven, where they were.
+  type: dict
   returned: always
 """
 

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from .names import address_error
-from .text import base64_bytes, whole_number
+from .names import address_error, is_command_name
+from .text import base64_bytes, one_line, whole_number
 
 _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
@@ -63,7 +63,8 @@ MOST_KEYS = 16
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]{1,64}\Z")
 #: How the first line of a file begins whose system was proven.
 PROVEN = "# kubenode boot="
-_HEADER = re.compile(PROVEN + r"(?P<boot>[0-9a-f-]{36}) run=(?P<run>\S+)\n")
+_BOOT = r"[0-9a-f-]{36}"
+_HEADER = re.compile(PROVEN + r"(?P<boot>" + _BOOT + r") run=(?P<run>\S+)\n")
 
 
 class InvalidHostKey(ValueError):
@@ -136,6 +137,50 @@ def proven_in(text: str) -> tuple[str, str]:
     """(boot id, run) for which the system of a file was proven; both empty when it was not."""
     match = _HEADER.match(text)
     return (match.group("boot"), match.group("run")) if match else ("", "")
+
+
+#: What a run hands on of a machine that it has proven: where it is, and which host keys it showed in which boot.
+HANDED_ON = ("address", "host_keys", "boot_id")
+
+
+def handed_on_findings(machines: object) -> list[str]:
+    """What is wrong with machines that another run has proven, by their names."""
+    if not isinstance(machines, Mapping):
+        return ["give a dictionary with the names of machines"]
+    return [
+        "%s: %s" % (one_line(repr(name), 100), text)
+        for name, one in machines.items()
+        for text in _handed_on_findings(name, one)
+    ]
+
+
+def _handed_on_findings(name: object, one: object) -> list[str]:
+    if not isinstance(name, str) or not is_command_name(name):
+        return ["no machine can have this name"]
+    if not isinstance(one, Mapping) or not one or not set(one) <= set(HANDED_ON):
+        return ["give a dictionary of %s" % ", ".join(HANDED_ON)]
+    found = []
+    address, keys, boot = (one.get(field) for field in HANDED_ON)
+    if address is not None and address_error(address) is not None:
+        found.append("address: %s: %s" % (one_line(repr(address), 100), address_error(address)))
+    if (keys is None) != (boot is None):
+        found.append("host_keys and boot_id go together; give both or none")
+    elif keys is not None:
+        if not isinstance(keys, list) or not 0 < len(keys) <= MOST_KEYS:
+            found.append("host_keys: give a list of 1 to %d public keys" % MOST_KEYS)
+        else:
+            found += [text for text in map(_host_key_finding, keys) if text]
+        if not isinstance(boot, str) or not re.fullmatch(_BOOT, boot, re.ASCII):
+            found.append("boot_id: %s is no boot id" % one_line(repr(boot), 60))
+    return found
+
+
+def _host_key_finding(line: object) -> str:
+    try:
+        parse_host_key(line if isinstance(line, str) else "")
+    except InvalidHostKey as exc:
+        return "host_keys: %s: %s" % (one_line(repr(line), 60), exc)
+    return ""
 
 
 def quoted(path: str) -> str:

@@ -415,6 +415,7 @@ def machine_inventory_spec() -> dict[str, Any]:
         "path": {"type": "path", "required": True},
         "hosts": {"type": "dict", "default": {}},
         "gone": {"type": "list", "elements": "str", "default": []},
+        "known": {"type": "dict", "default": {}},
     }
 
 

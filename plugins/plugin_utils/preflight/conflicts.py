@@ -30,6 +30,7 @@ _BY_COMMAND = (HCLOUD, ROBOT)
 _WRITING = (*_CLOUD, *_ROBOT)
 _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
+_KNOWN = "kubenode_known_machines"
 CALLBACK = "kubenode.provision.provision_report"
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
 _JOINING = ("node", "node_join", SITE)
@@ -143,6 +144,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
         *refused(hosts, playbook),
         *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
+        *forged(hosts, playbook),
         *missing(hosts, playbook),
         *_of_kinds(missing, kinds),
         *errors,
@@ -193,6 +195,8 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
             "or make the machine of a node image by hcloud_image_name"
         )
     for variable, playbooks in OF_THE_RUN.items():
+        if variable == _KNOWN and variable in specification.of_the_command_line():
+            continue  # the same for all, and too large to be compared for each
         unlike = [host for host in hosts if playbook in playbooks and host.get(variable) != hosts[0].get(variable)]
         if unlike:
             found.append(
@@ -210,7 +214,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """
     found = []
     for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
-        wrong = specification.mistyped(host, playbook)
+        wrong = specification.mistyped(host, playbook, but=_KNOWN)
         given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
         access_of = {
             option: host.get(variable)
@@ -221,6 +225,13 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         texts = [in_variables(text, names) for text in ssh_access.access_findings(access_of)]
         found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *specification.ways(host))]
     return found
+
+
+def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each thing that no run can have handed on; it counts for the whole run."""
+    taken = playbook in specification.variables()[_KNOWN].playbooks
+    given = hosts[0].get(_KNOWN) if hosts and taken else None
+    return [f"{_KNOWN}: {text}" for text in ssh_access.handed_on_findings(given)] if given else []
 
 
 def missing(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

@@ -180,13 +180,13 @@ SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_ar
 _NO_WORD = re.compile(r"-|.*[\s\x00-\x1f\x7f\"'`$;]", re.DOTALL)
 
 
-def mistyped(host: Mapping[str, Any], *playbooks: str) -> dict[str, str]:
+def mistyped(host: Mapping[str, Any], *playbooks: str, but: str = "") -> dict[str, str]:
     """For each variable of a host that these playbooks take and whose value is of a wrong kind, a finding.
 
-    Secrets are not shown.
+    Secrets are not shown. ``but``: a variable that is looked at elsewhere.
     """
     found = {}
-    taken = {one.name: one for playbook in playbooks for one in taken_by(playbook)}
+    taken = {one.name: one for playbook in playbooks for one in taken_by(playbook) if one.name != but}
     for variable, specified in taken.items():
         value = host.get(variable) if variable in host else None
         if value is None:

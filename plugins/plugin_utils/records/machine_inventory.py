@@ -32,6 +32,10 @@ _HEAD = (
     "# Written by kubenode.provision: how the machines are reached that its runs have made. Give it after your own\n"
     "# inventory. Each run writes its machines again; what else is changed here is lost.\n"
 )
+#: By these a user says whether Ansible lets ssh check host keys; its setting of the environment is not of one host.
+_CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
+#: In the place of the run that has proven a machine, when that was another controller's.
+_ANOTHER_RUN = "another"
 #: Where ssh finds a host key; a user who says so has a way of his own.
 _KEY_OPTION = re.compile(r"(-o)?\s*(UserKnownHostsFile|HostKeyAlias)\b", re.IGNORECASE)
 
@@ -76,6 +80,7 @@ def _variables(
         "ansible_port": specification.os_port(host),
         "ansible_ssh_private_key_file": key and (key if str(key).startswith("~") else os.path.abspath(key)),
         "ansible_ssh_extra_args": ssh_args(host, directory),
+        "ansible_host_key_checking": is_pinned(host, directory),
         "kubenode_server_id": number if isinstance(number, int) else None,  # a text could be a template
     }
     return {variable: plain(value) for variable, value in found.items() if value}
@@ -84,12 +89,18 @@ def _variables(
 def ssh_args(host: Mapping[str, Any], directory: str) -> str:
     """``ansible_ssh_extra_args`` of a host, with its pinned host keys where a run has left some."""
     given = str(host.get("ansible_ssh_extra_args") or "").strip()
-    path = os.path.join(directory, "known_hosts", ssh_access.known_hosts_name(str(host["inventory_hostname"]), "os"))
+    path = _pin(directory, str(host["inventory_hostname"]))
     if not os.path.isfile(path) or names_host_keys(host):
         return given
     alias = ssh_access.alias(str(host["inventory_hostname"]), "os")
     ours = [f"-oUserKnownHostsFile={ssh_access.quoted(path)}", f"-oHostKeyAlias={alias}"]
     return " ".join([given, *map(shlex.quote, ours)]).strip()
+
+
+def is_pinned(host: Mapping[str, Any], directory: str) -> bool:
+    """Whether no other host key than the pinned one is taken, also where Ansible is set to take any, as in AWX."""
+    own = str(host.get("ansible_ssh_extra_args") or "").strip()
+    return ssh_args(host, directory) != own and not any(variable in host for variable in _CHECKING)
 
 
 def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any], directory: str) -> str:
@@ -174,6 +185,69 @@ def change(path: str, hosts: Mapping[str, Mapping[str, Any]], gone: Iterable[str
     except OSError as error:
         raise InventoryError(f"{path} cannot be written ({error.strerror}); make {folder} writable") from error
     return True
+
+
+def handed_on(path: str, hosts: Mapping[str, Mapping[str, Any]]) -> Hosts:
+    """What another controller needs to reach these hosts of the file: addresses and pinned public keys."""
+    found: Hosts = {}
+    for name, host in hosts.items():
+        one = {"address": host["ansible_host"]} if host.get("ansible_host") else {}
+        text = _text_of(_pin(os.path.dirname(path), name))
+        boot, keys = ssh_access.proven_in(text)[0], ssh_access.key_lines(text)
+        if boot and keys:
+            one.update(host_keys=keys, boot_id=boot)
+        if not ssh_access.handed_on_findings({name: one}):
+            found[name] = one
+    return found
+
+
+def take(path: str, machines: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> None:
+    """Reach machines as another controller did that has proven them; what is known here of one stays.
+
+    ``machines``: what :func:`handed_on` returned there. Raises `InventoryError`, and nothing is written then.
+    """
+    findings = ssh_access.handed_on_findings(machines)
+    if findings:
+        raise InventoryError("; ".join(findings))
+    folder = os.path.dirname(path)
+    there, pins, others = read(path), {}, []
+    for name, one in machines.items():
+        keys = [ssh_access.parse_host_key(line) for line in one.get("host_keys", ())]
+        mine = ssh_access.key_lines(_text_of(_pin(folder, name)))
+        if keys and not mine:
+            boot = ssh_access.header(one["boot_id"], _ANOTHER_RUN)
+            pins[name] = boot + ssh_access.known_hosts(ssh_access.alias(name, "os"), keys)
+        elif keys and set(keys).isdisjoint(mine):
+            others.append(name)
+    if others:
+        raise InventoryError(
+            f"{listed(others)}: the host keys that were handed on are others than those in {_pin(folder, others[0])}, "
+            "by which this controller knows the machine. Hand none on when they are old; remove that file when it is"
+        )
+    try:
+        for name, text in pins.items():
+            os.makedirs(os.path.dirname(_pin(folder, name)), mode=0o700, exist_ok=True)
+            with safe_files.replacing(_pin(folder, name)) as (file, _draft):
+                file.write(text.encode("utf-8"))
+    except OSError as error:
+        raise InventoryError(f"{folder} cannot be written ({error.strerror}); make it writable") from error
+    new = {name: one for name, one in machines.items() if name in hostvars and name not in there}
+    proven = ({"name": name, **one, "runs": True} for name, one in new.items())
+    change(path, hosts_of(proven, hostvars, (), folder))
+
+
+def _pin(folder: str, name: str) -> str:
+    """The file with the host keys of the system of a machine."""
+    return os.path.join(folder, "known_hosts", ssh_access.known_hosts_name(name, "os"))
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InventoryError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
 
 
 def command(path: str, sources: Iterable[str]) -> str:

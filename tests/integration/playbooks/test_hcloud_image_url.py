@@ -8,6 +8,7 @@ import json
 import random
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,15 @@ VAIN, SLOW = "refused|No route|timed out$", "banner exchange|kex_exchange|^Conne
 def test_from_nothing_to_a_verified_system_and_again(nspawn):
     testbed = nspawn.testbed
     ssh, relay = testbed.folder / "ssh", testbed.folder / "relay"
-    # a call that did not get in says so, and is noted apart from those that did
+    # a call that did not get in says so; one that did may last as long as the run, and be ended with it
     ssh.write_text(
-        f'#!/bin/sh\nssh "$@" 2>{ssh}.$$\ncode=$?\ncat {ssh}.$$ >&2\n'
-        f'way=log\ngrep -Eq "{SLOW}" {ssh}.$$ && way=slow\ngrep -Eq "{VAIN}" {ssh}.$$ && way=vain\n'
-        f'echo "$*" >>{ssh}.$way\nexit $code\n'
+        f'#!/bin/sh\necho "$*" >>{ssh}.begun\nssh "$@" 2>{ssh}.$$\ncode=$?\ncat {ssh}.$$ >&2\n'
+        f'if grep -Eq "{VAIN}" {ssh}.$$; then echo "$*" >>{ssh}.vain\n'
+        f'elif grep -Eq "{SLOW}" {ssh}.$$; then echo "$*" >>{ssh}.slow; fi\nexit $code\n'
     )
+    notes = [testbed.folder / f"ssh.{what}" for what in ("begun", "vain", "slow")]
+    for file in notes:
+        file.touch()
     relay.write_text(RELAY)
     for program in (ssh, relay):
         program.chmod(0o755)
@@ -64,16 +68,17 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     host_vars.mkdir()
     way = f"-o ProxyCommand='{sys.executable} {relay} %h %p'"
     (host_vars / "first-2.yml").write_text(json.dumps({"ansible_ssh_common_args": way}))
-    assert nspawn.run() == 0, nspawn.output
-    answered, vain = (
-        [call for call in file.read_text().splitlines() if "HostKeyAlias=first-1." in call] if file.exists() else []
-        for file in (testbed.folder / "ssh.log", testbed.folder / "ssh.vain")
+    written = nspawn.finish()
+    assert written.rc == 0, nspawn.output
+    begun, vain, slow = (
+        Counter(call for call in file.read_text().splitlines() if "HostKeyAlias=first-1." in call) for file in notes
     )
+    answered = list((begun - vain - slow).elements())
     asked = [call for call in answered if " -G " in call]
     assert len(asked) == 1, "ssh is asked once where it would go"
     opened = [next(word for word in call.split() if "HostKeyAlias=" in word) for call in answered if call not in asked]
     assert sorted(one.rpartition("=")[2] for one in opened) == ["first-1.os", "first-1.rescue"], "one for each system"
-    assert len(vain) <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
+    assert vain.total() <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
     assert (testbed.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
     report = json.loads(testbed.report.read_text())
     for machine in report["machines"]:
@@ -99,6 +104,29 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     later = nspawn.begin(words, elsewhere).wait()
     looked = [one["host"] for one in later.results if one["kind"] == "ok" and one["action"].endswith(".node_info")]
     assert set(looked) == {"first-1", "first-2"}, later.output
+
+    # and so does a job of AWX, which has what the job before has handed on, and takes no other host key either
+    stats = [one["result"]["ansible_stats"]["data"] for one in written.results if "ansible_stats" in one["result"]]
+    (known,) = [one["kubenode_known_machines"] for one in stats if "kubenode_known_machines" in one]
+    assert {name: one["address"] for name, one in known.items()} == {
+        machine["name"]: machine["address"] for machine in report["machines"]
+    }
+    forged = testbed.private_key.with_suffix(".pub").read_text()
+    known["first-2"]["host_keys"] = [forged]
+    job = testbed.folder / "job"
+    (job / "inventory").mkdir(parents=True)
+    (job / "ansible.cfg").write_text("[defaults]\nhost_key_checking = false\n")
+    (job / "known.json").write_text(json.dumps({"kubenode_known_machines": known}))
+    machines = yaml.safe_load(testbed.inventory.read_text())
+    del machines["machines"]["vars"]["kubenode_dir"]
+    machines["machines"]["vars"]["ansible_ssh_args"] = "-C"  # not by a connection that the run before has left open
+    (job / "inventory/hosts.yml").write_text(yaml.safe_dump(machines))
+    words = ["ansible-playbook", "-i", "inventory/hosts.yml", "-e", "@known.json", *words[3:]]
+    after = nspawn.begin(words, job).wait()
+    looked = [one["host"] for one in after.results if one["kind"] == "ok" and one["action"].endswith(".node_info")]
+    assert set(looked) == {"first-1"}, after.output
+    (refused,) = after.of("first-2", "unreachable")
+    assert "Host key verification failed" in refused["result"]["msg"]
 
     through_relay = (testbed.folder / "relay.log").read_text().splitlines()
     assert nspawn.run() == 0, nspawn.output

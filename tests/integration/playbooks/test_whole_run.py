@@ -73,12 +73,18 @@ def test_a_run_without_a_host_says_so(user):
     assert not (user.stands / "report.json").exists()
 
 
-@pytest.mark.parametrize("own", [{}, {"ansible_host": "127.0.0.2"}])
-def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, own):
-    kept, log = user.inventory / "kubenode", user.stands / "ssh.log"
+@pytest.fixture
+def ssh(user):
+    """A program that Ansible takes for ssh: it reaches nothing, and notes its arguments."""
     ssh = user.stands / "ssh"
-    ssh.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{shlex.quote(str(log))}\nexit 255\n')
+    ssh.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{shlex.quote(str(ssh))}.log\nexit 255\n')
     ssh.chmod(0o755)
+    return ssh
+
+
+@pytest.mark.parametrize("own", [{}, {"ansible_host": "127.0.0.2"}])
+def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, ssh, own):
+    kept, log = user.inventory / "kubenode", ssh.with_name("ssh.log")
     (kept / "known_hosts").mkdir(parents=True)
     (kept / "known_hosts/n-1.os").write_text("n-1.os ssh-ed25519 AAAA\n")
     entry = {"all": {"hosts": {"n-1": {"ansible_host": "127.0.0.1", "kubenode_server_id": 7}}}}
@@ -95,6 +101,48 @@ def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, own):
     known = os.path.join(kept, "known_hosts", "n-1.os")
     assert all(f'-oUserKnownHostsFile="{known}" -oHostKeyAlias=n-1.os' in call for call in mine)
     assert not any("HostKeyAlias" in call for call in other)
+
+
+def known(key: str, boot: str = "3f0c8a52-8a4e-4a53-9d0a-3d0a5f6a3a11") -> str:
+    """What the job before has handed on of n-1, in words of a command line."""
+    one = {"address": "127.0.0.3", "host_keys": [key], "boot_id": boot}
+    return json.dumps({"kubenode_known_machines": {"n-1": one, "of-another-job": one}})
+
+
+@pytest.mark.parametrize("playbook", ["node_base", "node_reboot"])
+def test_a_job_with_an_empty_folder_reaches_a_machine_as_the_job_before_did(user, ssh, playbook):
+    """Also where Ansible is set to take any host key, as it is in AWX."""
+    (user.stands / "ansible.cfg").write_text("[defaults]\nhost_key_checking = false\n")
+    variables = {"ansible_ssh_executable": str(ssh), "ansible_user": "root"}
+    hosts = {"hosts": {"n-1": {}, "n-2": {}}, "vars": variables}
+    key = " ".join(user.public_key.split()[:2])
+    user.of(hosts, playbook, "--check", "-e", known(key))
+    calls = ssh.with_name("ssh.log").read_text().splitlines()
+    mine, other = ([call for call in calls if name in call.split()] for name in ("127.0.0.3", "n-2"))
+    pin = user.inventory / "kubenode/known_hosts/n-1.os"
+    assert mine, calls
+    assert all(f'-oUserKnownHostsFile="{pin}" -oHostKeyAlias=n-1.os' in call for call in mine)
+    assert not [call for call in mine if "StrictHostKeyChecking=no" in call]
+    assert [call for call in other if "StrictHostKeyChecking=no" in call] == other
+    assert pin.read_text().splitlines()[1:] == [f"n-1.os {key}"]
+    assert [path.name for path in pin.parent.iterdir()] == [pin.name]
+
+
+def test_a_forged_key_is_refused_before_any_machine_is_contacted(user, ssh):
+    variables = {"ansible_ssh_executable": str(ssh), "ansible_user": "root"}
+    hosts = {"hosts": {"n-1": {}}, "vars": variables}
+    key = user.public_key.split()[1]
+    done = user.of(hosts, "node_base", "--check", "-e", known(f"@cert-authority * {key}"))
+    assert done.failed
+    assert "kubenode_known_machines: 'n-1': host_keys: " in " ".join(done.output.split())
+    # another one than the one that this controller knows
+    pin = user.inventory / "kubenode/known_hosts/n-1.os"
+    pin.parent.mkdir(parents=True)
+    pin.write_text(f"n-1.os {user.new_key('other').with_suffix('.pub').read_text()}")
+    done = user.of(hosts, "node_base", "--check", "-e", known(user.public_key))
+    assert done.failed
+    assert "n-1: the host keys that were handed on are others than those in " in " ".join(done.output.split())
+    assert not ssh.with_name("ssh.log").exists()
 
 
 def test_no_machine_has_a_warning_about_its_python(user):

@@ -203,3 +203,56 @@ def test_bootstrap_data_that_is_handed_over(data):
     findings: list[str] = []
     assert image_inputs.read_bootstrap({"bootstrap_data": data}, lambda path: b"", findings)
     assert findings == []
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh"
+BOOT = "3f0c8a52-8a4e-4a53-9d0a-3d0a5f6a3a11"
+PROVEN = {"address": "203.0.113.5", "host_keys": [KEY], "boot_id": BOOT}
+
+
+def handed_on(known, playbook="node"):
+    """The findings about what the job before is said to have handed on."""
+    hosts = [{"inventory_hostname": name, "kubenode_known_machines": known} for name in ("n1", "n2")]
+    return conflicts.variable_findings(hosts, playbook)
+
+
+@pytest.mark.parametrize("playbook", ["node", "node_reboot", "hcloud_delete"])
+def test_what_a_run_hands_on_is_taken(playbook):
+    commented = {**PROVEN, "host_keys": [f"{KEY} root@n2"]}
+    for known in ({}, {"n1": PROVEN, "n2": commented, "of.another-run": {"address": "2001:db8::1"}}):
+        assert not [text for text in handed_on(known, playbook) if "known_machines" in text]
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        ({"../n1": PROVEN}, "'../n1': no machine can have this name"),
+        ({"n1\nssh": PROVEN}, "no machine can have this name"),
+        ({7: PROVEN}, "7: no machine can have this name"),
+        ({"n1": []}, "'n1': give a dictionary of address, host_keys, boot_id"),
+        ({"n1": {}}, "'n1': give a dictionary of address, host_keys, boot_id"),
+        ({"n1": {**PROVEN, "ansible_connection": "local"}}, "'n1': give a dictionary of address, host_keys, boot_id"),
+        ({"n1": {"address": "-oProxyCommand=id"}}, "address: '-oProxyCommand=id': it is no address"),
+        ({"n1": {"address": "{{ lookup('pipe', 'id') }}"}}, "it is no address"),
+        ({"n1": {"address": ["203.0.113.5"]}}, "it is no address"),
+        ({"n1": {"address": ""}}, "it is no address"),
+        ({"n1": {"host_keys": [KEY]}}, "host_keys and boot_id go together; give both or none"),
+        ({"n1": {"boot_id": BOOT}}, "host_keys and boot_id go together; give both or none"),
+        ({"n1": {**PROVEN, "host_keys": KEY}}, "host_keys: give a list of 1 to 16 public keys"),
+        ({"n1": {**PROVEN, "host_keys": []}}, "host_keys: give a list of 1 to 16 public keys"),
+        ({"n1": {**PROVEN, "host_keys": [KEY] * 17}}, "host_keys: give a list of 1 to 16 public keys"),
+        ({"n1": {**PROVEN, "host_keys": [KEY.partition(" ")[2]]}}, "use the line of the .pub file"),
+        ({"n1": {**PROVEN, "host_keys": [f"@cert-authority * {KEY}"]}}, "host_keys: '@cert-authority * ssh-"),
+        ({"n1": {**PROVEN, "host_keys": ["ssh-rsa " + KEY.partition(" ")[2]]}}, "is not a key of type ssh-rsa"),
+        ({"n1": {**PROVEN, "host_keys": [None]}}, "use the line of the .pub file"),
+        ({"n1": {**PROVEN, "boot_id": "0 run=x\nn1.os"}}, "boot_id: '0 run=x\\nn1.os' is no boot id"),
+        ({"n1": {**PROVEN, "boot_id": 36}}, "boot_id: 36 is no boot id"),
+        ("n1=x", "give a dictionary with the names of machines"),
+        ([PROVEN], "give a dictionary with the names of machines"),
+    ],
+    ids=str,
+)
+def test_what_no_run_can_have_handed_on_is_refused_before_anything_is_contacted(known, text):
+    found = handed_on(known)
+    assert any(one.startswith("kubenode_known_machines: ") and text in one for one in found), found
+    assert all(one.isprintable() for one in found)

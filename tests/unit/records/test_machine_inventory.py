@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.action.machine_inventory import ActionModule
+from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
 
 HOST = {
@@ -55,6 +57,7 @@ def test_a_proven_machine_is_reached_at_its_address_under_its_pinned_key(folder)
             "ansible_user": "debian",
             "ansible_port": 2222,
             "ansible_ssh_private_key_file": "~/.ssh/id",
+            "ansible_host_key_checking": True,
             "kubenode_server_id": 4711,
         }
     }
@@ -241,3 +244,107 @@ def test_a_machine_without_an_address_of_its_server_is_another_one_unless_its_ke
     args = {"ansible_ssh_extra_args": "-o UserKnownHostsFile=/dev/null"}
     assert machine_inventory.another_server(node, SERVER, {**host, **args}, folder) == text
     assert machine_inventory.another_server(node, SERVER, {"inventory_hostname": "Node-1"}, folder) == ""
+
+
+BOOT = "3f0c8a52-8a4e-4a53-9d0a-3d0a5f6a3a11"
+
+
+def public_key(letter):
+    """A line of a public host key."""
+    blob = (11).to_bytes(4, "big") + b"ssh-ed25519" + (32).to_bytes(4, "big") + letter.encode() * 32
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
+
+
+def prove(folder, name, key, boot=BOOT):
+    """A run of this controller has proven a machine."""
+    (folder / "known_hosts").mkdir(parents=True, exist_ok=True)
+    text = ssh_access.header(boot, "run-1") + ssh_access.known_hosts(f"{name.lower()}.os", [key])
+    (folder / f"known_hosts/{name}.os").write_text(text)
+
+
+def take(folder, known, *others, **more):
+    """Another controller takes it; its run has these machines."""
+    hosts = {name: {"inventory_hostname": name} for name in [*known, *others]}
+    task = SimpleNamespace(
+        action="machine_inventory", args={"path": str(folder / machine_inventory.NAME), "known": known, **more},
+        async_val=0, check_mode=False, collections=[], diff=False,
+    )  # fmt: skip
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), become=None)
+    return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {"hostvars": hosts})
+
+
+def test_what_one_controller_hands_on_another_one_has_as_if_it_were_its_own(folder, tmp_path):
+    prove(folder, "node-1", public_key("a"))
+    hosts = {"node-1": {"ansible_host": "203.0.113.5", "ansible_user": "root"}, "open": {"ansible_host": "h.example"}}
+    known = call(folder / machine_inventory.NAME, hosts=hosts)["known"]
+    assert known == {
+        "node-1": {"address": "203.0.113.5", "host_keys": [public_key("a")], "boot_id": BOOT},
+        "open": {"address": "h.example"},
+    }
+    other = tmp_path / "other"
+    assert not take(other, known)["failed"]
+    path = other / "known_hosts/node-1.os"
+    mine, theirs = path.read_text(), (folder / "known_hosts/node-1.os").read_text()
+    assert mine == theirs.replace("run=run-1", "run=another")
+    assert ssh_access.proven_in(mine)[0] == BOOT
+    assert [os.stat(one).st_mode & 0o777 for one in (path, path.parent)] == [0o600, 0o700]
+    assert not (other / "known_hosts/open.os").exists()
+    host = {"inventory_hostname": "node-1"}
+    entry = machine_inventory.access(host, str(other))
+    assert (entry["ansible_host"], entry["ansible_host_key_checking"]) == ("203.0.113.5", True)
+    settings = ssh_settings(entry["ansible_ssh_extra_args"])
+    assert (settings["hostkeyalias"], settings["userknownhostsfile"]) == ("node-1.os", str(path))
+    assert machine_inventory.access({"inventory_hostname": "open"}, str(other)) == {"ansible_host": "h.example"}
+    # and on to a third one
+    again = call(other / machine_inventory.NAME, hosts={"node-1": entry})["known"]
+    assert again == {"node-1": known["node-1"]}
+
+
+def test_a_machine_that_was_not_proven_and_one_of_an_odd_name_hand_on_no_key(folder):
+    (folder / "known_hosts/unproven.os").write_text(f"unproven.os {public_key('a')}\n")
+    hosts = {"unproven": {"ansible_host": "203.0.113.5"}, "under_score": {"ansible_host": "203.0.113.6"}, "n": {}}
+    hosts["odd"] = {"ansible_host": "{{ lookup('pipe', 'id') }}"}
+    known = call(folder / machine_inventory.NAME, hosts=hosts)["known"]
+    assert known == {"unproven": {"address": "203.0.113.5"}}
+
+
+def test_what_this_controller_knows_itself_stays(folder):
+    prove(folder, "node-1", public_key("a"))
+    before = (folder / "known_hosts/node-1.os").read_text()
+    machine_inventory.change(str(folder / machine_inventory.NAME), {"node-1": {"ansible_host": "203.0.113.5"}})
+    other = {"address": "203.0.113.9", "host_keys": [public_key("b"), public_key("a")], "boot_id": "0" * 36}
+    assert not take(folder, {"node-1": other})["failed"]
+    assert (folder / "known_hosts/node-1.os").read_text() == before
+    assert machine_inventory.read(str(folder / machine_inventory.NAME)) == {"node-1": {"ansible_host": "203.0.113.5"}}
+
+
+def test_other_host_keys_than_the_pinned_ones_are_an_error_and_nothing_is_written(folder):
+    prove(folder, "node-1", public_key("a"))
+    forged = {"address": "203.0.113.9", "host_keys": [public_key("b")], "boot_id": BOOT}
+    answer = take(folder, {"node-2": forged, "node-1": forged})
+    assert answer["failed"]
+    path = folder / "known_hosts/node-1.os"
+    assert f"node-1: the host keys that were handed on are others than those in {path}, by which " in answer["msg"]
+    assert not (folder / "known_hosts/node-2.os").exists()
+    assert not (folder / machine_inventory.NAME).exists()
+
+
+def test_what_no_controller_can_have_handed_on_is_an_error_of_the_module_too(folder):
+    odd = {"../../etc/x": {"host_keys": [public_key("a")], "boot_id": BOOT}}
+    answer = take(folder, odd)
+    assert answer["failed"]
+    assert "'../../etc/x': no machine can have this name" in answer["msg"]
+
+
+def test_where_the_keys_cannot_be_written_no_machine_is_reached(tmp_path):
+    (tmp_path / "file").touch()
+    answer = take(tmp_path / "file", {"n": {"host_keys": [public_key("a")], "boot_id": BOOT}})
+    assert answer["failed"]
+    assert f"{tmp_path / 'file'}" in answer["msg"]
+
+
+@pytest.mark.parametrize("variable", ["ansible_host_key_checking", "ansible_ssh_host_key_checking"])
+def test_a_host_that_says_itself_whether_keys_are_checked_keeps_it(folder, variable):
+    assert machine_inventory.is_pinned(HOST, str(folder))
+    assert not machine_inventory.is_pinned({**HOST, variable: False}, str(folder))
+    assert not machine_inventory.is_pinned({**HOST, "inventory_hostname": "other"}, str(folder))
