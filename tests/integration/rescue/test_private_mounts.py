@@ -38,7 +38,7 @@ def test_no_other_process_sees_what_is_mounted_while_an_archive_is_made(tmp_path
         return {"seen": found}
 
     monkeypatch.setattr(module, "AnsibleModule", Module)
-    monkeypatch.setattr(module.debian, "run", run)
+    monkeypatch.setattr(module.debian_root, "run", run)
     child = os.fork()
     if not child:
         try:

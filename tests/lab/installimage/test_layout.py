@@ -128,8 +128,8 @@ def test_what_is_encrypted_is_opened_and_named_in_crypttab(monkeypatch: pytest.M
         done.append((command, text))
         return "1-2-3\n" if command[0] == "blkid" else ""
 
-    monkeypatch.setattr(storage.host, "run", run)
-    monkeypatch.setattr(storage.host, "settle", lambda: None)
+    monkeypatch.setattr(storage.rescue_host, "run", run)
+    monkeypatch.setattr(storage.rescue_host, "settle", lambda: None)
     made = storage.Storage(read, found, [], tmp_path)
     made.find_volumes()
     made.encrypt()
@@ -154,7 +154,7 @@ def test_groups_are_kept_by_an_expression_found_anywhere(
         done.append(command)
         return {"vgs": "  a\n  data1\n", "pvs": "  /dev/sda a\n  /dev/sdb data1\n  /dev/sdc\n"}.get(command[0], "")
 
-    monkeypatch.setattr(storage.host, "run", run)
+    monkeypatch.setattr(storage.rescue_host, "run", run)
     storage.remove_volume_groups(preserve)
     assert [command[-1] for command in done if command[0] == "vgremove"] == removed
     assert [command[-1] for command in done if command[0] == "pvremove"] == erased

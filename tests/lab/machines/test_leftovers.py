@@ -29,11 +29,11 @@ pytestmark = pytest.mark.nspawn
 _LAB = """
 import asyncio, json, sys
 from pathlib import Path
-from lab.machines import network
+from lab.machines import lab_network
 from lab.machines.backend import open_backend
 from tests.lab.machines.guest import Key, bench
 
-network._SUBNETS = (int(sys.argv[3]), 256)
+lab_network._SUBNETS = (int(sys.argv[3]), 256)
 
 async def main():
     backend = await open_backend("nspawn", "doomed", Path(sys.argv[1]))
