@@ -10,8 +10,10 @@ Hetzner's.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from .mounts import unescape
@@ -346,9 +348,12 @@ def _serials(disk: Mapping[str, Any]) -> set[str]:
 _BEGIN = "kubenode-probe=1"
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
-#: Prints lines ``key=value``: boot_id, hostname, kernel, os, record and intent (packed), and those of `origin.SCRIPT`.
-#: A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file as base64. Record
-#: and intent are cut, so that the whole answer fits into the 64 KiB that modules read.
+#: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
+MOST_ADDRESSES = 400
+
+#: Prints lines ``key=value``: boot_id, hostname, kernel, os, record and intent (packed), its own addresses, and those
+#: of `origin.SCRIPT`. A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file
+#: as base64. Record, intent and addresses are cut, so that the whole answer fits into the 64 KiB that modules read.
 SCRIPT = (
     r"""exec 2>/dev/null
 encode() { [ ! -s "$1" ] || head -c "${2:-65536}" "$1" | base64 | tr -d '\n'; }
@@ -363,6 +368,12 @@ echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
 echo "record=$(encode /etc/kubenode/installed.json 16384)"
 echo "intent=$(encode /root/.kubenode/intent.json 8192)"
 """
+    + r"""
+most=@MOST@
+echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
+    /proc/net/fib_trie)"
+echo "addresses6=$(awk -v most=$most 'n++ < most { printf "%s ", $1 }' /proc/net/if_inet6)"
+""".replace("@MOST@", str(MOST_ADDRESSES))
     + ORIGIN_SCRIPT
 )
 
@@ -397,3 +408,39 @@ def unpacked(encoded: str) -> str:
 def unpacked_json(encoded: str) -> dict[str, Any] | None:
     """The JSON object in a file that ``encode`` printed; None for anything else."""
     return json_object(unpacked(encoded))
+
+
+def addresses_of(fields: Mapping[str, str]) -> tuple[str, ...]:
+    """The addresses that a system has itself; none when it does not tell them."""
+    words = fields.get("addresses", "").split()
+    # As in /proc/net/if_inet6: 32 hexadecimal digits.
+    words += [":".join(re.findall("....", word)) for word in fields.get("addresses6", "").split() if len(word) == 32]
+    found = []
+    for word in words[: 2 * MOST_ADDRESSES]:
+        with contextlib.suppress(ValueError):
+            found.append(str(ipaddress.ip_address(word)))
+    return tuple(found)
+
+
+def is_server(shown: Sequence[str], wanted: Sequence[str]) -> bool | None:
+    """Whether a system with the addresses ``shown`` runs on the server that has those ``wanted``; None: unknown.
+
+    Robot names an IPv6 network without its length, which is 64.
+    """
+    networks = []
+    for one in wanted:
+        with contextlib.suppress(ValueError):  # an answer may hold anything
+            networks.append(ipaddress.ip_network(one if "/" in one or ":" not in one else f"{one}/64", strict=False))
+    if any(ipaddress.ip_address(address) in network for address in shown for network in networks):
+        return True
+    return False if networks and shown and len(shown) < MOST_ADDRESSES else None
+
+
+def another_server(shown: Sequence[str], wanted: Sequence[str]) -> str:
+    """What to say of a system that runs on another server than the one with the addresses ``wanted``."""
+    ours = [ipaddress.ip_address(one) for one in shown]
+    own = [str(one) for one in ours if not (one.is_loopback or one.is_link_local)]
+    return (
+        f"the server that answers is another one: it has {', '.join(own[:10]) or 'no address that it tells'}; this "
+        f"machine's has {', '.join(wanted)}. Correct kubenode_address, or the way that SSH takes"
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._common import boot_states, installed, intents
+from .._common import boot_states, installed, intents, probe
 from .._common import consent as consents
 from . import boot_decision as decision
 from .api_failures import (
@@ -43,6 +43,8 @@ _TOWARDS = {
     "os": decision.towards_os,
     "disarmed": decision.towards_disarmed,
 }
+#: Steps that begin with a reboot by SSH, of whichever machine answers.
+_BY_SSH = (decision.ARM_AND_REBOOT, decision.LEAVE_RESCUE)
 #: Steps that change nothing.
 _HARMLESS = (decision.ATTACH, decision.LEAVE)
 
@@ -50,6 +52,10 @@ _RESCUE_OF_OTHERS = (
     "%s is in a rescue that was not started for an open installation of ours: a person may be repairing it. It was "
     "left as it is. To keep its system, reboot it to its disk; to write it, name it: %s"
 )
+
+
+#: How the user can say that it is the right one, as one that has private addresses alone may be.
+_OTHER_WAYS = ", or name the host keys of its system (kubenode_host_keys)"
 
 
 @dataclass
@@ -280,9 +286,24 @@ class BootFlow(ABC):
             self._steps[step]()
 
     def refuse(self, step: str) -> None:
-        """Raise Refused for a step that refuses the machine."""
+        """Raise Refused for a step that refuses the machine, or one that would reboot another machine."""
         if step.startswith("refuse"):
             raise Refused(self.refusal(step))
+        if step in _BY_SSH and self.answer is not None and self.is_server() is False:
+            raise Refused(f"{probe.another_server(self.answer.addresses, self.addresses)}{_OTHER_WAYS}")
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses that the provider tells of the server."""
+        private = [net.get("ip") for net in self.result.get("private_net") or []]
+        return [one for one in (self.result.get("ipv4"), self.result.get("ipv6"), *private) if one]
+
+    def is_server(self) -> bool | None:
+        """Whether what answers by SSH is the server that the provider means; None: it does not show that."""
+        if self.answer is None:
+            return None
+        known = self.fleet.shell.shows_a_known_key(self.run.name)
+        return known or probe.is_server(self.answer.addresses, self.addresses)
 
     def rescue_of_others(self, who: str) -> str:
         """Why a rescue that answers is not used."""

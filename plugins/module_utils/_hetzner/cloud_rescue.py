@@ -492,9 +492,14 @@ class CloudFlow(BootFlow):
         self._booting()
 
     def _reboot(self) -> None:
-        """Reboot by SSH, which costs no request; a system that does not obey is reset."""
+        """Reboot by SSH, which costs no request; one that does not obey, or does not show which it is, is reset."""
         previous = self.result["previous_boot_id"]
-        if self.address and self.fleet.shell.reboot(self.run.name, self.address) and self._went_down(previous):
+        if (
+            self.address
+            and self.is_server()
+            and self.fleet.shell.reboot(self.run.name, self.address)
+            and self._went_down(previous)
+        ):
             self._booting()
         else:
             self._hard_reset()

@@ -405,7 +405,8 @@ class RobotFlow(BootFlow):
 
     def first_reset(self) -> str | None:
         """The type of reset that comes first; None when the server can be reset by none."""
-        return self.resets.next_type(by_ssh=self.seen.lets_us_in and self.seen.reinstall)
+        by_ssh = self.seen.lets_us_in and self.seen.reinstall and self.is_server() is True
+        return self.resets.next_type(by_ssh=by_ssh)
 
     def _boot(self, boot: Callable[[], None]) -> None:
         """Send the machine into its rescue, for an installation that is opened before."""

@@ -107,6 +107,8 @@ class Answer:
     origin: origins.Origin = field(default_factory=origins.Origin)
     #: What another run wrote into the rescue that answers.
     intent: dict[str, Any] | None = None
+    #: Its own IP addresses.
+    addresses: tuple[str, ...] = ()
 
     @property
     def in_rescue(self) -> bool:
@@ -143,6 +145,7 @@ def parse_probe(output: str) -> Answer:
         installed=_record(probe.unpacked_json(fields.get("record", ""))),
         origin=origins.Origin.parse(fields),
         intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
+        addresses=probe.addresses_of(fields),
     )
 
 
@@ -370,6 +373,11 @@ class Ssh:
         """Whether the system that was asked last showed none of the host keys that its machine's system has."""
         wanted = self._host_keys.get(name) or set()
         return bool(wanted) and not wanted.intersection(self.keys_of_last_probe(name))
+
+    def shows_a_known_key(self, name: str) -> bool:
+        """Whether the system that was asked last showed a host key that only the machine's own system has."""
+        known = self._host_keys.get(name, set()).union(_keys_in(self.pin_file(name, "os")))
+        return bool(known.intersection(self.keys_of_last_probe(name)))
 
     @staticmethod
     def alias(name: str) -> str:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import another_server, is_server
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from . import system_probe
@@ -70,14 +70,8 @@ def judge_rescue(system: System, previous_boot_id: str | None, addresses: Sequen
 
     ``addresses``: the server's public ones, of which it must have one.
     """
-    if addresses and not _has_one_of(system.addresses, addresses):
-        own = [one for one in system.addresses if not (ip_address(one).is_loopback or ip_address(one).is_link_local)]
-        return Decision(
-            Verdict.NEVER,
-            f"the server that answers is another one: it has {', '.join(own[:10]) or 'no address that it tells'}; this "
-            f"machine's has {', '.join(addresses)}. Correct kubenode_address, or the way that SSH takes",
-            final=True,
-        )
+    if addresses and not is_server(system.addresses, addresses):
+        return Decision(Verdict.NEVER, another_server(system.addresses, addresses), final=True)
     if system.boot_id == previous_boot_id:
         return Decision(Verdict.WAIT, f"the system seen before the reset still answers ({_who(system)})")
     if system.is_rescue:
@@ -262,12 +256,6 @@ def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Ma
         "the rescue",
         refusal_stays=True,
     )
-
-
-def _has_one_of(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    # Robot names an IPv6 network without its length, which is 64.
-    networks = [ip_network(one if "/" in one or ":" not in one else f"{one}/64", strict=False) for one in wanted]
-    return any(ip_address(address) in network for address in found for network in networks)
 
 
 def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:

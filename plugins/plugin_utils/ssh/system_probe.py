@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,8 +32,6 @@ elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; t
 elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
 else state=unknown
 fi
-echo "addresses=$(awk '/32 host LOCAL/ && !seen[a]++ { printf "%s ", a } { a = $2 }' /proc/net/fib_trie)"
-echo "addresses6=$(awk '{ printf "%s ", $1 }' /proc/net/if_inet6)"
 echo "instance=$([ ! -s /run/cloud-init/.instance-id ] || head -c 200 /run/cloud-init/.instance-id)"
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
@@ -121,22 +117,11 @@ def parse(text: str, mask: Callable[[str], str] = str) -> System:
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields, mask),
         record=probe.unpacked_json(fields.get("record", "")),
-        addresses=_addresses(fields),
+        addresses=probe.addresses_of(fields),
         host_keys=tuple(probe.unpacked(fields.get("host_keys", "")).splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
         seeded=seeded[1] if (seeded := _SEEDED.match(fields.get("instance", ""))) else "",
     )
-
-
-def _addresses(fields: dict[str, str]) -> tuple[str, ...]:
-    words = fields.get("addresses", "").split()
-    # As in /proc/net/if_inet6: 32 hexadecimal digits.
-    words += [":".join(re.findall("....", word)) for word in fields.get("addresses6", "").split() if len(word) == 32]
-    found = []
-    for word in words[:1000]:
-        with contextlib.suppress(ValueError):
-            found.append(str(ipaddress.ip_address(word)))
-    return tuple(found)
 
 
 def _cloud_init(fields: dict[str, str], mask: Callable[[str], str]) -> CloudInit:

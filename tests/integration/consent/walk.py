@@ -356,8 +356,9 @@ class Shell(ssh.Ssh):
         record = world.system.record if world.system else None
         intent = intents.parse(world.boot.intent) if world.boot.kind == "rescue" else None
         return ssh.Answer(
-            ssh.SYSTEM, hostname="host", boot_id=world.boot.id, installed=record, origin=world.origin(), intent=intent
-        )
+            ssh.SYSTEM, hostname="host", boot_id=world.boot.id, installed=record, origin=world.origin(), intent=intent,
+            addresses=("192.0.2.1",),
+        )  # fmt: skip
 
     def probe_pinned(self, name: str, address: str) -> ssh.Answer:
         return self.probe(name, address)

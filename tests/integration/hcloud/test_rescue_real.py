@@ -72,6 +72,12 @@ def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
         named = subprocess.run(["ssh-keygen", "-F", result["ipv4"], "-f", added], capture_output=True, check=False)
         assert named.stdout == b""
     assert real_project.key.read_text().splitlines()[1] not in run.output
+    # a way that leads to another machine reboots neither that one nor this one
+    elsewhere = {"name": "real-a", "ssh_args": f"-o HostName={run.machines['real-b']['ipv4']}"}
+    lost = fleet.rescue([{"name": "real-a"}], state="os", access=[elsewhere])
+    assert lost.failed
+    assert f"the server that answers is another one: it has {run.machines['real-b']['ipv4']}" in lost.result["msg"]
+
     again = fleet.rescue()
     assert not again.failed
     assert not again.result["changed"]

@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import MachineRun, explain, run_all
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, Answer
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
 
 
 class Stoppable:
@@ -189,3 +189,17 @@ def test_a_server_that_may_be_more_than_ordered_is_read(monkeypatch, more):
 def test_where_one_page_shows_all_servers_they_are_read(monkeypatch, count, state):
     asked, _found = looked_at(monkeypatch, [ordered(name) for name in MANY[:count]], state)
     assert asked == MANY[:count]
+
+
+@pytest.mark.parametrize(("addresses", "rebooted"), [(("192.0.2.1",), True), ((), False)])
+def test_a_cloud_machine_that_does_not_show_which_it_is_is_reset_by_the_api(monkeypatch, addresses, rebooted):
+    flow, done = object.__new__(cloud_rescue.CloudFlow), []
+    flow.run, flow._answer = MachineRun("n1"), Answer(SYSTEM, boot_id="b", addresses=addresses)
+    flow.result = {"previous_boot_id": "b", "ipv4": "192.0.2.1"}
+    shell = SimpleNamespace(shows_a_known_key=lambda _name: False, reboot=lambda *_given: done.append("reboot") or True)
+    flow.fleet = SimpleNamespace(shell=shell)
+    monkeypatch.setattr(flow, "_went_down", lambda _previous: True)
+    monkeypatch.setattr(flow, "_booting", lambda: None)
+    monkeypatch.setattr(flow, "_hard_reset", lambda: done.append("reset"))
+    flow._reboot()
+    assert done == ["reboot" if rebooted else "reset"]

@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     Refused,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SW
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SSH, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
     RobotFlow,
     RobotOptions,
@@ -59,6 +59,9 @@ class Shell:
         return False
 
     def shows_another_key(self, _name):
+        return False
+
+    def shows_a_known_key(self, _name):
         return False
 
     def host_keys(self, _name, _address):
@@ -180,3 +183,33 @@ def test_nothing_is_carried_out_for_a_run_that_was_killed():
     flow = flow_of(robot, {"name": "n1"})
     with pytest.raises(FleetError, match="the run that this belongs to has ended"):
         flow.bring_about(decision.LEAVE_RESCUE)
+
+
+@pytest.mark.parametrize("step", [decision.ARM_AND_REBOOT, decision.LEAVE_RESCUE])
+def test_a_machine_that_a_jump_host_leads_to_instead_is_not_rebooted(monkeypatch, step):
+    robot = Robot()
+    flow = flow_of(robot, {"name": "n1"}, ["n1"])
+    flow.step = step
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, hostname="n2", boot_id="b", addresses=("192.0.2.2", "::1")))
+    with pytest.raises(Refused, match=r"it has 192\.0\.2\.2; this machine's has 192\.0\.2\.1\. Correct"):
+        flow.bring_about(step)
+    assert (robot.resets, flow.result["changed"]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "known", "first"),
+    [
+        (("192.0.2.1", "10.0.0.1"), False, SSH),
+        (("10.0.0.1",), True, SSH),  # a private address, and a host key of its system
+        ((), False, SW),  # it does not tell its addresses: Robot resets the right one
+        (tuple(f"10.96.0.{number}" for number in range(200)) * 2, False, SW),  # it has more than it tells
+    ],
+)
+def test_only_what_shows_that_it_is_the_server_is_rebooted_by_ssh(monkeypatch, addresses, known, first):
+    flow = flow_of(Robot(), {"name": "n1"}, ["n1"])
+    flow.resets.offered = [SW, HW]
+    flow.seen.answer, flow.seen.reinstall = decision.OTHER, True
+    monkeypatch.setattr(flow.fleet.shell, "shows_a_known_key", lambda _name: known)
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, boot_id="b", addresses=addresses))
+    flow.refuse(decision.ARM_AND_REBOOT)
+    assert flow.first_reset() == first
