@@ -208,7 +208,7 @@ class LiveImageTestbed:
                               text=True, env={**os.environ, "ANSIBLE_RETRY_FILES_ENABLED": "false"})  # fmt: skip
         if done.returncode:
             raise SystemExit(f"the playbook failed:\n{done.stdout}")
-        for line in [] if quiet else re.findall(r'^\s+"(.*)",?$', done.stdout, re.M):
+        for line in [] if quiet else re.findall(r'^[ \t]+"(.*)",?$', done.stdout, re.M):
             say(f"  {line}")
         return any(int(count) for count in re.findall(r"changed=([0-9]+)", done.stdout))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 _COMMENT_OR_STRING = re.compile(r'("(?:\\.|[^"\\\n])*"|`[^`]*`|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.S)
 _IMPORT_BLOCK = re.compile(r"^import\s*\(\s*\n(.*?)^\)", re.S | re.M)
-_IMPORT = re.compile(r'^\s*(?:([\w.]+)\s+)?"([^"]+)"', re.M)
-_CONSTANT = re.compile(r'^\s*(?:const\s+)?(\w+)\s*(?:\w+\s*)?=\s*"((?:\\.|[^"\\])*)"\s*$', re.M)
+_IMPORT = re.compile(r'^[ \t]*(?:([\w.]+)\s+)?"([^"]+)"', re.M)
+_CONSTANT = re.compile(r'^[ \t]*(?:const\s+)?(\w+)\s*(?:\w+\s*)?=\s*"((?:\\.|[^"\\])*)"\s*$', re.M)
 _FUNCTION = re.compile(r"^func\s+(?:\([^)]*\)\s*)?(\w+)\s*\(", re.M)
 _BUILD = re.compile(r"^//\s*(?:go:build|\+build)\s+(.+)$", re.M)
 

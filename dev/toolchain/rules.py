@@ -131,6 +131,9 @@ OUR_JSON = ("plugins/plugin_utils/node_image/run_server.py",)
 
 _ALL = frozenset({"Exception", "BaseException"})
 _DIGIT_METHODS = ("isdecimal", "isdigit", "isnumeric")
+_MULTILINE = frozenset({"M", "MULTILINE"})
+#: the beginning of a line, alone or with others to choose from, then blanks of any kind
+_ACROSS_LINES = re.compile(r"(\^(\|[^()]*\))?|\\n\(\?[!=])\\s[*+]")
 _PATTERN_CALLS = ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
 
 
@@ -140,6 +143,8 @@ def numbers(root: Path, names: list[str]) -> list[str]:
     - `str.isdigit` and its sisters take digits that int() refuses, or that other programs refuse: use the helper.
     - The same holds for a backslash-d in a str pattern without re.ASCII: write [0-9].
     - A dollar in a pattern without re.MULTILINE lets a newline pass at the end: write \\Z, or use fullmatch.
+    - With re.MULTILINE, blanks at the beginning of a line that may be newlines, too, are tried from each of many empty
+      lines to the last: write [ \\t]*.
     - json.loads and yaml.safe_load raise RecursionError for deep texts, and the latter ValueError for odd dates;
       b64decode raises a ValueError that is no binascii.Error for letters that are not ASCII. A handler names them, or
       the helper is used.
@@ -218,6 +223,8 @@ def _in(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "a backslash-d takes digits of every script; write [0-9]"
         elif isinstance(node, ast.Call) and _lets_newline_pass(node):
             yield node.lineno, "$ lets a newline pass at the end; write \\Z, or use fullmatch"
+        elif isinstance(node, ast.Call) and _takes_empty_lines(node):
+            yield node.lineno, "many empty lines take long where each may begin a line; write [ \\t]*"
 
 
 def _takes_any_digit(value: object) -> bool:
@@ -226,16 +233,25 @@ def _takes_any_digit(value: object) -> bool:
 
 def _lets_newline_pass(node: ast.Call) -> bool:
     """Whether a call gives `re` a pattern in which a dollar means the end of the text."""
+    return not _flags(node) & _MULTILINE and any(map(_has_dollar, _patterns(node)))
+
+
+def _takes_empty_lines(node: ast.Call) -> bool:
+    """Whether a call gives `re` a pattern for lines that looks for their beginnings across other lines."""
+    return bool(_flags(node) & _MULTILINE) and any(map(_ACROSS_LINES.search, _patterns(node)))
+
+
+def _patterns(node: ast.Call) -> list[str]:
+    """The literal pieces of the pattern that a call gives `re`; none for another call."""
     function = node.func
-    return (
+    given = (
         isinstance(function, ast.Attribute)
         and isinstance(function.value, ast.Name)
         and function.value.id == "re"
         and function.attr in _PATTERN_CALLS
         and bool(node.args)
-        and not _flags(node) & {"M", "MULTILINE"}
-        and any(_has_dollar(text) for text in _texts(node.args[0]))
     )
+    return list(_texts(node.args[0])) if given else []
 
 
 def _flags(node: ast.Call) -> set[str]:

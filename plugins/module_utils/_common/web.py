@@ -94,7 +94,7 @@ def basic(login: bytes) -> str:
 def parse_challenge(text: str) -> tuple[str, dict[str, str]]:
     """A WWW-Authenticate header taken apart: scheme in lower case, parameters."""
     scheme, dummy, rest = text.strip().partition(" ")
-    pairs = re.findall(r'([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)
+    pairs = re.findall(r'(?<![A-Za-z])([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)
     return scheme.lower(), {name.lower(): quoted or bare for name, quoted, bare in pairs}
 
 

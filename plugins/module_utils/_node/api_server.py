@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from .._common.text import base64_bytes, json_value
 
-_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)-----END \1-----")
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----")
 _SEQUENCE, _SET, _OID, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x31, 0x06, 0x17, 0x18
 _VERSION = 0xA0
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
@@ -339,7 +339,9 @@ def _json_answer(data: bytes) -> Any:
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})\Z")
 _PIN = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_CA_LINE = re.compile(r"^\s*(?:-\s*)?certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)[\"']?\s*$", re.MULTILINE)
+_CA_LINE = re.compile(
+    r"^[ \t]*(?:-[ \t]*)?certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)[\"']?\s*$", re.MULTILINE
+)
 
 
 class DiscoveryError(ValueError):

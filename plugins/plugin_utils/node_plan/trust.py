@@ -18,7 +18,8 @@ from . import plan_types, templates
 from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*\n(.*?)-----END \1-----", re.DOTALL)
+_BEGIN = "-----BEGIN "
+_BLOCK = re.compile(_BEGIN + r"([A-Z0-9 ]+)-----[ \t]*\n((?:[^-]|-(?!----))*)-----END \1-----")
 
 
 def certificates(text: str) -> list[str]:
@@ -27,7 +28,10 @@ def certificates(text: str) -> list[str]:
     A private key that came along by mistake is so refused instead of being written into a world-readable folder.
     """
     result = []
-    for kind, body in _BLOCK.findall(text.replace("\r\n", "\n")):
+    blocks = _BLOCK.findall(text.replace("\r\n", "\n"))
+    if len(blocks) < text.count(_BEGIN):
+        return []
+    for kind, body in blocks:
         certificate = base64_bytes("".join(body.split()))
         # every certificate is a DER SEQUENCE
         if kind != "CERTIFICATE" or not certificate or certificate[:1] != b"\x30":

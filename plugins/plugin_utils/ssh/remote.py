@@ -51,7 +51,7 @@ def classify(error: str) -> Unreachable:
     lines = [_PREFIX.sub("", _PREFIX.sub("", line.strip())) for line in error.splitlines()]
     telling = [line for line in lines if not _NOISE.match(line)]
     detail = one_line(telling[-1] if telling else error) or "no reason given"
-    if re.search(r"host key verification failed|host identification has changed|No .* host key is known", error, re.I):
+    if re.search(r"host key verification failed|host identification has changed|host key is known", error, re.I):
         return Unreachable(OTHER_KEY, "it shows a host key that is not the pinned one")
     if re.search(r"permission denied|too many authentication failures", error, re.IGNORECASE):
         return Unreachable(REFUSED, detail)

@@ -132,6 +132,9 @@ def findings(tmp_path, source: str, name: str = "lab/x.py") -> list[str]:
         ('found = re.fullmatch(rb"(?=.{1,9}$)[a-z]+", data)', "$ lets"),
         ('_NAME = re.compile("%s$" % _WORD)', "$ lets"),
         ('_NAME = re.compile(_WORD + r"$")', "$ lets"),
+        (r'_KEY = re.compile(r"^\s*key:", re.MULTILINE)', "many empty lines"),
+        (r'_KEY = re.compile(r"(?:^|[{,])\s*key:", re.M)', "many empty lines"),
+        (r'_ERROR = re.compile(r"^ERROR (.*(?:\n(?!\s*\[).*)*)", re.MULTILINE)', "many empty lines"),
     ],
 )
 def test_what_takes_a_text_for_another_is_found(tmp_path, source, what):

@@ -23,7 +23,7 @@ _PROFILE = re.compile(r"[A-Za-z0-9_+@-]([A-Za-z0-9_.+@ -]{0,98}[A-Za-z0-9_+@-])?
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(\1[0-9A-Fa-f]{2}){4}\Z")
 #: a line of a keyfile with a value that is a secret, from its beginning to its equals sign
 SECRET = re.compile(
-    r"^\s*(?:[\w.-]*(?:password|passwd|psk|secret|wep-key|private-key|mka-cak)[\w.-]*|pin)\s*=",
+    r"^[ \t]*(?=[\w.-]+[ \t]*=)(?:[\w.-]*(?:password|passwd|psk|secret|wep-key|private-key|mka-cak)[\w.-]*|pin)[ \t]*=",
     re.IGNORECASE | re.MULTILINE,
 )
 MOST_INTERFACES = 500

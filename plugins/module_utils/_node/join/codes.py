@@ -74,7 +74,7 @@ def message(code: str, detail: str) -> str:
 
 _PHASE = re.compile(r"error execution phase ([^\s:]+): (.*)", re.DOTALL)
 #: One check of its preflight; what it says may go on in the next lines.
-_CHECK = re.compile(r"^\s*\[ERROR ([^\]\s]+)\]: (.*(?:\n(?!\s*\[|error).*)*)", re.MULTILINE)
+_CHECK = re.compile(r"^[ \t]*\[ERROR ([^\]\s]+)\]: (.*(?:\n(?![ \t]*\[|error).*)*)", re.MULTILINE)
 #: Its checks that ask the runtime, and what they say of one that took longer than kubeadm's two seconds.
 _OF_RUNTIME = ("CRI", "ContainerRuntimeVersion")
 _LATE = re.compile(r"DeadlineExceeded|context deadline exceeded")

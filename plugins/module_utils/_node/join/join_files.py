@@ -51,7 +51,7 @@ STATE = tuple(
 )
 
 
-_SERVER = re.compile(r"^\s*(?:-\s*)?\"?server\"?:\s*[\"']?([^\s\"',]+)", re.MULTILINE)
+_SERVER = re.compile(r"^[ \t]*(?:-[ \t]*)?\"?server\"?:\s*[\"']?([^\s\"',]+)", re.MULTILINE)
 
 
 def bootstrap(server: str, token: str) -> str:

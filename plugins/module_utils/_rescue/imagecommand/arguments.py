@@ -50,7 +50,8 @@ def authorized_keys(path: Path) -> list[str]:
 
 def plain_key(line: bytes) -> str:
     """Return one line as `kind base64 [comment]`, or nothing: a key with options must not lose its restrictions."""
-    parts = re.fullmatch(rb"[ \t]*([!-~]+)[ \t]+([A-Za-z0-9+/]+={0,2})(?:[ \t]+(.*?))?[ \t\r]*", line, re.S)
+    shown = line.lstrip(b" \t").rstrip(b" \t\r")
+    parts = re.fullmatch(rb"([!-~]+)[ \t]+([A-Za-z0-9+/]+={0,2})(?:[ \t]+(.*))?", shown, re.S)
     if not parts or not well_formed(parts.group(1), parts.group(2)):
         return ""
     comment = parts.group(3) or b""

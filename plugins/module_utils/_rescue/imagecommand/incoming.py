@@ -322,9 +322,9 @@ class Digest:
     def pick(text: str, name: str) -> str:
         """Take the digest of the file `name` out of a checksum file: bare, sha256sum or BSD style."""
         found = {}
-        for line in text.splitlines():
-            plain = re.fullmatch(r"\\?([0-9a-fA-F]{64})(?:\s+\*?(.+?))?\s*", line)
-            bsd = re.fullmatch(r"SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*", line)
+        for line in map(str.rstrip, text.splitlines()):
+            plain = re.fullmatch(r"\\?([0-9a-fA-F]{64})(?:\s+\*?(.+))?", line)
+            bsd = re.fullmatch(r"SHA256 \((.+)\) = ([0-9a-fA-F]{64})", line)
             if plain:
                 found[(plain.group(2) or name).rsplit("/", 1)[-1]] = plain.group(1).lower()
             elif bsd:

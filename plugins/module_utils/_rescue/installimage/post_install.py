@@ -118,7 +118,7 @@ if TYPE_CHECKING:  # spec imports this module
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
 #: cloud-init settings in user data that make other host keys than those installimage made.
-_OWN_KEYS = re.compile(r"(?:^|[{,])\s*['\"]?(ssh_keys|ssh_deletekeys|ssh_genkeytypes)['\"]?\s*:", re.MULTILINE)
+_OWN_KEYS = re.compile(r"(?:^|[{,])[ \t]*['\"]?(ssh_keys|ssh_deletekeys|ssh_genkeytypes)['\"]?\s*:", re.MULTILINE)
 
 _SCRIPT = r"""#!/bin/sh
 # Written by kubenode.provision for installimage; it removes itself.
