@@ -67,6 +67,15 @@ def test_an_error_of_the_whole_run_is_of_no_machine(user):
     assert user.report["machines"] == []
 
 
+def test_the_strategy_of_a_user_does_not_run_the_api_phase_once_a_host(user):
+    (user.stands / "ansible.cfg").write_text("[defaults]\nstrategy = free\n")
+    own = {"ansible_ssh_private_key_file": str(user.key), "kubenode_dir": str(user.stands / "kept")}
+    hosts = {f"n-{number}": {} for number in (1, 2, 3)}
+    done = user.of({"hosts": hosts, "vars": {"kubenode_ssh_keys": ["k"], **own, **URL}}, "hcloud_image_url")
+    asked = [one["host"] for one in done.results if one["action"].endswith(".hcloud_machine")]
+    assert len(asked) == 1, done.output
+
+
 def test_a_run_without_a_host_says_so(user):
     done = user.of({"hosts": {}}, "hcloud_image_url")
     assert "nothing was done: no host of the inventory" in " ".join(done.output.split())
