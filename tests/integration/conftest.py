@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain.paths import CHECKOUT, tracked_files
-from tests.integration.commands.web import Web
+from tests.integration.commands.image_site import Web
 
 #: Seconds until a test counts as hanging, also on a machine that does a lot else.
 HANGS = 1800

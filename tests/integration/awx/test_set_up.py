@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import TOKEN, AwxDouble
+from .awx_double import TOKEN, AwxDouble
 
 SECRETS = {"HCLOUD_TOKEN": "s3cret-cloud", "HROBOT_API_USER": "u", "HROBOT_API_PASSWORD": "s3cret-robot"}
 FEW = {

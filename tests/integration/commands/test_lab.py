@@ -14,8 +14,8 @@ import pytest
 from lab import images
 from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import COMMAND, OCI, ROOTFS_TAR
+from tests.integration.commands.image_site import Web
 from tests.integration.commands.registry import LOGIN, Front, with_password
-from tests.integration.commands.web import Web
 from tests.lab.machines.guest import FromDisk, Key, bench
 
 pytestmark = pytest.mark.nspawn

@@ -23,10 +23,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imageco
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import OciUrl
 from tests.integration.commands.conftest import OCI, Target
 from tests.integration.commands.disks import MIB, mount, node
+from tests.integration.commands.image_site import Web
 from tests.integration.commands.registry import INDEX, LOGIN, MANIFEST, Front, Registry, sha256, with_password
 from tests.integration.commands.token_server import TokenServer
 from tests.integration.commands.trees import archive, member, pack, tiny
-from tests.integration.commands.web import Web
 
 pytestmark = pytest.mark.root
 CLOUD_CONFIG = "#cloud-config\nruncmd: [true]\n"

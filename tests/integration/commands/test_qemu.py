@@ -15,8 +15,8 @@ from lab import images
 from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import ROOTFS_TAR
 from tests.integration.commands.disks import sh
+from tests.integration.commands.image_site import Web
 from tests.integration.commands.trees import pack
-from tests.integration.commands.web import Web
 from tests.lab.machines.guest import DiskSpec, FromDisk, Key, dedicated
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1800)]

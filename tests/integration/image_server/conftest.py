@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from lab.nodes import Node
 from tests.integration.controller import Controller
-from tests.integration.node_engine.web import Web, serving
+from tests.integration.node_engine.artifact_site import Web, serving
 from tests.integration.runs import Run
 from tests.unit.liveimage.maker import Layout, make
 

@@ -12,7 +12,7 @@ import pytest
 from dev.testbed import DedicatedTestbed, Testbed
 from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 
-from .api_double import ApiDouble
+from .kubernetes_double import ApiDouble
 
 
 @pytest.fixture

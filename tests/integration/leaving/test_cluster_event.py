@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import EventDouble, node
+from .kubernetes_double import EventDouble, node
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import node, pod
+from .kubernetes_double import node, pod
 
 EMPTY_DIR = [{"name": "cache", "emptyDir": {}}]
 

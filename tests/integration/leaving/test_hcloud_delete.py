@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.accounts import CloudAccount
 
-from .api_double import node, pod
+from .kubernetes_double import node, pod
 
 PLAYBOOK = "kubenode.provision.hcloud_delete"
 GONE = {"kubenode_ignore_unreachable": True}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from .api_double import ApiDouble, node, pod
+from .kubernetes_double import ApiDouble, node, pod
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 

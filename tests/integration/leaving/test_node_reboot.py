@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import ApiDouble, node, pod
+from .kubernetes_double import ApiDouble, node, pod
 
 pytestmark = pytest.mark.nspawn
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.accounts import RobotAccount
 
-from .api_double import node, pod
+from .kubernetes_double import node, pod
 
 PLAYBOOK = "kubenode.provision.robot_release"
 

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import fe
 from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts as install_
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
-from tests.integration.node_engine.web import Web, cut, serving, status, trickle
+from tests.integration.node_engine.artifact_site import Web, cut, serving, status, trickle
 
 DATA = random.Random(1).randbytes(3 << 20)
 SHA = hashlib.sha256(DATA).hexdigest()

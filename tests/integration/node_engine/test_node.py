@@ -9,7 +9,7 @@ import hashlib
 
 import pytest
 
-from tests.integration.node_engine.web import serving
+from tests.integration.node_engine.artifact_site import serving
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.mirror]
 

@@ -28,7 +28,7 @@ from lab import cache, cluster, mirror
 from lab.cluster.running_cluster import RunningCluster
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
-from tests.integration.commands.web import Web
+from tests.integration.commands.image_site import Web
 from tests.integration.controller import Controller
 from tests.integration.mirrored import real
 from tests.integration.node_join.conftest import Joiner

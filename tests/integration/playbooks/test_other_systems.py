@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.accounts import CloudAccount
 from tests.web_servers import Handler, Server
 
-from ..leaving.api_double import EventDouble
+from ..leaving.kubernetes_double import EventDouble
 
 SECRET = "s3cr3t-of-the-receiver"
 URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64

@@ -20,7 +20,7 @@ from dev.toolchain.paths import CHECKOUT
 from lab import mirror
 from lab.cluster import KUBERNETES
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
-from tests.integration.commands.web import Web
+from tests.integration.commands.image_site import Web
 from tests.integration.controller import Controller
 from tests.integration.mirrored import real
 

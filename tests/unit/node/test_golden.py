@@ -18,7 +18,7 @@ import pytest
 from tests.unit.node import differences
 from tests.unit.node.differences import Blocks, blocks
 from tests.unit.node.facts import NAMES, given, node
-from tests.unit.node.keys import DOCKER_LIKE, KUBERNETES_LIKE
+from tests.unit.node.openpgp_keys import DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.rendering import PROBE_SCRIPT, rendered
 from tests.unit.node.samples import CA
 

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import role_spe
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, trust
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError
 from tests.unit.node.facts import data, given
-from tests.unit.node.keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
+from tests.unit.node.openpgp_keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.samples import CA, unhurried
 
 KEYS = {"kubernetes": KUBERNETES_LIKE.text, "docker": DOCKER_LIKE.text}

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
-from tests.unit.node.keys import DOCKER_LIKE
+from tests.unit.node.openpgp_keys import DOCKER_LIKE
 from tests.unit.node.samples import CA, unhurried
 
 PROXY = {"http_proxy": "http://u:geheim@proxy.example:1"}
