@@ -295,6 +295,8 @@ class World:
 class _Robot:
     """Robot's webservice, as far as the fleet asks it."""
 
+    own_run = None
+
     def __init__(self, world: World, cut: str) -> None:
         self._world, self._cut = world, cut
         uncounted = SimpleNamespace(sent=lambda *_given: None, left=lambda _route: 50, hourly=lambda _route: 50)
