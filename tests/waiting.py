@@ -15,7 +15,7 @@ T = TypeVar("T")
 def until(
     check: Callable[[], T],
     what: str,
-    seconds: float = 180,
+    seconds: float = 600,
     pause: float = 0.05,
     show: Callable[[], object] | None = None,
 ) -> T:
@@ -37,7 +37,7 @@ def until(
 async def until_async(
     check: Callable[[], Awaitable[T]],
     what: str,
-    seconds: float = 180,
+    seconds: float = 600,
     pause: float = 0.05,
     show: Callable[[], object] | None = None,
 ) -> T:

@@ -177,6 +177,18 @@ def _version_of_hcloud() -> str:
     return ""
 
 
+def _end_workers() -> None:
+    """End the workers of Ansible: one that still writes the report would replace the last one."""
+    workers = multiprocessing.active_children()
+    for worker in workers:
+        worker.terminate()
+    deadline = time.monotonic() + _LAST_WORDS
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+        worker.kill()
+        worker.join()
+
+
 class CallbackModule(CallbackBase):
     """Collects transitions from all task results and reports at the end of the run."""
 
@@ -205,6 +217,7 @@ class CallbackModule(CallbackBase):
         report_files.begin(self._files)
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._ended = False  # a command may name several playbooks
         # Ansible's own handler, or the kernel, ends the process at once: no function of atexit runs then.
         for number in (signal.SIGTERM, signal.SIGHUP):
             before = signal.getsignal(number)
@@ -297,6 +310,7 @@ class CallbackModule(CallbackBase):
         """Write and send what is known of a run that was interrupted."""
         if (self._report or self._files.is_begun) and not self._ended and os.getpid() == self._process:
             self._ended = True
+            _end_workers()
             self._files.take_back()
             data = self._files.data(time.time(), final=True, interrupted=True)
             self._files.end(data)
@@ -307,12 +321,7 @@ class CallbackModule(CallbackBase):
         """Do the same for a run that a signal ends, and let it end as it would have: by ``before`` or the signal."""
         try:
             if os.getpid() == self._process:
-                workers = multiprocessing.active_children()
-                for worker in workers:
-                    worker.terminate()
-                deadline = time.monotonic() + _LAST_WORDS
-                for worker in workers:  # one that still writes the report would replace ours
-                    worker.join(max(0.0, deadline - time.monotonic()))
+                _end_workers()
                 self._interrupted()
         finally:
             if callable(before):

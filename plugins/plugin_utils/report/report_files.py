@@ -301,6 +301,8 @@ class ReportFiles:
         self._lock = threading.RLock()
         #: Whether a task was begun that makes or boots machines.
         self.is_begun = False
+        #: Whether the run was interrupted: a result that is handed over then must not replace the last report.
+        self._is_closed = False
         #: When it may be written again, and whether there is something new to write.
         self._not_before, self._is_new = 0.0, False
         #: When a result came at last.
@@ -336,7 +338,7 @@ class ReportFiles:
         """Write what is new, unless that was done a moment ago."""
         with self._lock:
             began = time.time()
-            if self._is_new and began >= self._not_before:
+            if self._is_new and began >= self._not_before and not self._is_closed:
                 self._put(self.data(began, final=False))
                 self._is_new = False
                 self._not_before = time.time() + (time.time() - began) / _SHARE
@@ -371,6 +373,7 @@ class ReportFiles:
     def end(self, data: results.ReportData) -> list[str]:
         """Write the report of a run that has ended; returns the paths that were written."""
         with self._lock:
+            self._is_closed = data["interrupted"]
             return self._put(data)
 
     def _put(self, data: results.ReportData) -> list[str]:

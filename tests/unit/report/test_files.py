@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from tests.unit.report import reports
@@ -157,6 +160,42 @@ def test_the_end_is_written_also_right_after_another_write(files):
     data = files.data(reports.STARTED + 5, final=True)
     assert files.end(data) == [files.json_path, files.page_path]
     assert json.loads(Path(files.json_path).read_text())["finished"] == "2026-11-21T10:00:05.000Z"
+
+
+def test_a_result_that_comes_after_an_interruption_replaces_nothing(files):
+    files.note("localhost", machine("n1"))
+    files.end(files.data(reports.STARTED + 5, final=True, interrupted=True))
+    files._not_before = 0.0
+    files.note("localhost", machine("n2"))
+    assert json.loads(Path(files.json_path).read_text())["interrupted"]
+    assert "The run was interrupted" in Path(files.page_path).read_text()
+
+
+def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkeypatch):
+    """The worker is a fork of Ansible: Ctrl-C reaches it, too, while it may be writing a page."""
+    monkeypatch.setattr(provision_report, "_LAST_WORDS", 0.0)
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
+    monkeypatch.setattr(report._exports, "send", lambda _data: None)
+    report._files.place(str(tmp_path / "report.json"), None)
+    report._files.begin()
+    fork = multiprocessing.get_context("fork")
+    begun = fork.Event()
+
+    def works_on():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        begun.set()
+        signal.pause()
+
+    worker = fork.Process(target=works_on, daemon=True)
+    worker.start()
+    begun.wait()
+    try:
+        report._interrupted()
+        assert not worker.is_alive()
+    finally:
+        worker.kill()
+    assert json.loads((tmp_path / "report.json").read_text())["interrupted"]
 
 
 def test_what_cannot_be_written_is_one_warning(files, warnings, tmp_path):
