@@ -14,8 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-NO_HEADERS: Mapping[str, str] = {}
-
 
 class Handler(BaseHTTPRequestHandler):
     """One request; prints nothing."""
@@ -27,16 +25,16 @@ class Handler(BaseHTTPRequestHandler):
         """What came with the request."""
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def head(self, status: int, headers: Mapping[str, str] = NO_HEADERS) -> None:
+    def head(self, status: int, headers: Mapping[str, str] | None = None) -> None:
         """The first lines of an answer."""
         self.send_response(status)
-        for name, value in headers.items():
+        for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.end_headers()
 
-    def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS) -> None:
+    def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         """A whole answer; its length is the body's, unless a header says otherwise."""
-        self.head(status, {"Content-Length": str(len(body)), **headers})
+        self.head(status, {"Content-Length": str(len(body)), **(headers or {})})
         self.wfile.write(body)
 
 
