@@ -25,7 +25,7 @@ from .disk_watcher import DiskWatcher
 from .guest_view import Views
 from .host_commands import HostSettings
 from .lab_network import BadLine, Network
-from .leftovers import claim, clean_up, clean_up_dead_labs, label_of, store_folder
+from .leftovers import begin, clean_up, clean_up_dead_labs, label_of, store_folder
 from .qemu import kvm_works
 from .store import Store
 
@@ -56,7 +56,8 @@ class BootBackend(Backend):
             backend._resources.callback(_lock(state_dir, name).close)
             for dead in await clean_up_dead_labs():
                 progress(f"removed what the killed lab {dead} had left")
-            await clean_up(state_dir, label)
+            backend._resources.callback((await begin(label, state_dir)).close)
+            backend._resources.push_async_callback(clean_up, state_dir, label)
             await backend._build(progress)
         except BaseException:
             await backend.close()
@@ -67,8 +68,6 @@ class BootBackend(Backend):
         self._rescue = await asyncio.to_thread(images.ensure, "rescue", progress)
         _allow_many_inits(progress)
         closing = self._resources
-        closing.callback(claim(self.label, self._state_dir).close)
-        closing.push_async_callback(clean_up, self._state_dir, self.label)
         self._cgroup = CGroup.of_lab(self.label)
         closing.callback(self._cgroup.hold().close)
         closing.callback(Watchdog(self._cgroup).close)

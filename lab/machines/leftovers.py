@@ -9,6 +9,7 @@ which nothing else is known are left alone.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -56,13 +57,27 @@ def register_folder() -> Path:
 
 
 def claim(label: str, state_dir: Path) -> contextlib.ExitStack:
-    """Mark a lab as alive until what is returned is closed or its process ends."""
-    stack = contextlib.ExitStack()
+    """Mark a lab as alive until what is returned is closed or its process ends; waits for who removes an older one."""
     known = json.dumps({"state": str(state_dir), "labs": str(labs_folder())})
-    for path, text in ((labs_folder() / f"{label}.lock", str(state_dir)), (register_folder() / label, known)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stack.callback(_locked(path, text).close)
-    return stack
+    texts = {labs_folder() / f"{label}.lock": str(state_dir), register_folder() / label: known}
+    while True:
+        with contextlib.ExitStack() as stack:
+            for path, text in texts.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                stack.callback(_locked(path, text).close)
+            if all(path.exists() for path in texts):  # who waited for the second may have lost the first meanwhile
+                return stack.pop_all()
+
+
+async def begin(label: str, state_dir: Path) -> contextlib.ExitStack:
+    """Claim a lab, and remove what an older one of this label left."""
+    claimed = await asyncio.to_thread(claim, label, state_dir)
+    try:
+        await _remove(state_dir, label, labs_folder())
+    except BaseException:
+        claimed.close()
+        raise
+    return claimed
 
 
 def _locked(path: Path, text: str) -> TextIO:
@@ -79,19 +94,25 @@ def _locked(path: Path, text: str) -> TextIO:
 
 
 async def clean_up(state_dir: Path, label: str, labs: Path | None = None) -> list[str]:
-    """Remove everything of the lab ``label``; the caller has made sure that it is not in use. Returns what there was.
+    """Remove everything of the lab ``label``, and its locks. Returns what there was.
 
-    ``labs`` is the folder of the disks of all labs, when that lab had another one than we have.
+    The caller holds one of them: a lab of this label that begins meanwhile would lose its disks. ``labs`` is the folder
+    of the disks of all labs, when that lab had another one than we have.
     """
     labs = labs or labs_folder()
+    gone = await _remove(state_dir, label, labs)
+    (labs / f"{label}.lock").unlink(missing_ok=True)
+    (register_folder() / label).unlink(missing_ok=True)
+    return gone
+
+
+async def _remove(state_dir: Path, label: str, labs: Path) -> list[str]:
     gone = await end_processes(label)
     disks = labs / label
     if count := loop.detach_all(disks):
         gone.append(f"{count} loop device{'s' * (count > 1)}")
     if await store.discard(disks):
         gone.append(f"disks in {disks}")
-    (labs / f"{label}.lock").unlink(missing_ok=True)
-    (register_folder() / label).unlink(missing_ok=True)
     await discard_views(state_dir)
     shutil.rmtree(state_dir / "machines", ignore_errors=True)
     for name in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
@@ -237,7 +258,9 @@ async def clean_up_lab(name: str, folder: Path) -> list[str]:
     if os.geteuid() != 0 or not folder.is_dir():
         return []
     folder = folder.resolve()
-    return await clean_up(folder, label_of(name, folder))
+    label = label_of(name, folder)
+    with await asyncio.to_thread(claim, label, folder):
+        return await clean_up(folder, label)
 
 
 async def clean_up_dead_processes() -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.machines import lab_network
+from lab.machines import lab_network, leftovers
 from lab.machines.backend import Backend, open_backend
 from lab.machines.cgroup import CGroup, hierarchy
 from lab.machines.leftovers import label_of, store_folder
 from tests.lab.machines.guest import Key, bench
-from tests.waiting import until
+from tests.waiting import until, until_async
 
 pytestmark = pytest.mark.nspawn
 
@@ -62,6 +62,32 @@ def traces(label: str) -> list[str]:
 def vanished(label: str) -> None:
     """Nothing is left, after some time (the kernel takes mounts and devices away in the background)."""
     until(lambda: not traces(label), f"the end of the traces of {label}", pause=0.1, show=lambda: traces(label))
+
+
+async def test_a_lab_begins_when_nothing_removes_an_older_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBENODE_DISKS", str(tmp_path))
+    label = label_of("followed", tmp_path)
+    lock = tmp_path / f"{label}.lock"
+    lock.write_text(str(tmp_path))
+    number = lock.stat().st_ino
+    with leftovers.unused(lock) as text:  # as who sweeps holds it
+        assert text == str(tmp_path)
+        begins = asyncio.create_task(leftovers.begin(label, tmp_path))
+
+        async def waits() -> bool:
+            blocked = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
+            return begins.done() or any(f":{number} " in line for line in blocked)
+
+        await until_async(waits, "the lock of a lab that begins")
+        assert not begins.done()
+        await leftovers.clean_up(tmp_path, label)
+    with await begins:
+        with leftovers.unused(lock) as text:
+            assert (lock.exists(), text) == (True, None)
+        await leftovers.clean_up(tmp_path, label)
+    assert not lock.exists()
 
 
 @pytest.mark.parametrize("name", ["doomed", "another"])
