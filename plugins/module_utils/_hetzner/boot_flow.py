@@ -54,7 +54,7 @@ _RESCUE_OF_OTHERS = (
 )
 
 
-#: How the user can say that it is the right one, as one that has private addresses alone may be.
+#: How the user can say that it is the right one, as one that has no public address of its own may be.
 _OTHER_WAYS = ", or name the host keys of its system (kubenode_host_keys)"
 
 
@@ -294,9 +294,8 @@ class BootFlow(ABC):
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses that the provider tells of the server."""
-        private = [net.get("ip") for net in self.result.get("private_net") or []]
-        return [one for one in (self.result.get("ipv4"), self.result.get("ipv6"), *private) if one]
+        """The public addresses that the provider tells of the server; a private one, other machines may have, too."""
+        return [one for one in (self.result.get("ipv4"), self.result.get("ipv6")) if one]
 
     def is_server(self) -> bool | None:
         """Whether what answers by SSH is the server that the provider means; None: it does not show that."""

@@ -191,11 +191,19 @@ def test_where_one_page_shows_all_servers_they_are_read(monkeypatch, count, stat
     assert asked == MANY[:count]
 
 
-@pytest.mark.parametrize(("addresses", "rebooted"), [(("192.0.2.1",), True), ((), False)])
-def test_a_cloud_machine_that_does_not_show_which_it_is_is_reset_by_the_api(monkeypatch, addresses, rebooted):
+@pytest.mark.parametrize(
+    ("public", "addresses", "rebooted"),
+    [
+        ("192.0.2.1", ("192.0.2.1",), True),
+        ("192.0.2.1", (), False),
+        (None, ("10.0.0.2",), False),  # behind another jump host, another machine has that one
+    ],
+)
+def test_a_cloud_machine_that_does_not_show_which_it_is_is_reset_by_the_api(monkeypatch, public, addresses, rebooted):
     flow, done = object.__new__(cloud_rescue.CloudFlow), []
     flow.run, flow._answer = MachineRun("n1"), Answer(SYSTEM, boot_id="b", addresses=addresses)
-    flow.result = {"previous_boot_id": "b", "ipv4": "192.0.2.1"}
+    flow.result = {"previous_boot_id": "b", "address": "10.0.0.2", "ipv4": public}
+    flow.result["private_net"] = [{"ip": "10.0.0.2"}]
     shell = SimpleNamespace(shows_a_known_key=lambda _name: False, reboot=lambda *_given: done.append("reboot") or True)
     flow.fleet = SimpleNamespace(shell=shell)
     monkeypatch.setattr(flow, "_went_down", lambda _previous: True)

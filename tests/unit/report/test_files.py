@@ -10,6 +10,7 @@ import os
 import signal
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -172,13 +173,20 @@ def test_a_result_that_comes_after_an_interruption_replaces_nothing(files):
 
 
 def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkeypatch):
-    """The worker is a fork of Ansible: Ctrl-C reaches it, too, while it may be writing a page."""
+    """The worker is a fork of Ansible: Ctrl-C reaches it, too, while it may be writing a page.
+
+    It is the second playbook of one command that is interrupted.
+    """
     monkeypatch.setattr(provision_report, "_LAST_WORDS", 0.0)
     report = provision_report.CallbackModule()
     monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
     monkeypatch.setattr(report._exports, "send", lambda _data: None)
     report._files.place(str(tmp_path / "report.json"), None)
     report._files.begin()
+    report.v2_playbook_on_stats(SimpleNamespace(processed={}))
+    assert json.loads((tmp_path / "report.json").read_text())["finished"]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    report.v2_playbook_on_start(None)
     fork = multiprocessing.get_context("fork")
     begun = fork.Event()
 
@@ -195,6 +203,8 @@ def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkey
         assert not worker.is_alive()
     finally:
         worker.kill()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     assert json.loads((tmp_path / "report.json").read_text())["interrupted"]
 
 
