@@ -23,7 +23,7 @@ from lab.machines import partition_table
 #: suite → the image of the lab that has it
 IMAGES = {"bookworm": "debian", "trixie": "debian13"}
 #: With everything they depend on and the images lack; each group is one transaction of apt.
-PACKAGES = (
+_PACKAGES = (
     (
         "apparmor",
         "cifs-utils",
@@ -53,6 +53,8 @@ PACKAGES = (
     ("chrony",),
     ("systemd-timesyncd",),
 )
+#: Debian 13 took the command line out of docker.io.
+_OF_SUITE = {"trixie": (("docker-cli",),)}
 _OWNER = "kubenode lab <lab@kubenode.invalid>"
 _FIELDS = ("Filename", "Size", "SHA256")
 _KEY_FILE = "/etc/apt/keyrings/kubenode-lab.asc"
@@ -66,11 +68,16 @@ def digest(suite: str) -> str:
     return total.hexdigest()[:16]
 
 
+def packages(suite: str) -> tuple[tuple[str, ...], ...]:
+    """What the repository has, by transactions."""
+    return (*_PACKAGES, *_OF_SUITE.get(suite, ()))
+
+
 def build(suite: str, folder: Path) -> None:
     """Fill ``folder`` with a flat repository for this suite."""
     status = _dpkg_status(IMAGES[suite])
     archive = Archive(suite)
-    for group in PACKAGES:
+    for group in packages(suite):
         archive.install(group, status, folder)
     stanzas = []
     for file in sorted(folder.glob("*.deb")):

@@ -11,21 +11,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
 from dev.demos.node import NETWORK, PAUSE
 from dev.toolchain import release_programs
 from dev.toolchain.paths import CHECKOUT
 from lab import cache, cluster, mirror
 from lab.cluster.running_cluster import RunningCluster
+from lab.mirror.upstream import tarball
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.commands.image_site import Web
@@ -60,6 +64,8 @@ END
 chmod 755 kubeadm
 """
 IMAGE = f"registry.k8s.io/pause:{PAUSE}"
+#: the version that the user's cri-dockerd counts as
+OWN = "0.0.0"
 #: seconds for what an emulated processor may need minutes for
 PATIENCE = 900
 USER_DATA = [{"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.node_user_data"]}]
@@ -340,3 +346,45 @@ def test_cloud_init_lets_kubeadm_join(
     if kind == "virtual":
         prove_pod(lab.cluster(), name)
     lab.remove(name)
+
+
+@pytest.mark.skipif(not os.environ.get("CRI_DOCKERD"), reason="CRI_DOCKERD names no cri-dockerd, which no registry has")
+def test_docker_and_cri_dockerd_join(lab_nspawn: RunningLab, tmp_path: Path) -> None:
+    lab, version, name = lab_nspawn, RELEASES["newest"], "with-docker"
+    github = Web(socket.create_server((lab.controller, 0)))
+    archive = tarball({"cri-dockerd/cri-dockerd": Path(os.environ["CRI_DOCKERD"]).read_bytes()})
+    given = real(lab, version)
+    for one in ("crictl", "cni-plugins"):
+        path = _path(one, given[f"base_{one.replace('-', '_')}_version"])
+        github.site.files[path] = mirror.find("github.com" + path).read_bytes()
+    github.site.files[_path("cri-dockerd", OWN)] = archive
+    given["base_checksums"]["cri-dockerd"] = {OWN: {"amd64": hashlib.sha256(archive).hexdigest()}}
+    pause = f"images/pause-{PAUSE}.tar"
+
+    machine = Real(lab, lab.node(name, "debian13"), tmp_path, version, pods=False)
+    machine.node.run(SHARED_KERNEL)
+    machine.add_nodes(machine.node)
+    done = machine.play(
+        "kubenode.provision.node_base",
+        base_container_runtime="docker",
+        base_cri_dockerd_version=OWN,
+        base_mirrors={"github.com": github.site.url},
+        base_image_archives=[{"url": f"{lab.mirror_url}/{pause}", "sha256": cache.sha256(mirror.find(pause))}],
+        **given,
+    )
+    github.close()
+    assert not done.failed, done.output
+    done = machine.join()
+    assert done.rc == 0, done.output
+    assert machine.object["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("docker://")
+    machine.prove()
+    again = machine.join()
+    assert "changed=0" in again.output, again.output
+    machine.leave()
+    assert machine.files() == set()
+    lab.remove(name)
+
+
+def _path(component: str, version: str) -> str:
+    """Where on its host a program is published."""
+    return urlsplit(downloads.URLS[component].format(version=version, arch="amd64")).path

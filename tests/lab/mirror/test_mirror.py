@@ -102,7 +102,7 @@ def test_repository_verifies_from_key_to_package(lab_dry: RunningLab, suite: str
             for stanza in stanzas
         )
     }
-    wanted = {name for group in repository.PACKAGES for name in group}
+    wanted = {name for group in repository.packages(suite) for name in group}
     in_the_image = {"gnupg", "jq", "python3-yaml", "xfsprogs", "systemd-timesyncd"}
     assert wanted - set(packages) <= in_the_image
     body = _get(f"{root}/{suite}/{packages['conntrack']['Filename']}")[1]
