@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain.paths import CHECKOUT, tracked_files
+from lab.errors import Unavailable
+from lab.images import ignition_build
 from tests.integration.commands.image_site import Web
 
 #: Seconds until a test counts as hanging, also on a machine that does a lot else.
@@ -55,3 +57,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.rmtree(folder / "source")
     assert (folder / "collections/ansible_collections/kubenode/provision/MANIFEST.json").exists()
     return folder / "collections"
+
+
+@pytest.fixture(scope="session")
+def real_ignition() -> Path:
+    """Ignition, of its Go module; for tests with the marker ``cluster``."""
+    try:
+        return ignition_build.ensure(print)
+    except Unavailable as error:
+        pytest.skip(str(error))

@@ -68,6 +68,45 @@ IMAGE = f"registry.k8s.io/pause:{PAUSE}"
 OWN = "0.0.0"
 #: seconds for what an emulated processor may need minutes for
 PATIENCE = 900
+#: what makes Debian start for the first time as CoreOS does: Ignition of the cloud's user data before the system runs
+_HOOK = """\
+#!/bin/sh
+[ "$1" != prereqs ] || exit 0
+. /usr/share/initramfs-tools/hook-functions
+for program in /root/ignition /usr/sbin/useradd /usr/sbin/usermod /usr/sbin/groupadd; do
+    copy_exec $program /usr/bin/${program##*/}
+done
+"""
+_AT_BOOT = """\
+#!/bin/sh
+[ "$1" != prereqs ] || exit 0
+. /scripts/functions
+[ -e "$rootmnt/boot/ignition.firstboot" ] || exit 0
+IP=:::::eth0:dhcp
+configure_networking
+mkdir -p /run/ignition
+for stage in fetch-offline fetch kargs disks mount files; do
+    ignition --platform=hetzner --stage=$stage --root="$rootmnt" --log-to-stdout || panic "Ignition failed: $stage"
+done
+mv "$rootmnt/boot/ignition.firstboot" "$rootmnt/boot/ignition.done"
+"""
+LIKE_COREOS = f"""\
+set -e
+cd /etc/initramfs-tools
+cat >hooks/ignition <<'END'
+{_HOOK}END
+cat >scripts/local-bottom/ignition <<'END'
+{_AT_BOOT}END
+chmod 755 hooks/ignition scripts/local-bottom/ignition
+for modules in /lib/modules/*; do mkinitramfs -o "/boot/initrd.img-${{modules##*/}}" "${{modules##*/}}"; done
+mkdir -p /etc/systemd/system-preset
+echo 'disable *' >/etc/systemd/system-preset/99-default-disable.preset
+systemctl mask --quiet systemd-firstboot.service
+touch /boot/ignition.firstboot /etc/cloud/cloud-init.disabled
+ssh-keygen -A
+echo uninitialized >/etc/machine-id
+rm /root/ignition /root/.ssh/authorized_keys
+"""
 USER_DATA = [{"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.node_user_data"]}]
 
 
@@ -346,6 +385,39 @@ def test_cloud_init_lets_kubeadm_join(
     if kind == "virtual":
         prove_pod(lab.cluster(), name)
     lab.remove(name)
+
+
+@pytest.mark.qemu
+def test_ignition_lets_kubeadm_join(
+    images: Images, lab_nspawn: RunningLab, lab_qemu: RunningLab, real_ignition: Path, tmp_path: Path
+) -> None:
+    version, name, prepared = RELEASES["newest"], "first-boot-ignition", "like-coreos"
+    node = lab_nspawn.node(prepared, images.of(version), cloud_init=False)
+    command = ["scp", "-q", *node.ssh_options, real_ignition, f"root@{node.address}:/root/ignition"]
+    subprocess.run(command, check=True)
+    node.run(LIKE_COREOS)
+    lab_nspawn.power_off(prepared)
+    image = lab_nspawn.disk_image(prepared)
+    lab_nspawn.remove(prepared)
+    own = {
+        "node_user_data_format": "ignition",
+        "node_user_data_ssh_user": "root",
+        "node_user_data_ssh_authorized_keys": [lab_qemu.node_key.with_suffix(".pub").read_text().strip()],
+    }
+    with user_data(tmp_path, name, lab_qemu, **own) as text:
+        node = lab_qemu.node(name, image, user_data=text, wait=False)
+        node.wait(PATIENCE)
+        until(
+            lambda: node.run("systemctl is-active kubenode-setup || true") not in ("activating", "inactive"),
+            "the end of the first boot",
+            2 * PATIENCE,
+            pause=1,
+        )
+    prove_first_boot(lab_qemu.cluster(), node, version, node.run("journalctl --no-pager -o cat -u kubenode-setup"))
+    assert node.run("hostname") == name
+    assert node.run("cat /root/.ssh/authorized_keys") == own["node_user_data_ssh_authorized_keys"][0]
+    prove_pod(lab_qemu.cluster(), name)
+    lab_qemu.remove(name)
 
 
 @pytest.mark.skipif(not os.environ.get("CRI_DOCKERD"), reason="CRI_DOCKERD names no cri-dockerd, which no registry has")

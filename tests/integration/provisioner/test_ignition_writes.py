@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
-from lab.errors import Unavailable
-from lab.images import ignition_build
 from tests.unit.node_userdata.examples import FULL, SMALL, rendered, written
 
 pytestmark = [pytest.mark.root, pytest.mark.cluster]
@@ -26,15 +24,6 @@ ACCOUNTS = {
     "group": "root:x:0:\ncore:x:1000:\n",
     "gshadow": "root:*::\ncore:*::\n",
 }
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """Ignition, of its Go module."""
-    try:
-        return ignition_build.ensure(print)
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -53,7 +42,7 @@ def root() -> Iterator[Path]:
     shutil.rmtree(above)
 
 
-def apply(program: Path, config: str, root: Path) -> subprocess.CompletedProcess[str]:
+def apply(real_ignition: Path, config: str, root: Path) -> subprocess.CompletedProcess[str]:
     """Run its stages; the last one that ran."""
     folder = root.parent
     (folder / "config.ign").write_text(config)
@@ -62,7 +51,7 @@ def apply(program: Path, config: str, root: Path) -> subprocess.CompletedProcess
         "IGNITION_CONFIG_FILE": str(folder / "config.ign"),
     }
     places = [f"--config-cache={folder}/cache.json", f"--state-file={folder}/state", f"--neednet={folder}/neednet"]
-    command = [program, "--log-to-stdout", "--platform=file", f"--root={root}", *places]
+    command = [real_ignition, "--log-to-stdout", "--platform=file", f"--root={root}", *places]
     for stage in STAGES:
         done = subprocess.run(
             [*command, f"--stage={stage}"], env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -73,9 +62,11 @@ def apply(program: Path, config: str, root: Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize(("inputs", "user"), [(SMALL, None), (FULL, "core"), ({**FULL, "ssh_user": "root"}, "root")])
-def test_it_writes_every_file_and_nothing_is_open(program: Path, root: Path, inputs: dict, user: str | None) -> None:
+def test_it_writes_every_file_and_nothing_is_open(
+    real_ignition: Path, root: Path, inputs: dict, user: str | None
+) -> None:
     text = rendered(inputs, "ignition")
-    done = apply(program, text, root)
+    done = apply(real_ignition, text, root)
     assert done.returncode == 0, done.stdout + done.stderr
     files = written(text, "ignition")
     assert len(files) >= 3
@@ -90,19 +81,19 @@ def test_it_writes_every_file_and_nothing_is_open(program: Path, root: Path, inp
         assert (keys.stat().st_uid, keys.stat().st_mode & 0o777) == ({"root": 0, "core": 1000}[user], 0o600)
 
 
-def test_systemd_enables_the_unit_by_its_preset(program: Path, root: Path) -> None:
+def test_systemd_enables_the_unit_by_its_preset(real_ignition: Path, root: Path) -> None:
     (root / "usr/lib/systemd/system-preset").mkdir()
     (root / "usr/lib/systemd/system-preset/99-default.preset").write_text("disable *\n")
-    assert apply(program, rendered(SMALL, "ignition"), root).returncode == 0
+    assert apply(real_ignition, rendered(SMALL, "ignition"), root).returncode == 0
     subprocess.run(["systemctl", f"--root={root}", "preset-all"], check=True, capture_output=True)
     wanted = root / "etc/systemd/system/multi-user.target.wants" / user_data.SETUP_UNIT
     assert wanted.is_symlink()
     assert (root / "etc/systemd/system" / user_data.SETUP_UNIT).is_file()
 
 
-def test_it_refuses_what_is_wrong(program: Path, root: Path) -> None:
+def test_it_refuses_what_is_wrong(real_ignition: Path, root: Path) -> None:
     """Were it silent, the tests above would show less."""
-    done = apply(program, rendered(SMALL, "ignition").replace("3.3.0", "3.9.0"), root)
+    done = apply(real_ignition, rendered(SMALL, "ignition").replace("3.3.0", "3.9.0"), root)
     assert done.returncode != 0
     assert "unsupported config version" in done.stdout + done.stderr
     assert not (root / "etc/kubenode").exists()
