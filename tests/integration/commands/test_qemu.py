@@ -19,8 +19,8 @@ from tests.integration.commands.image_site import Web
 from tests.integration.commands.trees import pack
 from tests.lab.machines.guest import DiskSpec, FromDisk, Key, dedicated
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1800)]
-SLOW = 600  # seconds; without KVM everything takes its time
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(7200)]
+SLOW = 1800  # seconds until it hangs: without KVM, everything takes its time
 #: Words that may be said again, since a connection may fail on a busy host.
 INSTALL = """cd /root; [ -d begun ] || {{
 curl -sf {web}/command -o image-url-command && : >bootstrap.data && chmod 0700 image-url-command && mkdir begun &&

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.disks.conftest import by_serial, held
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(4800)]
 
 DISKS = [
     {"size": "300M", "kind": "nvme", "serial": "ONE"},

@@ -21,7 +21,7 @@ from lab.coreos import LiveImage
 from lab.coreos.boot import HOST, Boot, Machine, boot
 from tests.integration.liveimage.serving import Served
 
-pytestmark = pytest.mark.qemu
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(4800)]
 
 INPUTS = AgentInputs(
     agent_image="registry.example/agent:1", ironic_urls=("https://192.0.2.9",), pull_secret='{"auths": {}}',
@@ -44,7 +44,7 @@ interfaces:
 routes:
   config: [{destination: 0.0.0.0/0, next-hop-address: 10.0.2.2, next-hop-interface: eth0}]
 """
-LIMIT = 240  # seconds
+LIMIT = 1800  # seconds until it hangs
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 
 from tests.integration.controller import Controller
 from tests.integration.mirrored import mirrored
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.root, pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(7200)]
 
 BASE = "kubenode.provision.node_base"
 #: Swap from a file in fstab, from zram, and (the lab's) from a partition that systemd finds by itself.
@@ -40,21 +41,20 @@ VALUES = {
 
 @pytest.fixture
 def node(lab_qemu):
-    """A machine with a swap partition; gone afterwards, since the test may be tried once more."""
+    """A machine with a swap partition; gone afterwards."""
     yield lab_qemu.node("base-qemu", "debian13", swap="128M")
     lab_qemu.remove("base-qemu")
 
 
 def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
-    node.run(SWAP, 560)
-    active = node.run("tail -n +2 /proc/swaps | cut -d' ' -f1").split()
-    assert len(active) == 3, active
+    node.run(SWAP, 1800)
+    until(lambda: len(node.run("tail -n +2 /proc/swaps").splitlines()) == 3, "swap of all three kinds", 1800, pause=1)
     fstab = node.run("cat /etc/fstab")
 
     controller = Controller(lab_qemu, tmp_path)
     controller.add_nodes(node)
     variables = mirrored(lab_qemu)
-    first = controller.play(BASE, limit=1000, **variables)
+    first = controller.play(BASE, limit=3000, **variables)
     assert first.rc == 0, first.output
     prove(node)
 
@@ -65,7 +65,7 @@ def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     kept = [line for line in node.run("cat /etc/fstab").splitlines() if line in fstab.splitlines()]
     assert len(kept) == len(fstab.splitlines()) - 1, "only the line of the swap file was taken out"
 
-    second = controller.play(BASE, "--diff", limit=1000, **variables)
+    second = controller.play(BASE, "--diff", limit=3000, **variables)
     assert second.rc == 0, second.output
     reasons = [step for entry in second.of("base-qemu") for step in entry["result"].get("steps", []) if step["changed"]]
     assert reasons == [], reasons

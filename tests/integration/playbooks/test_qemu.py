@@ -8,17 +8,17 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(7200)]
 
 #: An emulated processor needs its time; nothing is asserted about it.
-PATIENCE = {"kubenode_rescue_timeout": 420, "kubenode_command_timeout": 900, "kubenode_boot_timeout": 600}
+PATIENCE = {"kubenode_rescue_timeout": 1800, "kubenode_command_timeout": 3600, "kubenode_boot_timeout": 1800}
 
 
 def test_a_whole_machine_boots_what_was_written(operator):
     lab = operator("qemu")
     testbed = lab.testbed
     testbed.write_inventory(["whole-1"], **PATIENCE)
-    assert lab.run(limit=1400) == 0, lab.output
+    assert lab.run(limit=7000) == 0, lab.output
     assert lab.boots("whole-1") == ["rescue", "disk"]
     hostname, proof, kernel, root = testbed.ssh(
         "whole-1", "hostname; cat /etc/kubenode-proof; cat /proc/cmdline; findmnt -no SOURCE /"

@@ -8,7 +8,7 @@ import pytest
 
 from lab.running import RunningLab
 
-pytestmark = [pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(4800)]
 
 
 def test_kernel_of_a_node_swaps_loads_modules_and_controls_resources(lab_qemu: RunningLab) -> None:
