@@ -96,12 +96,13 @@ class AwxNode:
         *flags: str,
         mounted: Path | None = None,
         kept: bool = True,
+        artifacts: Mapping[str, Any] | None = None,
     ) -> Job:
         """Start a job of our template for a playbook.
 
         ``machines``: the group of the inventory; ``key``: of the credential ``ssh``; ``credentials``: what those of
         other types put into the environment; ``mounted``: a folder that outlives jobs, which is ``kubenode_awx_dir``
-        when it is ``kept``.
+        when it is ``kept``; ``artifacts``: what the job before it in a workflow has handed on.
         """
         name = f"job-{len(self.jobs) + 1}"
         private = self.folder / name
@@ -120,8 +121,9 @@ class AwxNode:
             path.write_text(file["content"])
         for path, content in {
             "inventory/hosts.yml": yaml.safe_dump({"machines": dict(machines)}),
-            "env/extravars": json.dumps(template["extra_vars"]),
-            "env/envvars": json.dumps(dict(credentials)),
+            "env/extravars": json.dumps({**template["extra_vars"], **(artifacts or {})}),
+            # AWX lets ssh take any host key, unless its administrator has changed that
+            "env/envvars": json.dumps({"ANSIBLE_HOST_KEY_CHECKING": "False", **credentials}),
             "env/ssh_key": key.read_text(),
         }.items():
             (private / path).parent.mkdir(exist_ok=True)

@@ -154,6 +154,39 @@ def test_a_job_is_cancelled_and_the_next_one_goes_on_where_it_was(node, operator
     node.clean()
 
 
+def test_a_job_reaches_what_the_job_before_it_has_made(node, operator):
+    """Their containers share no folder: addresses and host keys come as an artifact, and no other key is taken."""
+    names = ["handed-1", "handed-2"]
+    written = node.start(
+        "hcloud_image_url", group(operator, *names, **CLOUD), operator.testbed.private_key, credentials(operator)
+    ).wait()
+    assert written.status == "successful", written.output
+    known = written.end["artifact_data"]["kubenode_known_machines"]
+    addresses = {name: operator.row("name", name)["address"] for name in names}
+    assert {name: one["address"] for name, one in known.items()} == addresses
+    forged = operator.testbed.private_key.with_suffix(".pub").read_text().strip()
+    known = {**known, "handed-2": {**known["handed-2"], "host_keys": [forged]}}
+
+    # neither an address nor a host key is in the inventory
+    own = {"ansible_user": "root", "ansible_python_interpreter": "/usr/bin/python3"}
+    machines = {"hosts": {name: {} for name in names}, "vars": own}
+    key = operator.testbed.private_key
+    looked = node.start("node_base", machines, key, {}, "--check", artifacts={"kubenode_known_machines": known}).wait()
+    ends = [(one["event"], one["event_data"]) for one in looked.events if one["event"].startswith("runner_on_")]
+    seen = {
+        data["host"]
+        for event, data in ends
+        if event == "runner_on_ok" and data["task_action"] == "kubenode.provision.node_info"
+    }
+    assert seen == {"handed-1"}, looked.output
+    refused = {data["host"]: data["res"]["msg"] for event, data in ends if event == "runner_on_unreachable"}
+    assert refused.keys() == {"handed-2"}, looked.output
+    assert "Host key verification failed" in refused["handed-2"]
+    pin = looked.private / "inventory/.kubenode/known_hosts/handed-1.os"
+    assert pin.read_text().splitlines()[1:] == [f"handed-1.os {one}" for one in known["handed-1"]["host_keys"]]
+    node.clean()
+
+
 def test_dedicated_servers_and_a_look_at_the_whole_site(node, operator):
     """The Robot playbook and site, whose jobs leave nothing behind."""
     node.secrets.add(PASSWORD)
