@@ -89,6 +89,18 @@ def test_the_way_of_ansibles_own_connection_is_that_of_the_api_phase(monkeypatch
     assert found == ["-J hop -o Port=24", "-F own -J of-the-environment", "-J of-the-environment"]
 
 
+def test_whether_ssh_gets_to_a_machine_without_a_public_address_is_judged_by_its_way():
+    """An address that the user names is a way of its own, and one with IPv4 needs none."""
+    hosts = [
+        {"inventory_hostname": "a", "kubenode_enable_ipv4": False, "ansible_ssh_common_args": "-J hop"},
+        {"inventory_hostname": "b", "kubenode_enable_ipv4": "no"},
+        {"inventory_hostname": "c", "kubenode_enable_ipv4": False, "kubenode_address": "10.0.1.11"},
+        {"inventory_hostname": "d", "ansible_ssh_common_args": "-J hop"},
+    ]
+    found = machine_specs(hosts, "hcloud_machine")
+    assert [one.get("ssh_args") for one in found] == ["-J hop", "", None, None]
+
+
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
 def test_a_permission_of_the_first_contact_in_an_inventory_may_be_left_over(monkeypatch, given, counts):
     monkeypatch.setattr(specification, "of_the_command_line", lambda: given)

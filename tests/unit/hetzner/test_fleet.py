@@ -99,22 +99,25 @@ def test_errors_with_a_known_way_out_name_it():
 
 
 @pytest.mark.parametrize(
-    ("answers", "least", "most", "found"),
+    ("limit", "answers", "least", "most", "found"),
     [
-        ([(0, DENIED)], 15, 18, DENIED),
-        ([(0, DENIED), (10, SILENT), (40, DENIED)], 55, 58, DENIED),
-        ([(0, DENIED), (5, SILENT)], 350, 360, SILENT),
+        (360, [(0, DENIED)], 15, 18, DENIED),
+        (360, [(0, DENIED), (10, SILENT), (40, DENIED)], 55, 58, DENIED),
+        (360, [(0, DENIED), (5, SILENT)], 350, 360, SILENT),
+        (40, [(0, SILENT)], 30, 40, SILENT),
     ],
 )
-def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(monkeypatch, answers, least, most, found):
-    """One that boots may have no keys yet, so one refusal is not enough."""
+def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(
+    monkeypatch, limit, answers, least, most, found
+):
+    """One that boots may have no keys yet, so one refusal is not enough; a silent one has ``rescue_timeout``."""
     now = [0.0]
     clock = {"clock": lambda: now[0], "sleep": lambda seconds: now.__setitem__(0, now[0] + seconds)}
     monkeypatch.setattr(boot_flow, "Deadline", functools.partial(Deadline, **clock))
     flow = object.__new__(cloud_rescue.CloudFlow)
+    flow.fleet = SimpleNamespace(rescue_timeout=limit)
     flow.seen, notes = ObservedState("running"), []
     monkeypatch.setattr(flow, "probe", lambda: Answer([kind for since, kind in answers if since <= now[0]][-1]))
-    monkeypatch.setattr(flow, "look_seconds", lambda: 360.0)
     monkeypatch.setattr(flow, "note", notes.append)
     flow.look()
     assert least <= now[0] <= most

@@ -74,3 +74,17 @@ def test_disks_are_looked_at_and_emptied_on_the_own_server_of_a_machine_alone(pl
     ):
         known = {f"kubenode__{machine}": answer}
         assert ansible.template.Templar(loader=DataLoader(), variables=known).template(given) == wanted
+
+
+@pytest.mark.parametrize("hints", [["kubenode_root_device_hints: {serial: S1}  # sda, 4 TB sata"], []])
+def test_a_look_at_disks_ends_with_the_lines_to_copy(hints):
+    plays = yaml.safe_load((PLAYBOOKS / "robot_inspect.yml").read_text(encoding="utf-8"))
+    (task,) = [one for one in tasks_with("ansible.builtin.debug", plays) if "vars" in one]
+    known = {name: TRUSTED(text) for name, text in task["vars"].items()}
+    known["kubenode_disks"] = {"table": ["sda  4 TB  sata"], "hints": hints}
+    said = ansible.template.Templar(loader=DataLoader(), variables=known).template(
+        TRUSTED(task["ansible.builtin.debug"]["msg"])
+    )
+    assert said[0] == "sda  4 TB  sata"
+    assert said[2:] == hints
+    assert bool(said[1:2]) is bool(hints)

@@ -253,3 +253,18 @@ def test_reports_are_as_the_schema_says(final):
     del data["machines"][0]["transitions"]
     data["finished"] = 5
     assert {error.json_path for error in validator.iter_errors(data)} == {"$.machines[0]", "$.finished"}
+
+
+@pytest.mark.parametrize(
+    ("source", "version", "more"),
+    [
+        ("inventory.yml", "6.9.0", ""),
+        ("prod.hcloud.yml", "6.9.0", ". hetzner.hcloud before 6.10 may find no server; here it is 6.9.0"),
+        ("prod.hcloud.yaml", "", ". hetzner.hcloud before 6.10 may find no server; here it is not installed"),
+    ],
+)
+def test_a_run_without_hosts_names_a_dynamic_inventory_that_may_be_too_old(monkeypatch, source, version, more):
+    monkeypatch.setattr(provision_report.context, "CLIARGS", {"inventory": (source,)})
+    monkeypatch.setattr(provision_report, "_version_of_hcloud", lambda: version)
+    said = provision_report._nothing_done("all")
+    assert said == f"nothing was done: no host of the inventory {source} is in the pattern all{more}"
