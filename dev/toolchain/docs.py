@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """dev/docs: the HTML documentation in build/docs: the guides of docs/, then the reference of antsibull-docs.
 
-docs/docsite/index.md is the start page with the order of all others and its picture. Every link is checked.
+docs/docsite/index.md is the start page with the order of all others; its picture and the style of all are beside it.
+Every link is checked.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ OUTPUT = CHECKOUT / "build" / "docs"
 ENVIRONMENT = "docs"
 #: the folder of antsibull-docs' pages in the site
 REFERENCE = "reference"
-#: the folder of the start page and its picture in the checkout
+#: the folder of the start page, its picture and the style in the checkout
 _START = "docs/docsite"
 #: added to the settings that antsibull-docs writes
 _SETTINGS = """
 extensions.append("myst_parser")
 myst_heading_anchors = 4
 html_show_sourcelink = False
+html_static_path = ["rst/%(start)s"]
+html_css_files = ["style.css"]
 html_title = html_short_title = title = "%(title)s"
 copyright = "%(title)s authors"
 html_theme_options = {
@@ -60,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     _run([*rst, "--dest-dir", str(pages / REFERENCE), collection], site, environment)
     repository = repository_of(folder)
     with (site / "conf.py").open("a", encoding="utf-8") as settings:
-        settings.write(_SETTINGS % {"title": collection, "repository": repository})
+        settings.write(_SETTINGS % {"title": collection, "repository": repository, "start": _START})
     put_guides(folder, pages, repository)
     _run(["sphinx-build", "-q", "-b", "html", "-c", str(site), str(pages), str(site / "html")], site, environment)
     dead = dead_links(site / "html")
@@ -80,15 +83,16 @@ def repository_of(checkout: Path) -> str:
 
 
 def put_guides(checkout: Path, pages: Path, repository: str) -> None:
-    """The Markdown files in the places that they have to each other in the checkout, the start page and its picture."""
+    """The Markdown files where they are to each other in the checkout, and the start page with what it shows."""
     files = [*checkout.glob("*.md"), *checkout.glob("docs/*.md")]
     for path in files:
         target = pages / path.relative_to(checkout)
         target.parent.mkdir(exist_ok=True)
         target.write_text(_linked(path, checkout, files, repository), encoding="utf-8")
     (pages / _START).mkdir(parents=True, exist_ok=True)
-    for path in (checkout / _START).glob("*.svg"):
-        shutil.copy2(path, pages / _START)
+    for name in ("*.svg", "*.css"):
+        for path in (checkout / _START).glob(name):
+            shutil.copy2(path, pages / _START)
     text = (checkout / _START / "index.md").read_text(encoding="utf-8")
     # the start page is at the top of the site, and below docs in the checkout
     text = _LINK.sub(lambda match: "](%s%s)" % (normpath(join(_START, match[1])), match[2] or ""), text)
