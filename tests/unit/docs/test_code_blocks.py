@@ -148,6 +148,26 @@ def test_every_command_is_run_by_a_test():
     assert {block.language for block in BLOCKS} == {"yaml", "shell", "console", *OTHERS}
 
 
+def test_who_installs_the_collection_installs_what_it_imports_on_the_controller():
+    """A scenario of molecule makes tokens, for instance, which needs the library `kubernetes`."""
+    lines = {document: [words for block in blocks(document) for words in block.commands] for document in DOCUMENTS}
+    takes = {
+        document
+        for document, found in lines.items()
+        if any(
+            words[:3] == ["ansible-galaxy", "collection", "install"] and COLLECTION.rstrip(".") in words
+            for words in found
+        )
+    }
+    assert takes >= {"README.md", "docs/first_cloud_node.md", "docs/molecule.md"}
+    for document in takes:
+        requirements = [words[-1] for words in lines[document] if words[:3] == ["pip", "install", "-r"]]
+        assert [one.partition("/kubenode/provision/")[2] for one in requirements] == ["meta/ee-requirements.txt"], (
+            document
+        )
+    assert (CHECKOUT / "meta/ee-requirements.txt").exists()
+
+
 def test_what_is_wrong_is_found(tmp_path):
     assert wrong({"kubenode_image_ulr": "x"}) == ["kubenode_image_ulr is no variable of ours"]
     assert wrong({"kubenode_boot_timeout": "soon"}) != []
