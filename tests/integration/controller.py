@@ -43,6 +43,11 @@ def pinned(known_hosts: Path) -> list[str]:
     ]
 
 
+def collections_path(installed: Path) -> str:
+    """Where Ansible looks for collections when a user has installed ours in a folder: there first."""
+    return os.pathsep.join([str(installed), os.environ["ANSIBLE_COLLECTIONS_PATH"]])
+
+
 class Controller:
     """Runs Ansible; everything it writes is below its folder. ``hosts``: variables by name, for every run."""
 

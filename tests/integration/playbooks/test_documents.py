@@ -21,6 +21,7 @@ import requests
 
 from tests.documents import DOCUMENTS, Step, blocks, steps
 from tests.integration.accounts import CloudAccount
+from tests.integration.controller import collections_path
 from tests.integration.runs import Run
 from tests.unit.liveimage import maker
 
@@ -104,7 +105,7 @@ class Reader(CloudAccount):
 
     @property
     def environment(self) -> dict[str, str]:
-        path = os.pathsep.join([str(self.installed), os.environ["ANSIBLE_COLLECTIONS_PATH"]])
+        path = collections_path(self.installed)
         # awx.awx imports what ansible-core 2.20 calls deprecated
         quiet = {"ANSIBLE_DEPRECATION_WARNINGS": "false"} if "awx" in self.step.playbooks else {}
         return {**super().environment, "ANSIBLE_COLLECTIONS_PATH": path, "HOME": str(self.home), **quiet}
@@ -178,9 +179,9 @@ PLAYBOOKS = [block for document in DOCUMENTS for block in blocks(document) if bl
 @pytest.mark.parametrize("block", PLAYBOOKS, ids=lambda block: block.place)
 def test_a_playbook_of_a_document_can_be_run(block, tmp_path, installed):
     (tmp_path / "play.yml").write_text(block.text)
-    path = os.pathsep.join([str(installed), os.environ["ANSIBLE_COLLECTIONS_PATH"]])
     done = subprocess.run(
         ["ansible-playbook", "-i", "localhost,", "--syntax-check", "play.yml"],
-        cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": path}, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(installed)},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

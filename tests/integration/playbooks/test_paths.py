@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from dev.testbed import CHECKOUT
-from tests.integration.controller import Controller
+from tests.integration.controller import Controller, collections_path
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}
 PATHS = {
@@ -36,10 +35,8 @@ class User(Controller):
 
     @property
     def environment(self) -> dict[str, str]:
-        others = os.environ["ANSIBLE_COLLECTIONS_PATH"]
-        path = os.pathsep.join([str(self.installed), others])
         kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
-        return {**kept, "ANSIBLE_COLLECTIONS_PATH": path}
+        return {**kept, "ANSIBLE_COLLECTIONS_PATH": collections_path(self.installed)}
 
     def run(self, playbook: str, *flags: str, **variables: object):
         """A run of an installed playbook from the user's working folder."""

@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of playbooks that end before any machine, and what they say of it; no lab is needed."""
+"""Runs of playbooks that end before any machine, and what they say of it; no lab is needed.
+
+With the collection as a user has it: built, and installed from the file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.controller import Controller
+from tests.integration.controller import Controller, collections_path
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-raw-disk"}
 
@@ -20,9 +23,9 @@ URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_comm
 class Reported(Controller):
     """A user without an API who reads the report of a run; the inventory is in another folder than the run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, installed: Path) -> None:
         super().__init__(None, folder)
-        self.inventory, self.stands = folder / "inventory", folder / "stands"
+        self.installed, self.inventory, self.stands = installed, folder / "inventory", folder / "stands"
         self.inventory.mkdir()
         self.stands.mkdir()
 
@@ -30,6 +33,7 @@ class Reported(Controller):
     def environment(self) -> dict[str, str]:
         report = {
             "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(self.installed),
             "KUBENODE_REPORT_FILE": str(self.stands / "report.json"),
         }
         kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
@@ -49,8 +53,8 @@ class Reported(Controller):
 
 
 @pytest.fixture
-def user(tmp_path) -> Reported:
-    return Reported(tmp_path)
+def user(tmp_path, installed) -> Reported:
+    return Reported(tmp_path, installed)
 
 
 def test_an_error_of_the_whole_run_is_of_no_machine(user):
