@@ -174,7 +174,7 @@ options:
     description:
       - V(present) creates missing servers, powered off.
       - V(absent) deletes the servers that this collection made, and the adopted ones that O(delete) names. The others
-        are refused.
+        are refused, and so is a server that is protected against deletion, also in check mode.
       - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
         M(kubenode.provision.hcloud_node_image).
     type: str

@@ -31,6 +31,7 @@ class Server(TypedDict, total=False):
     #: off, running, initializing …
     status: str
     labels: dict[str, str]
+    protection: dict[str, bool]
     rescue_enabled: bool
     #: ``ipv4`` and ``ipv6``, each with ``ip``
     public_net: dict[str, Any]

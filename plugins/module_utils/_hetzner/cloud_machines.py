@@ -59,7 +59,7 @@ def decide(
         return KEEP if state == "absent" else CREATE
     if state == "absent":
         may_go = not is_adopted(server) if delete is None else delete
-        return DELETE if is_ours(server) and may_go else REFUSE
+        return DELETE if is_ours(server) and may_go and not _is_protected(server) else REFUSE
     if not is_ours(server) and not adopt:
         return REFUSE
     if server.get("status") == "deleting":
@@ -68,6 +68,11 @@ def decide(
         return ADOPT
     present = server.get("labels") or {}
     return KEEP if labelled(present, labels) == present else RELABEL
+
+
+def _is_protected(server: Server) -> bool:
+    """Whether the API would refuse to delete it."""
+    return bool((server.get("protection") or {}).get("delete"))
 
 
 class MachineFleet:
@@ -417,6 +422,8 @@ def _any_of(names: Iterable[str]) -> str:
 
 def _refusal(server: Server, state: str) -> str:
     which = f"server '{server['name']}' (id {server['id']})"
+    if state == "absent" and is_ours(server) and _is_protected(server):
+        return f"{which} is protected against deletion; take the protection off, then run again"
     if state == "absent" and is_ours(server):
         return (
             f"{which} was made by others and adopted (it has the label {ADOPTED_LABEL}); to delete it with all it "

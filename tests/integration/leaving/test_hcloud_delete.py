@@ -149,6 +149,19 @@ def test_whose_permission_whose_server_and_which_installation(account):
     assert account.servers() == {}
 
 
+def test_a_server_that_is_protected_is_refused_before_its_machine_leaves(account):
+    account.create("kept-1")
+    account.act("kept-1", "change_protection", {"delete": True, "rebuild": True})
+    address = account.servers()["kept-1"]["public_net"]["ipv4"]["ip"]
+    account.api.add(node("kept-1", "m1", addresses=[address]), pod("web", "kept-1"))
+    done = account.run(kubenode_delete=["kept-1"], kubenode_kubeconfig=str(account.api.kubeconfig), **GONE)
+    account.act("kept-1", "change_protection", {"delete": False, "rebuild": False})
+    assert done.rc != 0
+    assert "is protected against deletion; take the protection off, then run again" in done.output
+    assert account.api.writes == []
+    assert set(account.servers()) == {"kept-1"}
+
+
 @pytest.mark.long
 def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     account.create("silent-1", "busy-1", "free-1")

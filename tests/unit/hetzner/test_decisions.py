@@ -58,6 +58,17 @@ def test_machines(state, server, adopt, expected):
     assert cloud_machines.decide(state, server, {LABEL: "n1", "pool": "a"}, adopt) == expected
 
 
+@pytest.mark.parametrize("server", [OURS, ADOPTED])
+def test_a_server_that_is_protected_is_refused_before_it_is_taken_out_of_its_cluster(server):
+    """hcloud_delete looks in check mode first; the API itself would only say it at the very end."""
+    protected = {**server, "id": 7, "protection": {"delete": True, "rebuild": True}}
+    assert cloud_machines.decide("absent", protected, {LABEL: "n1"}, False, delete=True) == "refuse"
+    assert cloud_machines._refusal(protected, "absent") == (
+        "server 'n1' (id 7) is protected against deletion; take the protection off, then run again"
+    )
+    assert cloud_machines.decide("present", protected, {LABEL: "n1"}, False) in ("keep", "relabel")
+
+
 @pytest.mark.parametrize(("server", "expected"), [(OURS, "delete"), (ADOPTED, "delete"), (FOREIGN, "refuse")])
 @pytest.mark.parametrize("adopt", [True, False])
 def test_a_name_in_delete_is_for_adopted_servers(server, adopt, expected):
