@@ -70,11 +70,18 @@ class Shell:
     def probe_elsewhere(self, _name, _address):
         return None
 
+    def keys_of_last_probe(self, _name):
+        return [KEY]
 
-def flow_of(robot, given, words=()):
+
+def flow_of(robot, given, words=(), *, intents_dir=None, look_only=False):
     """The flow of one machine; the rescue is not waited for."""
-    options = BootOptions([given], word=("reinstall", words), rearm=True, prove=False, timeout=60.0)
-    more = RobotOptions({SW: 600.0, HW: 600.0}, (None, None), look_timeout=1.0, give_back_after=180)
+    options = BootOptions(
+        [given], word=("reinstall", words), rearm=True, prove=False, timeout=60.0, intents_dir=intents_dir
+    )
+    more = RobotOptions(
+        {SW: 600.0, HW: 600.0}, (None, None), look_timeout=1.0, give_back_after=180, look_only=look_only
+    )
     fleet = RobotRescue(robot, Shell(), options, more)
     run = fleet.run_of(given)
     run.result.update(server_number=7, ipv4="192.0.2.1")
@@ -164,6 +171,33 @@ def test_a_look_does_not_start_a_rescue_of_a_person_again(monkeypatch):
     with pytest.raises(MachineError, match="Robot does not tell its host keys"):
         flow.bring_about(flow.step)
     assert robot.resets == []
+
+
+def test_the_run_after_a_look_writes_in_the_rescue_that_the_look_has_started(monkeypatch, tmp_path):
+    """As the guides print it. A run without that folder, as of another job, takes it for the rescue of a person."""
+    kept = str(tmp_path / "intents")
+    look = flow_of(
+        Robot(), {"name": "n1", "boot_state": "", "first_contact": "reset"}, intents_dir=kept, look_only=True
+    )
+    look.seen.answer, look.resets.offered = decision.SILENT, [HW]
+    answers = {"in_rescue": True, "host_keys": [KEY], "boot_id": "b1"}
+    monkeypatch.setattr(look.resets, "escalate", lambda _kind: look.result.update(answers))
+    look.step = look.decide()
+    assert look.step == decision.ARM_AND_RESET
+    look.bring_about(look.step)
+
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, boot_id="b1", origin=Origin(uptime=600.0)))
+    for folder, step in ((kept, decision.ATTACH), (str(tmp_path / "of-another-job"), decision.REFUSE_RESCUE)):
+        write = flow_of(Robot(), {"name": "n1", "boot_state": ""}, intents_dir=folder)
+        known = []
+        monkeypatch.setattr(
+            write.rescue_probe, "wait_for_proof", lambda keys, _deadline, to=known: to.extend(keys) or True
+        )
+        write.seen.answer = decision.RESCUE
+        assert write.decide() == step
+        if step == decision.ATTACH:
+            assert known == [KEY]
+            assert write.result["installation"] == look.result["installation"]
 
 
 def test_keys_that_an_interrupted_run_has_proven_are_not_asked_for_again(monkeypatch):
