@@ -44,6 +44,8 @@ class Variable:
     type: str
     #: The playbooks that take it.
     playbooks: tuple[str, ...]
+    #: For people, which kinds of value ``raw`` stands for.
+    type_says: str = ""
     elements: str = ""
     choices: tuple[Any, ...] = ()
     #: The default, those of playbooks that have another one, or words where no value says it.

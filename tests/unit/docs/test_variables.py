@@ -27,7 +27,7 @@ PAGES = sorted({one.page for one in specification.variables().values()})
 _OPTIONS = re.compile(
     r"<!-- options of ([a-z_]+) from ([a-z0-9_]+); see CONTRIBUTING.md -->\n(.*?)(?=<!-- end of options -->)", re.DOTALL
 )
-_TYPES = {"int": "number", "str": "text", "bool": "`true`, `false`", "dict": "dictionary", "raw": "", "path": "path"}
+_TYPES = {"int": "number", "str": "text", "bool": "`true`, `false`", "dict": "dictionary", "path": "path"}
 
 
 def table(page: str, playbooks: list[str], whole: bool) -> str:
@@ -53,7 +53,7 @@ def row(one: Variable, page: str, playbooks: list[str]) -> str:
         says += ". The same for all machines of a run"
     if one.environment:
         says += f". Else from the environment: `{one.environment}`"
-    kind = _TYPES.get(one.type, "list")
+    kind = one.type_says or _TYPES.get(one.type, "list")
     if one.choices:
         kind = ("list of " if one.type == "list" else "") + ", ".join(f"`{choice}`" for choice in one.choices)
     return re.sub(rf"\]\({page}\.md#", "](#", f"| `{one.name}` | {kind} | {default(one, here)} | {some}{says} |")

@@ -119,6 +119,7 @@ def test_an_entry_is_whole(variable):
     assert not variable.says.endswith(".")
     assert variable.type in ("bool", "int", "str", "path", "list", "dict", "raw")
     assert bool(variable.elements) == (variable.type == "list")
+    assert bool(variable.type_says) == (variable.type == "raw")
     assert (CHECKOUT / "docs" / f"{variable.page}.md").is_file()
     assert not [page for page in variable.pages if not (CHECKOUT / "docs" / f"{page}.md").is_file()]
     elsewhere = {*variable.instead, *variable.refused}
