@@ -31,6 +31,8 @@ from .machines import KINDS
 from .state import LabClientError, State, StateError, call_lab
 
 Command = Callable[[argparse.Namespace], int]
+#: What a person types: pip installs a program of another name.
+PROGRAM = "hetzner-lab" if Path(sys.argv[0]).name == "hetzner-lab" else "python -m lab"
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
 TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
 #: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m lab", description="An emulated Hetzner: Cloud API, Robot, and machines that boot."
+        prog=PROGRAM, description="An emulated Hetzner: Cloud API, Robot, and machines that boot."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -216,7 +218,7 @@ def _describe(state: State, values: dict[str, Any]) -> None:
         "profile": values["profile"],
         "images": f"{values['images_url']}/debian.raw.zst" if values["kind"] != "dry" else values["images_url"] + "/",
         "log": values["log"],
-        "use it": f'eval "$(python -m lab env --name {state.name})"',
+        "use it": f'eval "$({PROGRAM} env --name {state.name})"',
     }
     for key, value in rows.items():
         _say(f"  {key + ':':10} {value}")
@@ -321,7 +323,7 @@ def _running(options: argparse.Namespace) -> tuple[State, dict[str, Any]]:
     state = State(options.name)
     values = state.running()
     if values is None or not values["ready"]:
-        raise StateError(f"lab '{state.name}' is not up; start it with: python -m lab up --name {state.name}")
+        raise StateError(f"lab '{state.name}' is not up; start it with: {PROGRAM} up --name {state.name}")
     return state, values
 
 
@@ -416,13 +418,13 @@ def host_changes(kind: str, state: State, *, dedicated: bool = False) -> list[st
     present, needed = boot_backend.inotify_instances()
     if present < needed:
         setting = "fs.inotify.max_user_instances"
-        lines.append(f"raises {setting} from {present} to {needed}; 'python -m lab purge' puts it back")
+        lines.append(f"raises {setting} from {present} to {needed}; '{PROGRAM} purge' puts it back")
     return [
         *lines,
         f"keeps disks of machines in {leftovers.labs_folder()}, on a file system of its own where that is needed",
         "makes a network namespace with a bridge, and on the host the link knlabN with the address 198.18.N.254 "
         "and a route to 2001:db8:N::/48",
-        "makes control groups, mounts and loop devices; 'python -m lab down' removes all of this, also after a crash",
+        f"makes control groups, mounts and loop devices; '{PROGRAM} down' removes all of this, also after a crash",
     ]
 
 

@@ -204,6 +204,14 @@ def test_errors_are_one_line(cli, arguments, text):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_lab_that_pip_has_installed_names_its_own_program(cli):
+    code = "import sys; sys.argv[0] = '/opt/bin/hetzner-lab'; from lab.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", code, "machines"]
+    done = subprocess.run(words, cwd=CHECKOUT, env=cli.env, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "lab: lab 'default' is not up; start it with: hetzner-lab up --name default\n"
+
+
 def test_a_python_without_the_packages_is_one_line():
     command = [sys.executable, "-S", "-m", "lab", "up"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
