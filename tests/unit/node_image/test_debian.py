@@ -65,6 +65,8 @@ def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
     assert {path: Path(f"{tmp_path}{path}").read_text() for path in debian_root.FILES} == debian_root.FILES
     assert (tmp_path / "boot/grub").is_dir(), "installimage makes the configuration there before it installs GRUB"
     assert {"/etc/default/grub", "/etc/kernel-img.conf"} < set(debian_root.FILES)
+    grub = debian_root.FILES["/etc/default/grub"].splitlines()
+    assert "GRUB_TERMINAL=console" in grub, "GRUB's graphical terminal hangs on a server without a graphics card"
     settings = yaml.safe_load(debian_root.FILES["/etc/cloud/cloud.cfg.d/90-node-image.cfg"])
     assert (settings["disable_root"], settings["locale"], settings["datasource_list"][-1]) == (False, False, "None")
 

@@ -71,9 +71,11 @@ locale: false
 ssh_deletekeys: false
 """,
     # Debian makes it, and the folder of GRUB's configuration, with the package that also writes to a disk. installimage
-    # changes lines of it, and asks for the configuration before it installs GRUB.
+    # changes lines of it, and asks for the configuration before it installs GRUB. On a legacy server without a graphics
+    # card, GRUB's graphical terminal never comes to the menu.
     "/etc/default/grub": """\
 GRUB_DEFAULT=0
+GRUB_TERMINAL=console
 GRUB_TIMEOUT=5
 GRUB_DISTRIBUTOR=Debian
 GRUB_CMDLINE_LINUX_DEFAULT="quiet"
