@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 
+from ..._common import safe_files
 from . import disk_facts, disk_gather, disk_names
 from .disk_facts import Disk, Raw
 from .disk_tools import Node, Tools
@@ -238,14 +238,8 @@ def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
         for path in paths:
             # For reading: udev probes a disk again that was open for writing.
             opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            while True:
-                try:
-                    fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as exc:
-                    if time.monotonic() > deadline:
-                        raise WipeError(f"another program holds the lock of {path}; run again later", False) from exc
-                    time.sleep(0.1)
+            if not safe_files.lock(opened[-1], deadline - time.monotonic()):
+                raise WipeError(f"another program holds the lock of {path}; run again later", False)
         yield
     finally:
         for fd in opened:
