@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.text import from_rfc3339, is_digits
-from .api_failures import ApiError
+from .api_failures import ApiError, unless_gone
 from .api_types import Image, RegisteredKey
 from .labels import IMAGE_LABEL, is_label_value
 
@@ -242,16 +242,9 @@ class Catalog:
         if labelled and is_label_value(str(wanted)):
             found = found + self._all("images", {"label_selector": f"{IMAGE_LABEL}=={wanted}"})
         if not found and is_digits(str(wanted)):
-            found = self._image_by_id(wanted)
+            answer = unless_gone(lambda: self._api.read(f"/images/{wanted}", self._deadline))
+            found = [answer["image"]] if answer else []
         return list({image["id"]: image for image in found}.values())
-
-    def _image_by_id(self, wanted: str) -> list[Image]:
-        try:
-            return [self._api.read(f"/images/{wanted}", self._deadline)["image"]]
-        except ApiError as error:
-            if error.code == "not_found":
-                return []
-            raise
 
     def _list(self, collection: str) -> list[Any]:
         if collection not in self._lists:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.text import from_rfc3339
-from .api_failures import ApiError, MachineError
+from .api_failures import ApiError, MachineError, unless_gone
 from .api_types import Action, Attachment, Machine, Server
 from .labels import INSTALLATION_LABEL, LABEL, is_ours
 
@@ -145,13 +145,9 @@ class Servers:
 
     def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
-        try:
-            found: Server = self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
-            return found
-        except ApiError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        path = f"/servers/{server['id']:d}"
+        answer = unless_gone(lambda: self._api.read(path, deadline, machine=server["name"]))
+        return None if answer is None else answer["server"]
 
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
@@ -269,13 +265,9 @@ class Servers:
             present = self.by_id(server, deadline)
             return {"action": None} if present is None or present.get("status") == "deleting" else None
 
-        try:
-            path = f"/servers/{server['id']:d}"
-            return self._api.change("DELETE", path, deadline, look, machine=server["name"]).get("action")
-        except ApiError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        path = f"/servers/{server['id']:d}"
+        answer = unless_gone(lambda: self._api.change("DELETE", path, deadline, look, machine=server["name"]))
+        return (answer or {}).get("action")
 
 
 def _newest(actions: Iterable[Action], command: str) -> Action | None:
