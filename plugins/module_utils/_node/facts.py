@@ -282,7 +282,7 @@ def dpkg_packages(text: str | None) -> tuple[dict[str, str], set[str]]:
 
 
 def rpm_packages(text: str | None, kernel: str = "") -> dict[str, str]:
-    """rpm's lines `name TAB [epoch:]version-release` as {name: version}; other lines name what is missing.
+    """Lines `name TAB [epoch:]version-release` of rpm or dnf as {name: version}; other lines name what is missing.
 
     Of a package that is there in several versions, the one of the running kernel counts, else the last.
     """
@@ -305,11 +305,6 @@ def apt_policy(text: str | None) -> dict[str, str]:
             if candidate and candidate != "(none)":
                 found[name] = candidate
     return found
-
-
-def dnf_repoquery(text: str | None) -> dict[str, str]:
-    """Lines `name TAB version` of `dnf repoquery` as {name: version}; the last of a name counts."""
-    return rpm_packages(text)
 
 
 def versionlock(text: str | None) -> set[str]:

@@ -226,8 +226,8 @@ def _packages(host: Host, manager: str, found: Mapping[str, str]) -> tuple[dict[
 def _candidates(queries: Queries, manager: str, found: Mapping[str, str]) -> dict[str, str | None]:
     if not queries.candidates:
         return {}
-    read_them = facts.apt_policy if manager == "apt" else facts.dnf_repoquery
-    offered = read_them(found.get("candidates"))
+    text = found.get("candidates")
+    offered = facts.apt_policy(text) if manager == "apt" else facts.rpm_packages(text)
     return {package: offered.get(package) for package in queries.packages}
 
 
