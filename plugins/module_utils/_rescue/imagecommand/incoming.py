@@ -67,7 +67,6 @@ class Transfer(web.Download):
         self.agent = agent
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
-        """The error to raise."""
         text = f"{self.shown}: {text}"
         return HttpStatus(status, text) if status else Refused(text)
 
