@@ -112,9 +112,8 @@ def _read_secret(path: str) -> bytes:
         raise ImageError(f"secret-file {path} cannot be read: {error.strerror or error}") from error
     if stat.S_IMODE(found.st_mode) & _MODE_OF_OTHERS:
         raise ImageError(
-            f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod "
-            "600 it, and make another secret if they "
-            "could have read this one"
+            f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod 600 "
+            "it, and make another secret if they could have read this one"
         )
     if not SHORTEST_SECRET <= len(data) <= _LONGEST_SECRET:
         raise ImageError(

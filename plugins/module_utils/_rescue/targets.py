@@ -269,9 +269,8 @@ def _look_at_interpreter(head: bytes) -> None:
         missing = words[1] if plain and shutil.which(words[1], path=_path()) is None else ""
     if missing:
         raise JobError(
-            f"nothing was started: the first line of the image command names {missing}, which is not in this "
-            "rescue. No disk "
-            "was touched. Use a program that is there, or install it in the pre-provision command"
+            f"nothing was started: the first line of the image command names {missing}, which is not in this rescue. "
+            "No disk was touched. Use a program that is there, or install it in the pre-provision command"
         )
 
 
@@ -288,9 +287,8 @@ def _look_at_image(wanted: Job) -> None:
         image_url.check_fetchable(wanted.arguments[0], wanted.token)
     except image_url.NotFetchable as exc:
         raise JobError(
-            f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets "
-            "the image "
-            "in a way of its own, kubenode_check_image: false skips this look"
+            f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets the "
+            "image in a way of its own, kubenode_check_image: false skips this look"
         ) from exc
 
 

@@ -315,8 +315,7 @@ def _judge(order: Order, root: Root) -> None:
     if faults:
         raise NotPacked(
             f"source {order.source} is not fit to become a node image: {'; '.join(faults)}. base_prebake and "
-            "node_cleanup make it so; prebaked: "
-            "false packs it as it is"
+            "node_cleanup make it so; prebaked: false packs it as it is"
         )
 
 

@@ -330,8 +330,7 @@ class RawImage:
         if root.kind != "ext4" or disk.partitions[-1].node != root.node:
             raise NotPacked(
                 f"raw image: the root file system must be an ext4 on the last partition, and it is {root.kind} on "
-                f"{root.node}; install "
-                "the archive by image-url-command-rootfs-tar instead"
+                f"{root.node}; install the archive by image-url-command-rootfs-tar instead"
             )
 
     def write(self, write: Callable[[bytes], object]) -> int:

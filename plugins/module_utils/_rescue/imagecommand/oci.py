@@ -30,7 +30,7 @@ from typing import Any
 from ..._common.mounts import private_mounts
 from ..._common.text import LARGEST_NUMBER, json_value, whole_number
 from ..._common.web import MANIFEST_TYPES, BadRedirect, parse_challenge, registry_logins, token_in, token_server
-from .arguments import Job
+from .arguments import DIGEST, Job, OciUrl
 from .basics import MIB, HttpStatus, Refused, Say, run
 from .filesystems import Layout
 from .incoming import Digest, Transfer
@@ -38,7 +38,6 @@ from .invocation import TOKEN, Progress, installed_record, run_program, writing
 from .raw_disk import install_raw
 from .rootfs_tar import RootFs
 from .tar_reader import beginning, kind_of_content, raw_incoming
-from .url import DIGEST, OciUrl
 
 # --- Shows a registry who we are: by basic authentication, or by a token that another server hands out for a login.
 

@@ -43,8 +43,7 @@ def check_word(field: str, value: str) -> list[str]:
         return [
             (
                 f"{field} {shown(value)}: only letters, digits and @%+=:,./_~- are taken (no spaces, quotes or line "
-                "breaks); "
-                "use a value without them"
+                "breaks); use a value without them"
             )
         ]
     return []
@@ -58,8 +57,7 @@ def check_passphrase(field: str, value: str) -> list[str]:
         return [
             (
                 f"{field}: it holds a space, a quote, a backslash, a line break, a character that is not ASCII, or "
-                f"{PROMPT!r}; "
-                "use a passphrase without them"
+                f"{PROMPT!r}; use a passphrase without them"
             )
         ]
     return []

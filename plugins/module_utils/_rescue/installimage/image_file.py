@@ -59,9 +59,8 @@ def verify(found: str, wanted: str, what: str) -> None:
     """Refuse content whose digest is not the wanted one."""
     if wanted and found != wanted:
         raise Refused(
-            f"{what}: its digest is {found}, expected {wanted}; nothing was written to a disk. Correct "
-            "image.digest, or find out who "
-            "changed the file",
+            f"{what}: its digest is {found}, expected {wanted}; nothing was written to a disk. Correct image.digest, "
+            "or find out who changed the file",
             permanent=True,
         )
 
