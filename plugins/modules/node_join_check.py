@@ -227,7 +227,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.code
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
         "ca_cert": {"type": "str", "default": ""},
@@ -266,7 +265,6 @@ def check_options(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     check_options(module)
     began = time.time()

@@ -107,7 +107,6 @@ _BESIDES = 600
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "kubeadm": {"type": "str", "default": "kubeadm"},
         "kubelet": {"type": "str", "default": ""},
@@ -139,7 +138,6 @@ def join(host: Host, params: Mapping[str, Any]) -> Done:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params, host, began = module.params, Host(), time.time()
     try:

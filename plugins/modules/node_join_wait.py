@@ -132,7 +132,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
         "node_name": {"type": "str", "required": True},
@@ -156,7 +155,6 @@ def summary(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
         split_server(module.params["api_server"])

@@ -550,7 +550,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.modu
 
 
 def main() -> None:
-    """Run the module."""
     module = image_build.SecretiveModule(
         image_build.argument_spec(), required_if=image_build.REQUIRED_IF, supports_check_mode=True
     )

@@ -193,7 +193,6 @@ class Catalog:
         self._images: dict[tuple[str, bool], list[Image]] = {}
 
     def server_types(self) -> list[dict[str, Any]]:
-        """All server types."""
         return self._list("server_types")
 
     def locations(self) -> list[dict[str, Any]]:
@@ -205,15 +204,12 @@ class Catalog:
         return self._list("networks")
 
     def primary_ips(self) -> list[dict[str, Any]]:
-        """All primary IPs of the project."""
         return self._list("primary_ips")
 
     def servers(self) -> list[dict[str, Any]]:
-        """All servers of the project."""
         return self._list("servers")
 
     def ssh_keys(self) -> list[RegisteredKey]:
-        """All registered SSH keys."""
         return self._list("ssh_keys")
 
     def ssh_keys_with(self, selector: str) -> list[RegisteredKey]:

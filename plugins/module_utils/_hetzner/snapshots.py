@@ -50,7 +50,6 @@ class Snapshots:
         return found
 
     def servers(self, deadline: Deadline) -> list[Server]:
-        """All servers of the project."""
         return self._api.read_all("/servers", "servers", deadline)[0]
 
     def create(

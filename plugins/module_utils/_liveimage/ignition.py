@@ -66,7 +66,6 @@ class Config:
     """A configuration while it is built; equal calls in equal order give equal bytes."""
 
     def __init__(self, version: str = VERSION) -> None:
-        """Empty."""
         if not _VERSIONS.match(version):
             raise ImageError(f"Ignition version {version!r} is not 3.0.0 to 3.9.0")
         self._version = version
@@ -94,7 +93,6 @@ class Config:
         return self
 
     def unit(self, name: str, contents: str = "", enabled: bool | None = None) -> Config:
-        """A systemd unit."""
         if not _UNIT.match(name):
             raise ImageError(f"unit {name!r} is no name of a systemd unit")
         if name in self._units:

@@ -280,11 +280,9 @@ class OverlayReader(io.RawIOBase):
         self._base = open(overlay.base.path, "rb", buffering=0)  # noqa: SIM115 - closed with this object
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
         return True
 
     def tell(self) -> int:

@@ -134,7 +134,6 @@ def action_only(name: str, spec: dict[str, Any]) -> None:
 
 
 def image_url_command_spec() -> dict[str, Any]:
-    """Options of image_url_command."""
     return dict(
         _flow_options("BootingToRescue"),
         **_installation_options(),
@@ -157,7 +156,6 @@ def image_url_command_spec() -> dict[str, Any]:
 
 
 def pre_provision_command_spec() -> dict[str, Any]:
-    """Options of pre_provision_command."""
     return dict(
         _flow_options("BootingToRescue"),
         command={"type": "str", "required": True},
@@ -174,7 +172,6 @@ def pre_provision_command_spec() -> dict[str, Any]:
 
 
 def robot_installimage_spec() -> dict[str, Any]:
-    """Options of robot_installimage."""
     filesystem = {"type": "str", "required": True}
     return dict(
         _flow_options("BootingToRescue"),
@@ -241,7 +238,6 @@ def robot_installimage_spec() -> dict[str, Any]:
 
 
 def machine_boot_spec() -> dict[str, Any]:
-    """Options of machine_boot."""
     return dict(
         _flow_options("RunningImageCommand"),
         expect={"type": "str", "choices": ["os", "rescue"], "default": "os"},
@@ -300,7 +296,6 @@ def machine_install_spec() -> dict[str, Any]:
 
 
 def image_url_check_spec() -> dict[str, Any]:
-    """Options of image_url_check."""
     return _check_options(
         {
             "image_url": {"type": "str"},
@@ -315,7 +310,6 @@ def image_url_check_spec() -> dict[str, Any]:
 
 
 def node_image_source_spec() -> dict[str, Any]:
-    """Options of node_image_source."""
     return {
         "images": _list_of(
             {
@@ -331,7 +325,6 @@ def node_image_source_spec() -> dict[str, Any]:
 
 
 def node_image_sink_spec() -> dict[str, Any]:
-    """Options of node_image_sink."""
     return {
         "dest": {"type": "path", "required": True},
         "files": {"type": "list", "elements": "str", "required": True},
@@ -339,7 +332,6 @@ def node_image_sink_spec() -> dict[str, Any]:
 
 
 def node_image_archive_spec() -> dict[str, Any]:
-    """Options of node_image_archive."""
     return {
         "source": {"type": "path", "required": True},
         "kind": {"type": "str", "choices": ["tarball", "raw"], "default": "tarball"},
@@ -356,7 +348,6 @@ def node_image_archive_spec() -> dict[str, Any]:
 
 
 def node_image_debian_spec() -> dict[str, Any]:
-    """Options of node_image_debian."""
     return {
         "path": {"type": "path", "required": True},
         "suite": {"type": "str", "required": True},
@@ -373,7 +364,6 @@ def node_image_debian_spec() -> dict[str, Any]:
 
 
 def machine_quarantine_spec() -> dict[str, Any]:
-    """Options of machine_quarantine."""
     return {
         "machines": {"type": "list", "elements": "dict", "required": True},
         "quarantine_dir": {"type": "path", "required": True},
@@ -384,7 +374,6 @@ def machine_quarantine_spec() -> dict[str, Any]:
 
 
 def machine_lock_spec() -> dict[str, Any]:
-    """Options of machine_lock."""
     return {
         "names": {"type": "list", "elements": "str", "required": True},
         "lock_dir": {"type": "path", "required": True},
@@ -393,7 +382,6 @@ def machine_lock_spec() -> dict[str, Any]:
 
 
 def machine_inventory_spec() -> dict[str, Any]:
-    """Options of machine_inventory."""
     return {
         "path": {"type": "path", "required": True},
         "hosts": {"type": "dict", "default": {}},
@@ -403,7 +391,6 @@ def machine_inventory_spec() -> dict[str, Any]:
 
 
 def machine_disks_spec() -> dict[str, Any]:
-    """Options of machine_disks."""
     return dict(
         _flow_options("BootingToRescue"),
         root_device_hints={

@@ -327,7 +327,6 @@ def _host_options() -> dict[str, Any]:
 
 
 def argument_spec() -> dict[str, Any]:
-    """The argument spec."""
     return {
         "mode": {"type": "str", "choices": list(MODES), "default": FILE},
         "hosts": {"type": "list", "elements": "dict", "options": _host_options()},

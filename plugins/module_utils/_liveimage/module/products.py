@@ -460,7 +460,6 @@ class Files(Store):
     """Whole images."""
 
     def path(self, name: str) -> str:
-        """The image."""
         return os.path.join(self.folder, name)
 
     def compare(self, product: Product) -> Found:
@@ -476,7 +475,6 @@ class Files(Store):
         write_file(self.path(product.name), product.overlay, self._owned, about, content=not found.same)
 
     def before(self, name: str) -> Overlay | None:
-        """The file."""
         return whole(glance(self.path(name))) if os.path.isfile(self.path(name)) else None
 
     def is_of(self, name: str, host: str) -> bool:
@@ -488,7 +486,6 @@ class Descriptors(Store):
     """Descriptors; the image server makes images of them."""
 
     def path(self, name: str) -> str:
-        """The descriptor."""
         return descriptor_path(self.folder, name)
 
     def compare(self, product: Product) -> Found:

@@ -154,7 +154,6 @@ def _checked_name(given: str) -> str:
 
 
 def host_request(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> HostRequest:
-    """One host."""
     name = _checked_name(entry["name"])
     outputs = tuple(dict.fromkeys(entry["outputs"] or params["outputs"]))
     present = entry["state"] == "present"

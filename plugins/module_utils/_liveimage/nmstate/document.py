@@ -83,11 +83,9 @@ class Fields:
         return list(value)
 
     def mappings(self, key: str) -> list[Fields]:
-        """A list of mappings."""
         return [Fields(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts."""
         return [text_of(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def text(self, key: str) -> str | None:

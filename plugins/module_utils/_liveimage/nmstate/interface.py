@@ -87,7 +87,6 @@ HIDDEN = "<_password_hid_by_nmstate>"
 
 
 def ethtool(fields: Fields, found: Interface) -> None:
-    """The section ``ethtool``."""
     settings: dict[str, str] = {}
     pause = fields.mapping("pause")
     if pause is not None:
@@ -198,7 +197,6 @@ _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager c
 
 
 def vlan(fields: Fields, found: Interface) -> None:
-    """The section ``vlan``."""
     base = _base(fields, found, "vlan", needed=True)
     number = fields.needed_number("id", 0, 4094)
     protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
@@ -213,7 +211,6 @@ def vlan(fields: Fields, found: Interface) -> None:
 
 
 def vxlan(fields: Fields, found: Interface) -> None:
-    """The section ``vxlan``."""
     base = _base(fields, found, "vxlan", needed=False)
     number, port = fields.needed_number("id", 0, 2**24 - 1), fields.number_text("destination-port", 1, 65535)
     ends = {key: fields.text(key) for key in ("local", "remote")}
@@ -238,7 +235,6 @@ def macvlan(fields: Fields, found: Interface) -> None:
 
 
 def ipvlan(fields: Fields, found: Interface) -> None:
-    """The section ``ipvlan``."""
     _base(fields, found, "ipvlan", needed=True)
     mode = fields.choice("mode", _LAYERS) or _LAYERS[0]
     private, vepa = fields.flag_text("private"), fields.flag_text("vepa")
@@ -286,7 +282,6 @@ def hsr(fields: Fields, found: Interface) -> None:
 
 
 def infiniband(fields: Fields, found: Interface) -> None:
-    """The section ``infiniband``."""
     base = _base(fields, found, "infiniband", needed=False)
     mode, key = fields.choice("mode", ("datagram", "connected")), fields.number("pkey", 0, 65535)
     fields.done()
@@ -303,7 +298,6 @@ def infiniband(fields: Fields, found: Interface) -> None:
 
 
 def vrf(fields: Fields, found: Interface) -> None:
-    """The section ``vrf``."""
     found.table = fields.needed_number("route-table-id", 1, 2**32 - 1)
     key = fields.one_of("port", "ports")
     if key is not None:

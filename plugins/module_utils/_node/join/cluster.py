@@ -146,7 +146,6 @@ class Cluster:
         return self._call(self._core.read_namespaced_secret, name, namespace) is not None
 
     def create_secret(self, namespace: str, body: Any) -> None:
-        """Create a Secret."""
         self._call(self._core.create_namespaced_secret, namespace, body)
 
     def delete_secret(self, namespace: str, name: str) -> bool:
@@ -182,7 +181,6 @@ class Cluster:
             raise
 
     def create_event(self, event: dict[str, Any]) -> None:
-        """Create an Event."""
         self._ask(self._core.create_namespaced_event, event["metadata"]["namespace"], event)
 
     def change_event(self, event: dict[str, Any], change: dict[str, Any]) -> None:

@@ -27,7 +27,6 @@ _ON = ("enabled", "enabled-runtime", "linked", "linked-runtime")
 
 
 def plan_unit(context: Context, setting: Setting) -> Step:
-    """One unit."""
     name = info.unit_name(setting["name"])
     properties = context.unit(name)
     if not _there(context, name, properties):

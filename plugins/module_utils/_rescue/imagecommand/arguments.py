@@ -18,8 +18,6 @@ from ..._common.web import registry_place, split_login
 from .basics import MIB, Refused
 from .root_device import Disk
 
-# --- The switches behind the # of an image URL.
-
 
 class Switched:
     """An image URL as far as its switches go; the fragment that holds them is never sent to a server."""
@@ -52,9 +50,6 @@ class Switched:
     def stall(self) -> float:
         """Seconds without a byte after which a connection counts as dead."""
         return float(self.switches.get("stall", "30"))
-
-
-# --- The image URL: where to read, how to log in, and switches.
 
 
 class ImageUrl(Switched):
@@ -90,9 +85,6 @@ class ImageUrl(Switched):
     def shown(self, suffix: str = "") -> str:
         """What may be printed and recorded: no login, no query, no fragment."""
         return urllib.parse.urlunsplit((self.parts.scheme, self.netloc, self.parts.path + suffix, "", ""))
-
-
-# --- The image URL of an image in a registry.
 
 
 HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
@@ -198,9 +190,6 @@ def well_formed(kind: bytes, text: bytes) -> bool:
     return all(field and rule in (None, field, len(field)) for rule, field in zip(wanted, fields[1:]))
 
 
-# --- Bootstrap data: its kind, recognised by its content.
-
-
 class Bootstrap:
     """The bootstrap data, and the SSH keys that go with it."""
 
@@ -229,9 +218,6 @@ def kind_of_bootstrap(data: bytes) -> str:
         "bootstrap data: neither cloud-init (#cloud-config, #!, #include, MIME, jinja template) "
         'nor Ignition ({"ignition": {"version": …})'
     )
-
-
-# --- What every command is asked for: a machine, its bootstrap data and its root device.
 
 
 class Job:

@@ -27,8 +27,6 @@ from .arguments import ImageUrl
 from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused, Say
 from .invocation import Progress
 
-# --- The image behind an image URL.
-
 
 class ByteSource(Protocol):
     """Bytes that come in order. ``size``: how many there are, None when that is not known; ``received``: so far."""
@@ -351,9 +349,6 @@ class Digest:
             )
 
 
-# --- What comes in: a download, hashed, recognised by its first bytes and decompressed.
-
-
 class Incoming:
     """The decompressed bytes of a download, once.
 
@@ -405,9 +400,6 @@ class Incoming:
         if not self.source.size:
             return ""
         return f", {100 * self.source.received // self.source.size} % of the download"
-
-
-# --- A download that is kept in RAM when it fits there, so that it is proven before the disk is touched.
 
 
 class Download:

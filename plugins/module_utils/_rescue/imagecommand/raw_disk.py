@@ -77,9 +77,6 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
     return ends
 
 
-# --- Installs a raw image of a whole disk: written, grown, seeded, and bootable last of all.
-
-
 def install_raw(
     incoming: Incoming,
     job: Job,

@@ -342,9 +342,6 @@ def kernel_partitions(sysfs: Path) -> dict[int, KernelPartition]:
     return dict(sorted(found, key=lambda pair: (pair[1].start, pair[0])))
 
 
-# --- One partition of the written disk.
-
-
 class Partition:
     """One partition of the written disk and what is on it."""
 
@@ -377,9 +374,6 @@ class Partition:
 
     def __str__(self) -> str:
         return f"partition {self.number} ({self.fs or 'no file system'})"
-
-
-# --- The partition table, kept back until everything else is done.
 
 
 class Table:

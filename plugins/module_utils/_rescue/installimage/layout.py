@@ -120,10 +120,8 @@ def check_disks(count: int, layout: Layout) -> list[str]:
     least = LEAST_DISKS[layout.level]
     if count < least:
         return [
-            (
-                f"root_devices: RAID level {layout.level} needs at least {least} disks, and {count} is named; name "
-                "more disks, choose another swraid_level, or set swraid: 0"
-            )
+            f"root_devices: RAID level {layout.level} needs at least {least} disks, and {count} is named; name "
+            "more disks, choose another swraid_level, or set swraid: 0"
         ]
     findings = []
     for place, part in enumerate(layout.partitions):
@@ -203,10 +201,8 @@ def check_firmware(layout: Layout, uefi: bool, image: ImageName = ANY) -> list[s
         return []
     what = "there is no ESP" if not found else f"there are {len(found)} ESPs"
     return [
-        (
-            f"partitions: {what}, but the rescue was booted by UEFI; have exactly one entry {{mount: /boot/efi, "
-            "filesystem: esp, size: 256M}"
-        )
+        f"partitions: {what}, but the rescue was booted by UEFI; have exactly one entry {{mount: /boot/efi, "
+        "filesystem: esp, size: 256M}"
     ]
 
 
