@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import installed, safe_files
-from .text import from_rfc3339, json_value, to_rfc3339
+from .text import from_rfc3339, json_object, to_rfc3339
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
@@ -50,9 +50,7 @@ def read(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             return parse(file.read(_MOST_BYTES))
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError:
+    except (FileNotFoundError, UnicodeDecodeError):
         return None
     except OSError as error:
         raise IntentError("intent %r cannot be read (%s); make it readable" % (path, error.strerror)) from error
@@ -60,13 +58,8 @@ def read(path: str) -> dict[str, Any] | None:
 
 def parse(text: str) -> dict[str, Any] | None:
     """An intent from text that anybody may have written; None when it is none."""
-    try:
-        content = json_value(text)
-    except ValueError:
-        return None
-    if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
-        return None
-    return content
+    content = json_object(text) or {}
+    return content if installed.is_installation(content.get("installation")) else None
 
 
 def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = "", now: float | None = None) -> bool:

@@ -245,16 +245,13 @@ def write_file(
     real = host.path(path)
     fd, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=os.path.dirname(real))
     try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
             if uid is not None or gid is not None:
                 os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
             os.fchmod(fd, mode)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         if check:
             check(temporary)
         os.rename(temporary, real)
@@ -282,16 +279,12 @@ def write_link(host: Host, path: str, target: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Make a rename in it survive a power cut, where the file system can do that."""
-    try:
+    with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 PENDING_FILE = "/run/kubenode/pending.json"

@@ -15,7 +15,7 @@ from ..._common.text import base64_bytes
 from .. import ignition
 from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
 from ..hosts import HostInputs
-from ..image_error import ImageError
+from ..image_error import ImageError, failing
 from ..kargs import Edit
 from ..urls import SHORTEST_SECRET
 
@@ -185,11 +185,8 @@ def needs_agent(params: Mapping[str, Any]) -> bool:
 
 def read_file(what: str, path: str) -> bytes:
     """The content of a small file that an option names."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ImageError(f"{what}: {path} cannot be read: {error.strerror}") from error
+    with failing(f"{what}: {path} cannot be read"), open(path, "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ImageError(f"{what}: {path} has more than {_MOST_BYTES} bytes")
     return data

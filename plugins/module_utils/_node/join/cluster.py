@@ -92,12 +92,10 @@ class Cluster:
         try:
             return self._ask(self._core.read_node, name)
         except Refused as error:
-            if error.status == 404:
-                return None
             if error.status == 403:
                 self._module.warn("whether there is a Node %s is not known: %s" % (name, error.text))
-                return None
-            self._fail(error)
+            elif error.status != 404:
+                self._fail(error)
         except NoAnswer as error:
             self._fail(error)
         return None

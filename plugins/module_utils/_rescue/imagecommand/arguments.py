@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from ..._common.names import is_command_name
-from ..._common.text import json_value
+from ..._common.text import json_object
 from ..._common.web import registry_place, split_login
 from .basics import MIB, Refused
 from .root_device import Disk
@@ -210,10 +210,9 @@ def kind_of_bootstrap(data: bytes) -> str:
     heads = rb"#!|#cloud-|#include|#part-handler|##\s*template:\s*jinja|content-type\s*:|mime-version\s*:"
     if re.match(heads, text, re.I):
         return "cloud-init"
-    with contextlib.suppress(ValueError, RecursionError):
-        found = json_value(text)
-        if isinstance(found, dict) and isinstance(found.get("ignition"), dict) and "version" in found["ignition"]:
-            return "ignition"
+    found = (json_object(text) or {}).get("ignition")
+    if isinstance(found, dict) and "version" in found:
+        return "ignition"
     raise Refused(
         "bootstrap data: neither cloud-init (#cloud-config, #!, #include, MIME, jinja template) "
         'nor Ignition ({"ignition": {"version": …})'
