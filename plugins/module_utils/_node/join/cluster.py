@@ -37,10 +37,7 @@ CORDONED = "kubenode.provision/cordoned-by"
 
 def options() -> dict[str, Any]:
     """Options of every module that speaks to a cluster with a kubeconfig."""
-    return {
-        "kubeconfig": {"type": "path"},
-        "context": {"type": "str"},
-    }
+    return {"kubeconfig": {"type": "path"}, "context": {"type": "str"}}
 
 
 class Refused(Exception):

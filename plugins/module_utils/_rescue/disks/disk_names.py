@@ -107,6 +107,11 @@ def identity(disk: Identity) -> str:
     return ", ".join(word for word in words if word)
 
 
+def named(disk: Identity) -> str:
+    """The disk in a message."""
+    return f"disk {disk['name']} ({identity(disk)})"
+
+
 def stable(disk: Identity, disks: Sequence[Identity]) -> str:
     """A name of the disk that means the same one after the next boot: WWN, by-id name or serial; empty when none."""
     for text in [disk["wwn"]] + list(disk["by_id"]) + [disk["serial"]]:

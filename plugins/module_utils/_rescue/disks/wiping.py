@@ -192,11 +192,8 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     if len(found) != 1:
         raise WipeError(f"disk {disk_names.identity(target)} is not there any more; nothing was erased", False)
     if found[0]["content_id"] != target["content_id"]:
-        raise WipeError(
-            f"disk {found[0]['name']} ({disk_names.identity(target)}) does not hold any more what was found "
-            "before; nothing was erased. Run again",
-            False,
-        )
+        text = "%s does not hold any more what was found before; nothing was erased. Run again"
+        raise WipeError(text % disk_names.named(found[0]), False)
     return found[0]
 
 
