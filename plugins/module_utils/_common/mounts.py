@@ -63,9 +63,9 @@ def id_of(fd: int) -> int:
     raise OSError(errno.ENOSYS, "the kernel does not tell the id of its mount")
 
 
-def id_at(path: str, dir_fd: int | None = None) -> int:
+def id_at(path: str) -> int:
     """The id of the mount that a path shows, the path itself no link that is followed. Raises OSError."""
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return id_of(fd)
     finally:

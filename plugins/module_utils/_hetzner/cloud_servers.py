@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.text import from_rfc3339
+from .._common.text import moment
 from .api_failures import ApiError, MachineError, unless_gone
 from .api_types import Action, Attachment, Machine, Server
 from .labels import INSTALLATION_LABEL, LABEL, is_ours
@@ -221,11 +221,8 @@ class Servers:
 
     def age(self, action: Action) -> float | None:
         """Seconds since an action ended, or began, by the API's own clock; None when that is not known."""
-        now = self._api.server_time()
-        try:
-            return None if now is None else now - from_rfc3339(action.get("finished") or action.get("started") or "")
-        except ValueError:
-            return None
+        now, then = self._api.server_time(), moment(action.get("finished") or action.get("started"))
+        return None if now is None or then is None else now - then
 
     def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
         """Disarm the rescue."""
@@ -275,12 +272,10 @@ def _newest(actions: Iterable[Action], command: str) -> Action | None:
     return next((action for action in actions if action.get("command") == command), None)
 
 
-def begun_after(moment: str | None, sent_at: float | None) -> bool:
+def begun_after(when: str | None, sent_at: float | None) -> bool:
     """Whether something began after a request that was sent at ``sent_at`` by the API's clock.
 
-    ``moment``: when it began, as the API writes it.
+    ``when``: it began, as the API writes it.
     """
-    try:
-        return sent_at is not None and from_rfc3339(moment or "") >= sent_at - CLOCK_SLACK
-    except ValueError:
-        return False
+    began = moment(when)
+    return sent_at is not None and began is not None and began >= sent_at - CLOCK_SLACK

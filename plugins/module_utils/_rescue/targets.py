@@ -44,14 +44,14 @@ def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",
     return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
 
 
-def measure_disks(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> dict[str, Any]:
+def measure_disks(run: Run, targets: Sequence[Disk]) -> dict[str, Any]:
     """How fast the disks are read that the controller means, one after the other; of a slow one, the better of two.
 
     ``targets``: as for :func:`wipe`. Returns :func:`gather.read_speed` of each, in their order.
     """
     tools = Tools(run)
     with _failing():
-        now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
+        now = disk_facts.facts(disk_gather.read(tools, health=False))
         chosen = [wiping.still(target, now) for target in targets]
     found = []
     for disk in chosen:
@@ -64,11 +64,7 @@ def measure_disks(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("di
 
 
 def wipe_disks(
-    run: Run,
-    targets: Sequence[Disk],
-    types: Sequence[str] = ("disk",),
-    base: str = protocol.BASE,
-    patience: float = wiping.PATIENCE,
+    run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",), base: str = protocol.BASE
 ) -> dict[str, Any]:
     """Empty the disks that the controller means, if they are still what it saw.
 
@@ -78,19 +74,17 @@ def wipe_disks(
     with _failing(), job.alone(base):
         if job.progress(run, base)["running"]:
             raise JobError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
-        done = empty_disks(tools, targets, types, patience)
+        done = empty_disks(tools, targets, types)
         job.forget(base)
         left = disk_facts.facts(disk_gather.read(tools, types), types)
     return {"disks": left, "steps": done}
 
 
-def empty_disks(
-    tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",), patience: float = wiping.PATIENCE
-) -> list[str]:
+def empty_disks(tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> list[str]:
     """The same within a job's start; returns what was done."""
     now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
     chosen = [wiping.still(target, now) for target in targets]
-    return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
+    return wiping.wipe(tools, [disk["name"] for disk in chosen], types)
 
 
 def _uptime() -> float:

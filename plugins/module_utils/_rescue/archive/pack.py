@@ -193,11 +193,11 @@ class FileTarget:
 class HttpTarget:
     """A server that takes the file by PUT and answers 201 when it has it all."""
 
-    def __init__(self, url: str, timeout: float = 120.0) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._where = parts.netloc.rpartition("@")[2]
-        self._connection = kind(self._where, timeout=timeout)
+        self._connection = kind(self._where, timeout=120)
         try:
             self._connection.putrequest("PUT", parts.path or "/", skip_accept_encoding=True)
             self._connection.putheader("Transfer-Encoding", "chunked")

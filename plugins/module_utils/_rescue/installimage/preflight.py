@@ -22,9 +22,9 @@ from .processes import Refused, kill_below
 WORKPLACE = "/installimage."
 
 
-def is_uefi(sys: str = "/sys") -> bool:
+def is_uefi() -> bool:
     """Whether the rescue was booted by UEFI: installimage makes the boot loader for what booted the rescue."""
-    return os.path.isdir(os.path.join(sys, "firmware/efi"))
+    return os.path.isdir("/sys/firmware/efi")
 
 
 def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
