@@ -221,7 +221,6 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Check
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 
@@ -247,10 +246,7 @@ def argument_spec() -> dict[str, Any]:
 def check_options(module: AnsibleModule) -> None:
     """Fail with the name of the option that cannot be."""
     params = module.params
-    try:
-        split_server(params["api_server"])
-    except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+    api_server.check_address(module)
     try:
         params["ca_hashes"] = [api_server.check_pin(pin) for pin in params["ca_hashes"]]
     except ValueError as error:

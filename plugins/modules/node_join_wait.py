@@ -126,7 +126,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import check_address
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait, node_ready
 
@@ -156,10 +156,7 @@ def summary(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        split_server(module.params["api_server"])
-    except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+    check_address(module)
     if module.check_mode:
         module.exit_json(changed=False, seconds={}, node={})
     wait = Wait(module.params)
