@@ -239,7 +239,7 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
     if context.container:
         context.warn(_SHARED)
         return same(before, "in a container")
-    if _read_only(host):
+    if info.read_only(host, "/proc/sys"):
         context.warn(_FIXED)
         return same(before, "read-only")
     wrong = [key for key in missing if key not in optional]
@@ -262,13 +262,6 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
 
 def _lines(values: Mapping[str, str | None]) -> str:
     return "".join("%s = %s\n" % pair for pair in sorted(values.items()))
-
-
-def _read_only(host: Host) -> bool:
-    try:
-        return bool(os.statvfs(host.path("/proc/sys")).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
 
 
 def _set(host: Host, key: str, value: str, optional: bool) -> None:
@@ -375,7 +368,7 @@ def plan_hold(context: Context, setting: Setting) -> Step:
 
 def _held(host: Host, manager: str) -> set[str]:
     if manager == "dnf":
-        return {name for path in info.VERSIONLOCKS for name in facts.versionlock(host.text(path))}
+        return info.locked_by_dnf(host)
     return set(run(host, ["apt-mark", "showhold"]).split())
 
 
