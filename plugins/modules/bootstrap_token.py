@@ -125,7 +125,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return dict(
         cluster.options(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -192,7 +191,6 @@ def remove(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec=argument_spec(), supports_check_mode=True, required_if=[("state", "absent", ["token_id"])]
     )

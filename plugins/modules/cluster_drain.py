@@ -172,7 +172,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return dict(
         cluster.options(),
         **cluster.owner_options(),
@@ -292,7 +291,6 @@ class Node:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     if module.params["timeout"] < 1:
         module.fail_json(msg="timeout: %d is no time; give at least 1 second" % module.params["timeout"])

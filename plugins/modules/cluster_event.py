@@ -171,7 +171,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     about = {
         "kind": {"type": "str", "choices": ["Node", "ConfigMap", "Machine"], "required": True},
         "name": {"type": "str", "required": True},
@@ -249,7 +248,6 @@ def diff(results: list[dict[str, Any]], given: list[dict[str, Any]]) -> dict[str
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     results = post_all(module) if module.params["events"] else []
     failed = [result for result in results if result["failed"]]

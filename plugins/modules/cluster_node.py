@@ -68,7 +68,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 
 
 def main() -> None:
-    """Run the module."""
     spec = dict(cluster.options(), **cluster.owner_options(), name={"type": "str", "required": True})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     params, reached = module.params, cluster.Cluster(module)

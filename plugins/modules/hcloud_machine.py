@@ -476,7 +476,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     machine = {
         "name": {"type": "str", "required": True},
         "server_type": {"type": "list", "elements": "str"},
@@ -512,7 +511,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 

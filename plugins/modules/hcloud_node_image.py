@@ -248,7 +248,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapsh
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     image = {
         "name": {"type": "str", "required": True},
         "server": {"type": "str"},
@@ -274,7 +273,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 

@@ -151,7 +151,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapsh
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     image = {
         "name": {"type": "str", "required": True},
         "architecture": {"type": "str", "choices": ["x86", "arm"], "default": "x86"},
@@ -164,7 +163,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), open_cloud, items="images")

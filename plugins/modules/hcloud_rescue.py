@@ -335,7 +335,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return dict(
         api_options(),
         ssh_keys={"type": "list", "elements": "raw", "default": [], "no_log": False},
@@ -349,7 +348,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")

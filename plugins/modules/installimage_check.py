@@ -273,15 +273,12 @@ api_calls:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main() -> None:
     """Everything happens in the action plugin of the same name."""
-    module = AnsibleModule(options.installimage_check_spec(), supports_check_mode=True)
-    module.fail_json(msg="installimage_check works through its action plugin; call it as a task, not as a bare module")
+    options.action_only("installimage_check", options.installimage_check_spec())
 
 
 if __name__ == "__main__":

@@ -99,15 +99,12 @@ known:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main() -> None:
     """Everything happens in the action plugin of the same name."""
-    module = AnsibleModule(options.machine_inventory_spec(), supports_check_mode=True)
-    module.fail_json(msg="machine_inventory works through its action plugin; call it as a task, not as a bare module")
+    options.action_only("machine_inventory", options.machine_inventory_spec())
 
 
 if __name__ == "__main__":

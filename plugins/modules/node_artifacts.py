@@ -206,9 +206,9 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, module_options, node_artifacts
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import NoLogModule
+from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
 
 
@@ -239,7 +239,7 @@ def main() -> None:
             "retries": {"type": "int", "default": 4},
             "headers": {"type": "dict", "default": {}, "no_log": True},
             "extra_ca": {"type": "list", "elements": "str", "default": []},
-            "proxies": module_options.proxy_option(),
+            "proxies": fetch.PROXIES,
         },
         supports_check_mode=True,
     )
@@ -253,7 +253,7 @@ def run(module: NoLogModule) -> None:
         for entry in artifact["install"]:
             for field in [field for field, value in entry.items() if value is None]:
                 del entry[field]
-    module_options.use_proxies(params["proxies"])
+    fetch.use_proxies(params["proxies"])
     shown = [artifact["url"] for artifact in params["artifacts"]]
     shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
     module.no_log_values.update(fetch.secrets(shown))

@@ -100,15 +100,12 @@ ssh_args:
   sample: -R 127.0.0.1:40001:127.0.0.1:40001
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main() -> None:
     """Everything happens in the action plugin of the same name."""
-    module = AnsibleModule(options.node_image_source_spec(), supports_check_mode=True)
-    module.fail_json(msg="node_image_source works through its action plugin; call it as a task, not as a bare module")
+    options.action_only("node_image_source", options.node_image_source_spec())
 
 
 if __name__ == "__main__":

@@ -127,9 +127,9 @@ diff:
 
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, module_options
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import NoLogModule
+from ansible_collections.kubenode.provision.plugins.module_utils._node import container_images, fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 
 
 def arguments() -> dict[str, Any]:
@@ -153,7 +153,7 @@ def arguments() -> dict[str, Any]:
         "runtime": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
         "headers": {"type": "dict", "default": {}, "no_log": True},
         "timeout": {"type": "int", "default": 600},
-        "proxies": module_options.proxy_option(),
+        "proxies": fetch.PROXIES,
     }
 
 
@@ -161,7 +161,7 @@ def main() -> None:
     """Find what is missing, bring it, say so."""
     module = NoLogModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()
-    module_options.use_proxies(given["proxies"])
+    fetch.use_proxies(given["proxies"])
     kind = container_images.Docker if given["runtime"] == "docker" else container_images.Containerd
     work = container_images.Work(host, kind(host, given["timeout"]), given)
     try:

@@ -221,13 +221,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Check
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
         "ca_cert": {"type": "str", "default": ""},
@@ -248,10 +246,7 @@ def argument_spec() -> dict[str, Any]:
 def check_options(module: AnsibleModule) -> None:
     """Fail with the name of the option that cannot be."""
     params = module.params
-    try:
-        split_server(params["api_server"])
-    except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+    api_server.check_address(module)
     try:
         params["ca_hashes"] = [api_server.check_pin(pin) for pin in params["ca_hashes"]]
     except ValueError as error:
@@ -266,7 +261,6 @@ def check_options(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     check_options(module)
     began = time.time()

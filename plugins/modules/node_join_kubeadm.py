@@ -94,7 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import check_address
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
@@ -107,7 +107,6 @@ _BESIDES = 600
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "kubeadm": {"type": "str", "default": "kubeadm"},
         "kubelet": {"type": "str", "default": ""},
@@ -139,13 +138,9 @@ def join(host: Host, params: Mapping[str, Any]) -> Done:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params, host, began = module.params, Host(), time.time()
-    try:
-        split_server(params["api_server"])
-    except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+    check_address(module)
     if module.check_mode:
         module.exit_json(changed=True)
     if os.path.isabs(params["kubelet"]):

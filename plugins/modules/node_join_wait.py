@@ -126,13 +126,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import check_address
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait, node_ready
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return {
         "api_server": {"type": "str", "required": True},
         "node_name": {"type": "str", "required": True},
@@ -156,12 +155,8 @@ def summary(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        split_server(module.params["api_server"])
-    except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+    check_address(module)
     if module.check_mode:
         module.exit_json(changed=False, seconds={}, node={})
     wait = Wait(module.params)

@@ -167,8 +167,8 @@ diff:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.module_options import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
 

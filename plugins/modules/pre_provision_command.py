@@ -199,17 +199,12 @@ transitions:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main() -> None:
     """Everything happens in the action plugin of the same name."""
-    module = AnsibleModule(options.pre_provision_command_spec(), supports_check_mode=True)
-    module.fail_json(
-        msg="pre_provision_command works through its action plugin; call it as a task, not as a bare module"
-    )
+    options.action_only("pre_provision_command", options.pre_provision_command_spec())
 
 
 if __name__ == "__main__":

@@ -546,14 +546,14 @@ images:
       returned: for ISOs that have areas for them
 """
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build as options
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build as work
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 
 
 def main() -> None:
-    """Run the module."""
-    module = options.SecretiveModule(options.argument_spec(), required_if=options.REQUIRED_IF, supports_check_mode=True)
-    work.run(module)
+    module = image_build.SecretiveModule(
+        image_build.argument_spec(), required_if=image_build.REQUIRED_IF, supports_check_mode=True
+    )
+    image_build.run(module)
 
 
 if __name__ == "__main__":

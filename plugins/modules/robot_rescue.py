@@ -439,7 +439,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return dict(
         robot_options(),
         ssh_public_key={"type": "str", "no_log": False},
@@ -462,7 +461,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     if params["release"] and params["reinstall"]:

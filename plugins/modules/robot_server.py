@@ -163,7 +163,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
 
 
 def argument_spec() -> dict[str, Any]:
-    """The options of the module."""
     return dict(
         robot_options(),
         **run_options(),
@@ -174,7 +173,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import installed, safe_files
-from .text import from_rfc3339, json_value, to_rfc3339
+from .text import json_object, moment, to_rfc3339
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent no longer counts: a later run may have other plans with the machine.
@@ -50,9 +50,7 @@ def read(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             return parse(file.read(_MOST_BYTES))
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError:
+    except (FileNotFoundError, UnicodeDecodeError):
         return None
     except OSError as error:
         raise IntentError("intent %r cannot be read (%s); make it readable" % (path, error.strerror)) from error
@@ -60,13 +58,8 @@ def read(path: str) -> dict[str, Any] | None:
 
 def parse(text: str) -> dict[str, Any] | None:
     """An intent from text that anybody may have written; None when it is none."""
-    try:
-        content = json_value(text)
-    except ValueError:
-        return None
-    if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
-        return None
-    return content
+    content = json_object(text) or {}
+    return content if installed.is_installation(content.get("installation")) else None
 
 
 def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = "", now: float | None = None) -> bool:
@@ -75,11 +68,8 @@ def is_open(intent: Mapping[str, Any] | None, machine: str, installation: str = 
         return False
     if installation and intent["installation"] != installation:
         return False
-    try:
-        age = (time.time() if now is None else now) - from_rfc3339(intent.get("armed_at") or "")
-    except (ValueError, TypeError, AttributeError):
-        return False
-    return -60 <= age <= LASTS
+    armed = moment(intent.get("armed_at"))
+    return armed is not None and -60 <= (time.time() if now is None else now) - armed <= LASTS
 
 
 def record_or_kept(
@@ -149,11 +139,10 @@ def written_of(path: str, installation: str) -> list[dict[str, Any]] | None:
     return written if all(isinstance(disk, dict) for disk in written) else None
 
 
-def close(path: str, state: str, now: float | None = None, **more: Any) -> bool:
+def close(path: str, state: str, **more: Any) -> bool:
     """Write down how it ended; returns whether an open one was there."""
     intent = read(path)
     if intent is None or intent.get("state") != OPEN:
         return False
-    ended = to_rfc3339(time.time() if now is None else now)
-    write(path, dict(intent, state=state, ended_at=ended, **more))
+    write(path, dict(intent, state=state, ended_at=to_rfc3339(time.time()), **more))
     return True

@@ -12,13 +12,21 @@ from typing import NamedTuple
 
 from .text import whole_number
 
+_DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
+
 
 class Mount(NamedTuple):
-    """One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type."""
+    """One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type.
+
+    ``device`` is major:minor, ``options`` those of the file system.
+    """
 
     id: int
+    device: str
     point: str
     kind: str
+    source: str
+    options: str
 
 
 def unescape(text: str) -> str:
@@ -32,9 +40,10 @@ def parse(text: str | None) -> list[Mount]:
     for line in (text or "").splitlines():
         fields = line.split(" ")
         # optional fields, any number of them, end with a field of one dash
-        number = whole_number(fields[0])
-        if len(fields) > 6 and number is not None and "-" in fields[6:-1]:
-            found.append(Mount(number, unescape(fields[4]), fields[fields.index("-", 6) + 1]))
+        number, dash = whole_number(fields[0]), fields.index("-", 6) if "-" in fields[6:-3] else 0
+        if number is not None and dash and _DEVICE.match(fields[2]):
+            kind, source, options = fields[dash + 1 : dash + 4]
+            found.append(Mount(number, fields[2], unescape(fields[4]), kind, unescape(source), options))
     return found
 
 
@@ -54,9 +63,9 @@ def id_of(fd: int) -> int:
     raise OSError(errno.ENOSYS, "the kernel does not tell the id of its mount")
 
 
-def id_at(path: str, dir_fd: int | None = None) -> int:
+def id_at(path: str) -> int:
     """The id of the mount that a path shows, the path itself no link that is followed. Raises OSError."""
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return id_of(fd)
     finally:

@@ -3,7 +3,7 @@
 """Options: their values are judged by the specification that documents them, and messages name what the user has set.
 
 Code names the options of a module. Where a playbook fills them from variables, the module's option ``variables`` says
-which variable holds which option, and messages name that one.
+which variable holds which option, and messages name that one. A module whose options may hold secrets logs none.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
@@ -23,6 +24,13 @@ _KINDS = {
 }  # fmt: skip
 #: How much of a value is shown.
 _MOST = 60
+
+
+class NoLogModule(AnsibleModule):
+    """Does not write its arguments to the machine's log, where Ansible can hide top-level options only."""
+
+    def _log_invocation(self) -> None:
+        self.log("Invoked; the arguments are not logged, since they may hold secrets")
 
 
 def wrong_value(option: Mapping[str, Any], value: object) -> str:

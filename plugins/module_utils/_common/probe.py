@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from .mounts import unescape
+from . import mounts
 from .text import ascii_words, base64_bytes, json_object, whole_number
 
 #: Where the root file system lies.
@@ -25,7 +25,6 @@ RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
 _IN_RAM = frozenset(["rootfs", "ramfs", "tmpfs"])
 _ON_NETWORK = frozenset(["nfs", "nfs4"])
 _LAYER = re.compile(r"(?:^|,)(lowerdir|upperdir|lowerdir\+|datadir\+)=((?:\\.|[^,\\])*)")
-_DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
 _MOST = 64
 _MOST_SECTORS = 1 << 50
 
@@ -154,14 +153,6 @@ class WrittenDisk(Disk, total=False):
     before: list[str] | None
 
 
-class _Mount(TypedDict):
-    device: str
-    place: str
-    type: str
-    source: str
-    options: str
-
-
 class Origin:
     """What a system runs from. ``root``: RAM, NETWORK, DISK or UNKNOWN; ``marks``: Hetzner's, of its rescue."""
 
@@ -219,48 +210,31 @@ def place_of(root_lines: str, block_mounts: str) -> str:
 
     A disk anywhere below is a disk: also in a lower layer of an overlay, and under what was mounted over it.
     """
-    mounts = [mount for mount in map(_mount, root_lines.splitlines()) if mount is not None and mount["place"] == "/"]
-    places = [_place(mount, block_mounts) for mount in mounts]
+    on_disks = [mount.point for mount in mounts.parse(block_mounts)]
+    places = [_place(mount, on_disks) for mount in mounts.parse(root_lines) if mount.point == "/"]
     for place in (DISK, UNKNOWN, NETWORK, RAM):
         if place in places:
             return place
     return UNKNOWN
 
 
-def _place(mount: _Mount, block_mounts: str) -> str:
-    kind = mount["type"]
-    if kind == "overlay":
-        on_disks = [found["place"] for found in map(_mount, block_mounts.splitlines()) if found is not None]
+def _place(mount: mounts.Mount, on_disks: Sequence[str]) -> str:
+    if mount.kind == "overlay":
         # Layers may have been mounted before the root was changed, so that their paths lead nowhere now.
-        seen = [layer for layer in _layers(mount["options"]) if any(_below(layer, place) for place in on_disks)]
+        seen = [layer for layer in _layers(mount.options) if any(_below(layer, place) for place in on_disks)]
         return DISK if seen else RAM
-    if mount["device"].split(":")[0] != "0" or mount["source"].startswith("/dev/"):
+    if mount.device.split(":")[0] != "0" or mount.source.startswith("/dev/"):
         return DISK
-    if kind in _IN_RAM:
+    if mount.kind in _IN_RAM:
         return RAM
-    return NETWORK if kind in _ON_NETWORK else UNKNOWN
-
-
-def _mount(line: str) -> _Mount | None:
-    """One line of mountinfo; None when it is none."""
-    before, dash, after = line.partition(" - ")
-    fields, more = before.split(" "), after.split(" ")
-    if not dash or len(fields) < 6 or len(more) < 3 or not _DEVICE.match(fields[2]):
-        return None
-    return {
-        "device": fields[2],
-        "place": unescape(fields[4]),
-        "type": more[0],
-        "source": unescape(more[1]),
-        "options": more[2],
-    }
+    return NETWORK if mount.kind in _ON_NETWORK else UNKNOWN
 
 
 def _layers(options: str) -> list[str]:
     found: list[str] = []
     for key, value in _LAYER.findall(options):
         parts = re.split(r"(?<!\\):", value) if key == "lowerdir" else [value]
-        found += [unescape(part).replace("\\:", ":") for part in parts if part.startswith("/")]
+        found += [mounts.unescape(part).replace("\\:", ":") for part in parts if part.startswith("/")]
     return found
 
 

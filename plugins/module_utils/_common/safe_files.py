@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -53,6 +55,19 @@ def write_json(path: str, content: Any, sort_keys: bool = False, durable: bool =
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def lock(fd: int, seconds: float) -> bool:
+    """Take the lock of an open file, which ends when it is closed; False when another one holds it for so long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

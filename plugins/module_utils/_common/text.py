@@ -122,6 +122,15 @@ def json_object(text: str | bytes | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def json_objects(text: str | bytes | None) -> list[dict[str, Any]]:
+    """The objects in a JSON list; none for all else."""
+    try:
+        found = json_value(text or "[]")
+    except ValueError:
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 def base64_bytes(text: str | bytes) -> bytes | None:
     """The bytes of a base64 text; None for a text with any other character in it."""
     try:

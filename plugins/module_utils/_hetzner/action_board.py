@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._common.text import from_rfc3339
+from .._common.text import moment
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, TimeLimit
 from .api_types import Action
 
@@ -181,11 +181,8 @@ class ActionBoard:
 
     def _age(self, action: Action) -> float:
         """Seconds for which the action has been running by the API's own clock, 0 when that is unknown."""
-        now = self._api.server_time()
-        try:
-            return 0.0 if now is None else max(0.0, now - from_rfc3339(action.get("started") or ""))
-        except ValueError:
-            return 0.0
+        now, started = self._api.server_time(), moment(action.get("started"))
+        return 0.0 if now is None or started is None else max(0.0, now - started)
 
     def _poll(self) -> None:
         while True:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from .._common.own_run import ENDED, OwnRun
 from .._common.text import spaced
@@ -28,6 +30,7 @@ CREDENTIAL_CODES = {
     "forbidden": "api_token: the token lacks the permission for this request (forbidden).",
 }
 
+_Answer = TypeVar("_Answer")
 #: characters of a message that are kept
 _MOST = 4000
 
@@ -154,6 +157,16 @@ def verdict(error: Exception) -> str:
     return FINAL
 
 
+def unless_gone(request: Callable[[], _Answer]) -> _Answer | None:
+    """The answer of a request to the Cloud API; None when what it is about is not there, or not any more."""
+    try:
+        return request()
+    except ApiError as error:
+        if error.code == "not_found":
+            return None
+        raise
+
+
 def may_have_arrived(error: Exception) -> bool:
     """Whether the API can have received a request that ended with this error of requests: not without a connection."""
     text = repr(error)
@@ -218,6 +231,46 @@ class FirstAnswer:
     def pause(self, seconds: float) -> float:
         """How long to wait before the next try; ``seconds``: how long one would when the API had answered once."""
         return seconds if self._came or self._since is None else min(seconds, LOOK_EVERY)
+
+
+class Client:
+    """What the clients of both APIs share, for many threads. ``option``: that of the module which gave the endpoint."""
+
+    def __init__(self, option: str, endpoint: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._stopped: FleetError | None = None
+        self._first = FirstAnswer(option, endpoint, clock)
+        #: Requests so far, of all and of each machine.
+        self.calls = 0
+        self.calls_of: dict[str, int] = {}
+        #: Takes the changes of machines, if anything does; see run_fleet.
+        self.news: Any = None
+        #: The run that all this is done for, where that can be seen.
+        self.own_run: OwnRun | None = None
+
+    def stop(self, error: FleetError) -> None:
+        """Let every further request of any thread raise ``error``."""
+        with self._lock:
+            self._stopped = self._stopped or error
+
+    def _raise_if_stopped(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+        raise_if_ended(self.own_run)
+
+    def _count(self, machine: str | None) -> None:
+        self.calls += 1
+        if machine is not None:
+            self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+
+    def _unanswered(self, error: Exception, what: str) -> NoAnswer:
+        """What an error of requests means for ``what``, such as GET /servers; raises what ends the whole fleet."""
+        fatal = self._first.missed(error)
+        if fatal is not None:
+            self.stop(fatal)
+            raise fatal from error
+        return NoAnswer(f"no answer to {what}: {transport_reason(error)}", sent=may_have_arrived(error))
 
 
 class Deadline:

@@ -17,16 +17,7 @@ from typing import Any
 from .._common import boot_states, installed, intents, probe
 from .._common import consent as consents
 from . import boot_decision as decision
-from .api_failures import (
-    LOOK_EVERY,
-    ApiError,
-    Deadline,
-    EndedEarly,
-    MachineError,
-    NoAnswer,
-    Refused,
-    raise_if_ended,
-)
+from .api_failures import LOOK_EVERY, ApiError, Deadline, EndedEarly, MachineError, NoAnswer, Refused, raise_if_ended
 from .api_types import Machine
 from .boot_decision import ObservedState
 from .fleet_run import MachineRun, difference, name_findings, refuse_findings

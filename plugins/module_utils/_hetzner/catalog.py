@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._common.text import from_rfc3339, is_digits
-from .api_failures import ApiError
+from .._common.text import is_digits, moment
+from .api_failures import ApiError, unless_gone
 from .api_types import Image, RegisteredKey
 from .labels import IMAGE_LABEL, is_label_value
 
@@ -37,12 +37,12 @@ def _names(items: Iterable[Mapping[str, Any]], key: str = "name", most: int = 12
     return (", ".join(names[:most]) + more) or "none"
 
 
-def pick(field: str, wanted: str, items: Iterable[_Item], hint: str = "") -> _Item:
+def pick(field: str, wanted: str, items: Iterable[_Item]) -> _Item:
     """The item whose name or id is ``wanted``."""
     for item in items:
         if item.get("name") == wanted or str(item["id"]) == str(wanted):
             return item
-    raise Unfit(f"{field}: '{wanted}' does not exist; there are: {_names(items)}{hint}")
+    raise Unfit(f"{field}: '{wanted}' does not exist; there are: {_names(items)}")
 
 
 def pick_server_type(
@@ -52,17 +52,10 @@ def pick_server_type(
     found = pick("server_type", wanted, types)
     ends = (found.get("deprecation") or {}).get("unavailable_after")
     now = now or datetime.datetime.now(datetime.timezone.utc)
-    if ends and _is_over(ends, now):
+    end = moment(ends)
+    if end is not None and end <= now.timestamp():
         raise Unfit(f"server_type: '{wanted}' can no longer be ordered since {ends}; choose a newer type")
     return found
-
-
-def _is_over(moment: str, now: datetime.datetime) -> bool:
-    """Whether a time that the API gives has come; one that cannot be read has not."""
-    try:
-        return from_rfc3339(moment) <= now.timestamp()
-    except ValueError:
-        return False
 
 
 def check_location(
@@ -193,7 +186,6 @@ class Catalog:
         self._images: dict[tuple[str, bool], list[Image]] = {}
 
     def server_types(self) -> list[dict[str, Any]]:
-        """All server types."""
         return self._list("server_types")
 
     def locations(self) -> list[dict[str, Any]]:
@@ -205,15 +197,12 @@ class Catalog:
         return self._list("networks")
 
     def primary_ips(self) -> list[dict[str, Any]]:
-        """All primary IPs of the project."""
         return self._list("primary_ips")
 
     def servers(self) -> list[dict[str, Any]]:
-        """All servers of the project."""
         return self._list("servers")
 
     def ssh_keys(self) -> list[RegisteredKey]:
-        """All registered SSH keys."""
         return self._list("ssh_keys")
 
     def ssh_keys_with(self, selector: str) -> list[RegisteredKey]:
@@ -242,16 +231,9 @@ class Catalog:
         if labelled and is_label_value(str(wanted)):
             found = found + self._all("images", {"label_selector": f"{IMAGE_LABEL}=={wanted}"})
         if not found and is_digits(str(wanted)):
-            found = self._image_by_id(wanted)
+            answer = unless_gone(lambda: self._api.read(f"/images/{wanted}", self._deadline))
+            found = [answer["image"]] if answer else []
         return list({image["id"]: image for image in found}.values())
-
-    def _image_by_id(self, wanted: str) -> list[Image]:
-        try:
-            return [self._api.read(f"/images/{wanted}", self._deadline)["image"]]
-        except ApiError as error:
-            if error.code == "not_found":
-                return []
-            raise
 
     def _list(self, collection: str) -> list[Any]:
         if collection not in self._lists:

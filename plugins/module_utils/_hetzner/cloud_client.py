@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many API requests may still be made: a model of the project's token bucket (pure)."""
+"""The Cloud API: access, requests, counted and safely repeated, and a model of the project's token bucket (pure)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ from .api_failures import (
     LOCKED_CODES,
     ApiError,
     Backoff,
-    FirstAnswer,
+    Client,
     FleetError,
     NoAnswer,
-    may_have_arrived,
-    raise_if_ended,
-    transport_reason,
     verdict,
 )
 
@@ -150,7 +147,6 @@ class Budget:
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-    from .._common.own_run import OwnRun
     from .api_failures import Deadline
 
 
@@ -205,8 +201,8 @@ def open_cloud(module: AnsibleModule) -> Api:
     return Api(token, endpoint)
 
 
-class Api:
-    """One project's API. Safe to use from many threads; after a fleet-wide error every further request repeats it."""
+class Api(Client):
+    """One project's API."""
 
     def __init__(
         self,
@@ -216,6 +212,7 @@ class Api:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        super().__init__("api_endpoint", endpoint, clock, sleep)
         self._client = hcloud.Client(
             token=token,
             api_endpoint=endpoint.rstrip("/"),
@@ -224,22 +221,11 @@ class Api:
             timeout=timeout,
         )
         _without_retries(self._client)
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(CONCURRENCY)
-        self._stopped: FleetError | None = None
         self._server_clock: float | None = None
-        self._first = FirstAnswer("api_endpoint", endpoint, clock)
         self.budget = Budget(clock)
-        self.calls = 0
         #: Seconds for which requests were under way, of all together.
         self._took = 0.0
-        self.calls_of: dict[str, int] = {}
-        #: Takes the changes of machines, if anything does; see run_fleet.
-        self.news: Any = None
-        #: The run that all this is done for, where that can be seen.
-        self.own_run: OwnRun | None = None
 
     def request(
         self, method: str, path: str, machine: str | None = None, params: dict[str, Any] | None = None, json: Any = None
@@ -251,8 +237,7 @@ class Api:
         if json is not None:
             arguments["json"] = json
         with self._slots:
-            mark = self._pace()
-            self._count(machine)
+            mark = self._pace(machine)
             arguments["hooks"] = {"response": functools.partial(self._answered, mark, self._clock())}
             try:
                 return self._client.request(method, path, **arguments)
@@ -262,12 +247,7 @@ class Api:
             except requests.exceptions.RequestException as error:
                 with self._lock:
                     self.budget.answered({}, mark)
-                fatal = self._first.missed(error)
-                if fatal is not None:
-                    self.stop(fatal)
-                    raise fatal from error
-                reason = f"no answer to {method} {path}: {transport_reason(error)}"
-                raise NoAnswer(reason, sent=may_have_arrived(error)) from error
+                raise self._unanswered(error, f"{method} {path}") from error
 
     def read(
         self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
@@ -351,27 +331,15 @@ class Api:
             with self._lock:
                 self.news.plan(self.budget.outlook(requests, what, CONCURRENCY, self._took / max(1, self.calls)))
 
-    def stop(self, error: FleetError) -> None:
-        """Let every further request of any thread raise ``error``, a FleetError."""
-        with self._lock:
-            self._stopped = self._stopped or error
-
-    def _pace(self) -> int:
+    def _pace(self, machine: str | None) -> int:
         while True:
             with self._lock:
-                if self._stopped is not None:
-                    raise self._stopped
-                raise_if_ended(self.own_run)
+                self._raise_if_stopped()
                 delay = self.budget.delay()
                 if delay <= 0:
+                    self._count(machine)
                     return self.budget.sent()
             self._sleep(min(delay, 5.0))
-
-    def _count(self, machine: str | None) -> None:
-        with self._lock:
-            self.calls += 1
-            if machine is not None:
-                self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
 
     def _answered(self, mark: int, sent: float, response: requests.Response, **_kwargs: Any) -> None:
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""

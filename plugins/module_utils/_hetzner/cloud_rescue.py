@@ -116,7 +116,6 @@ class CloudRescue(BootFleet):
         self._found: dict[str, Server] = {}
 
     def run_of(self, machine: Machine) -> MachineRun:
-        """The run of one machine, going on where the step before it ended."""
         run, again = MachineRun.going_on(machine), self.is_again(machine)
         said: Mapping[str, Any] = machine
         run.result.update({key: said[key] for key in _HANDED_ON if key in said})
@@ -253,7 +252,6 @@ class CloudFlow(BootFlow):
         )
 
     def own_steps(self) -> dict[str, Callable[[], None]]:
-        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
             decision.SETTLE: self._settle,
             decision.ASK_HISTORY: self._ask_history,
@@ -266,7 +264,6 @@ class CloudFlow(BootFlow):
 
     @property
     def answer(self) -> Answer | None:
-        """The last answer by SSH."""
         return self._answer
 
     # --- observe
@@ -294,7 +291,6 @@ class CloudFlow(BootFlow):
         self.seen.never_started = self._arming.read_history(self.server, self.deadline)
 
     def ask_rescue(self) -> None:
-        """Find out whether the rescue that answers was started for an open intent."""
         if not self.fleet.intents.kept:
             # Nothing is written here; a later step that writes may use only disks that hold nothing.
             self.seen.intended = consents.EMPTY
@@ -305,7 +301,6 @@ class CloudFlow(BootFlow):
         self.seen.intended = started_for(self.run.name, self.result["installation"], intent, shown, history)
 
     def probe(self) -> Answer:
-        """Ask by SSH once which system answers."""
         if not self.address:
             raise MachineError(f"machine '{self.run.name}' has no address, so that SSH cannot reach it")
         return self.fleet.shell.probe(self.run.name, self.address)
@@ -341,7 +336,6 @@ class CloudFlow(BootFlow):
                 self._begin(consents.REINSTALL)
 
     def leave(self) -> None:
-        """Change nothing, and say what runs."""
         if self.seen.status == "off" or self.options.state == "disarmed" or self._answer is None:
             self.result["msg"] = f"is {self.seen.status} and not armed"
             return
@@ -547,7 +541,6 @@ class CloudFlow(BootFlow):
     # --- how it ends
 
     def disarm_again(self) -> None:
-        """Take back what this run may have armed."""
         self._disable(Deadline(min(self.options.timeout, DISARMING_TAKES), "the disarmed rescue"))
         self._arming.may_be_armed = False
 
@@ -570,7 +563,6 @@ class CloudFlow(BootFlow):
         return clause
 
     def refusal(self, step: str) -> str:
-        """Why the machine is left as it is."""
         name, used = self.run.name, self.result.get("used")
         if step == decision.REFUSE_RESCUE:
             text = self.rescue_of_others(f"server '{name}'")
@@ -585,7 +577,6 @@ class CloudFlow(BootFlow):
         return text + (f". Besides, {used}" if used else "")
 
     def plan_of(self, step: str) -> str:
-        """For check mode: what would be done."""
         return _PLANS[step]
 
     def was_armed(self, step: str) -> bool:

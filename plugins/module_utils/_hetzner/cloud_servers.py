@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .._common.text import from_rfc3339
-from .api_failures import ApiError, MachineError
+from .._common.text import moment
+from .api_failures import ApiError, MachineError, unless_gone
 from .api_types import Action, Attachment, Machine, Server
 from .labels import INSTALLATION_LABEL, LABEL, is_ours
 
@@ -145,13 +145,9 @@ class Servers:
 
     def by_id(self, server: Server, deadline: Deadline) -> Server | None:
         """The present state of a server; None when it is gone."""
-        try:
-            found: Server = self._api.read(f"/servers/{server['id']:d}", deadline, machine=server["name"])["server"]
-            return found
-        except ApiError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        path = f"/servers/{server['id']:d}"
+        answer = unless_gone(lambda: self._api.read(path, deadline, machine=server["name"]))
+        return None if answer is None else answer["server"]
 
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
@@ -225,11 +221,8 @@ class Servers:
 
     def age(self, action: Action) -> float | None:
         """Seconds since an action ended, or began, by the API's own clock; None when that is not known."""
-        now = self._api.server_time()
-        try:
-            return None if now is None else now - from_rfc3339(action.get("finished") or action.get("started") or "")
-        except ValueError:
-            return None
+        now, then = self._api.server_time(), moment(action.get("finished") or action.get("started"))
+        return None if now is None or then is None else now - then
 
     def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
         """Disarm the rescue."""
@@ -269,13 +262,9 @@ class Servers:
             present = self.by_id(server, deadline)
             return {"action": None} if present is None or present.get("status") == "deleting" else None
 
-        try:
-            path = f"/servers/{server['id']:d}"
-            return self._api.change("DELETE", path, deadline, look, machine=server["name"]).get("action")
-        except ApiError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        path = f"/servers/{server['id']:d}"
+        answer = unless_gone(lambda: self._api.change("DELETE", path, deadline, look, machine=server["name"]))
+        return (answer or {}).get("action")
 
 
 def _newest(actions: Iterable[Action], command: str) -> Action | None:
@@ -283,12 +272,10 @@ def _newest(actions: Iterable[Action], command: str) -> Action | None:
     return next((action for action in actions if action.get("command") == command), None)
 
 
-def begun_after(moment: str | None, sent_at: float | None) -> bool:
+def begun_after(when: str | None, sent_at: float | None) -> bool:
     """Whether something began after a request that was sent at ``sent_at`` by the API's clock.
 
-    ``moment``: when it began, as the API writes it.
+    ``when``: it began, as the API writes it.
     """
-    try:
-        return sent_at is not None and from_rfc3339(moment or "") >= sent_at - CLOCK_SLACK
-    except ValueError:
-        return False
+    began = moment(when)
+    return sent_at is not None and began is not None and began >= sent_at - CLOCK_SLACK

@@ -8,7 +8,6 @@ import ipaddress
 import os
 import queue
 import re
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -24,13 +23,10 @@ from .api_failures import (
     UNAUTHORIZED,
     ApiError,
     Backoff,
-    FirstAnswer,
+    Client,
     FleetError,
     LimitSpent,
     NoAnswer,
-    may_have_arrived,
-    raise_if_ended,
-    transport_reason,
     verdict,
 )
 from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
@@ -38,7 +34,6 @@ from .robot_limits import HOURLY, RESET, WINDOW, Limits, ResetLog, route_of
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-    from .._common.own_run import OwnRun
     from .api_failures import Deadline
 
 
@@ -125,8 +120,8 @@ def _is_loopback(host: str | None) -> bool:
         return host == "localhost"
 
 
-class Robot:
-    """One account. Safe to use from many threads; after a fleet-wide error every further request repeats it.
+class Robot(Client):
+    """One account.
 
     ``patient``: wait for resets as long as the hourly limit takes, also beyond the time limit of the step.
     """
@@ -142,24 +137,14 @@ class Robot:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoint = endpoint.rstrip("/")
+        super().__init__("endpoint", self._endpoint, clock, sleep)
         #: requests takes bytes, too, and would encode a str as Latin-1.
         self._auth: Any = (user.encode("utf-8"), password.encode("utf-8"))
-        self._clock = clock
-        self._sleep = sleep
         self._patient = patient
-        self._lock = threading.Lock()
-        self._stopped: FleetError | None = None
-        self._first = FirstAnswer("endpoint", self._endpoint, clock)
         self._sessions: queue.Queue[requests.Session] = queue.Queue()
         for _number in range(CONCURRENCY):
             self._sessions.put(requests.Session())
         self.limits = limits or Limits(clock)
-        self.calls = 0
-        self.calls_of: dict[str | None, int] = {}
-        #: Takes the changes of machines, if anything does; see run_fleet.
-        self.news: Any = None
-        #: The run that all this is done for, where that can be seen.
-        self.own_run: OwnRun | None = None
 
     def request(
         self,
@@ -180,8 +165,7 @@ class Robot:
             with self._lock:
                 # Asked last: a session is given back after its answer was judged, so no thread logs in after a 401.
                 self._raise_if_stopped()
-                self.calls += 1
-                self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+                self._count(machine)
                 self.limits.leaves(route)
             response = session.request(
                 method,
@@ -199,12 +183,7 @@ class Robot:
                 fatal = FleetError(f"endpoint: the certificate of {self._endpoint} is not trusted; check the address")
                 self.stop(fatal)
                 raise fatal from error
-            unreached = self._first.missed(error)
-            if unreached is not None:
-                self.stop(unreached)
-                raise unreached from error
-            reason = f"no answer to {method} {path}: {transport_reason(error)}"
-            raise NoAnswer(reason, sent=may_have_arrived(error)) from error
+            raise self._unanswered(error, f"{method} {path}") from error
         finally:
             self._sessions.put(session)
 
@@ -284,11 +263,6 @@ class Robot:
                     if found is not None:
                         return found
 
-    def stop(self, error: FleetError) -> None:
-        """Let every further request of any thread raise ``error``, a FleetError."""
-        with self._lock:
-            self._stopped = self._stopped or error
-
     def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
         """Pause after an error that will pass, raise any other one; returns its verdict."""
         if is_limit(error):
@@ -299,11 +273,6 @@ class Robot:
             raise error
         deadline.sleep(self._first.pause(backoff.pause()), str(error))
         return judgement
-
-    def _raise_if_stopped(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped
-        raise_if_ended(self.own_run)
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)

@@ -96,7 +96,6 @@ class RobotRescue(BootFleet):
         return findings
 
     def run_of(self, machine: Machine) -> MachineRun:
-        """The run of one machine, going on where the step before it ended."""
         since = machine.get("boot_state_since")
         try:
             run = MachineRun(
@@ -251,7 +250,6 @@ class RobotFlow(BootFlow):
         )
 
     def own_steps(self) -> dict[str, Callable[[], None]]:
-        """The questions and steps that only this provider has, and those that arm and boot."""
         return {
             decision.ASK_ARMED: self._ask_armed,
             decision.ASK_POWER: self._ask_power,
@@ -263,13 +261,11 @@ class RobotFlow(BootFlow):
 
     @property
     def answer(self) -> Answer | None:
-        """The last answer by SSH."""
         return self.rescue_probe.answer
 
     # --- observe
 
     def probe(self) -> Answer:
-        """Ask by SSH once which system answers."""
         if not self.address:
             raise MachineError("the server has no public address, so that SSH cannot reach it")
         return self.rescue_probe.look()
@@ -290,7 +286,6 @@ class RobotFlow(BootFlow):
         self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
 
     def ask_rescue(self) -> None:
-        """Find out whether the rescue that answers was started for an open intent."""
         answer, kept = self.answer, self._kept
         if self.fleet.more.look_only or not self.fleet.intents.kept or answer is None:
             # Nothing will be written there without a look at its disks, so it does not matter who started it.
@@ -341,7 +336,6 @@ class RobotFlow(BootFlow):
         self.result["msg"] = "is in the rescue"
 
     def leave(self) -> None:
-        """Change nothing, and say what runs."""
         if self.options.state == "disarmed":
             self.result["msg"] = "not armed"
             return
@@ -365,7 +359,6 @@ class RobotFlow(BootFlow):
             store.seen(self.run.name, self.result["proven"])
 
     def disarm(self) -> None:
-        """Disarm the rescue."""
         self.result.update(changed=True, diff=self.diff(decision.DISARM))
         self._disarm_rescue()
         if self.options.state == "disarmed":
@@ -485,7 +478,6 @@ class RobotFlow(BootFlow):
         return kind(f"{explain(error)}{clause}")
 
     def refusal(self, step: str) -> str:
-        """Why the machine is left as it is."""
         if step == decision.REFUSE_RESCUE:
             used = self.result["used"]
             return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
@@ -503,7 +495,6 @@ class RobotFlow(BootFlow):
         )
 
     def plan_of(self, step: str) -> str:
-        """For check mode: what would be done."""
         if step == decision.DISARM:
             return "disarm the rescue"
         if step == decision.LEAVE_RESCUE:

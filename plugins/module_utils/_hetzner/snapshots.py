@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import labels
 from .action_board import ActionBoard, ActionFailed
-from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused
+from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused, unless_gone
 from .api_types import Action, Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers, begun_after
@@ -22,8 +22,6 @@ from .fleet_run import difference, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us, is_ours
 
 if TYPE_CHECKING:
-    from .action_board import ActionBoard
-    from .api_failures import Deadline
     from .cloud_client import Api
 
 
@@ -52,7 +50,6 @@ class Snapshots:
         return found
 
     def servers(self, deadline: Deadline) -> list[Server]:
-        """All servers of the project."""
         return self._api.read_all("/servers", "servers", deadline)[0]
 
     def create(
@@ -88,20 +85,12 @@ class Snapshots:
     def delete(self, image: Image, deadline: Deadline) -> None:
         """Delete a snapshot; one that is gone already is fine."""
 
-        def look(_sent_at: float | None) -> dict[str, Any] | None:
-            try:
-                self._api.read(f"/images/{image['id']:d}", deadline)
-            except ApiError as error:
-                if error.code == "not_found":
-                    return {}
-                raise
-            return None
+        path = f"/images/{image['id']:d}"
 
-        try:
-            self._api.change("DELETE", f"/images/{image['id']:d}", deadline, look)
-        except ApiError as error:
-            if error.code != "not_found":
-                raise
+        def look(_sent_at: float | None) -> dict[str, Any] | None:
+            return {} if unless_gone(lambda: self._api.read(path, deadline)) is None else None
+
+        unless_gone(lambda: self._api.change("DELETE", path, deadline, look))
 
     def bring_off(self, server: Server, how: str, deadline: Deadline) -> None:
         """See that the server is off; ``how`` says what may be done about a running one."""
@@ -146,10 +135,6 @@ class Snapshots:
     def _list(self, selector: str, deadline: Deadline) -> list[Image]:
         params = {"type": "snapshot", "label_selector": selector}
         return self._api.read_all("/images", "images", deadline, params=params)[0]
-
-
-if TYPE_CHECKING:
-    from .cloud_client import Api
 
 
 #: Seconds a server has for going off.

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .._common import intents, probe, ssh_access
-from .._common import probe as origins
 from .._common.safe_files import replacing
 from .._common.text import ascii_words
 from .api_failures import FleetError, MachineError
@@ -104,7 +103,7 @@ class Answer:
     boot_id: str | None = None
     os_name: str | None = None
     installed: dict[str, str] | None = None
-    origin: origins.Origin = field(default_factory=origins.Origin)
+    origin: probe.Origin = field(default_factory=probe.Origin)
     #: What another run wrote into the rescue that answers.
     intent: dict[str, Any] | None = None
     #: Its own IP addresses.
@@ -143,7 +142,7 @@ def parse_probe(output: str) -> Answer:
         boot_id=probe.boot_id_of(fields) or None,
         os_name=ascii_words(fields.get("os", "")) or None,
         installed=_record(probe.unpacked_json(fields.get("record", ""))),
-        origin=origins.Origin.parse(fields),
+        origin=probe.Origin.parse(fields),
         intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
         addresses=probe.addresses_of(fields),
     )
@@ -230,7 +229,6 @@ class Ssh:
         port: int = 22,
         private_key: str | None = None,
         extra_args: Iterable[str] = (),
-        connect_timeout: int = 5,
         systems: Mapping[str, Login] | None = None,
         host_keys: Mapping[str, set[str]] | None = None,
         ways: Mapping[str, Sequence[str]] | None = None,
@@ -240,7 +238,7 @@ class Ssh:
         self._port = port
         self._private_key = private_key
         self._extra_args = list(extra_args)
-        self._connect_timeout = connect_timeout
+        self._connect_timeout = 5
         #: How installed systems are reached that do not let us in as a rescue does: name → user, port, key.
         self._systems = dict(systems or {})
         self._host_keys = dict(host_keys or {})

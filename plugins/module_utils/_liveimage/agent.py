@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from .._common.names import HOST_NAME
-from .._common.text import has_control, json_value
+from .._common.text import has_control, json_object
 from .ignition import Config
 from .image_error import ImageError
 
@@ -216,11 +216,7 @@ def _decoded(coded: str) -> str:
 
 
 def _check_pull_secret(text: str) -> None:
-    try:
-        found = json_value(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
+    if not isinstance((json_object(text) or {}).get("auths"), dict):
         raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")
 
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from .._common.safe_files import write_json
 from .._common.text import json_value
-from .image_error import ImageError
+from .image_error import ImageError, failing
 
 LARGE = 64 * 1024 * 1024  # bytes; the digest of less is computed in no time, and not kept on disk
 _BLOCK = 1024 * 1024
@@ -129,17 +129,14 @@ def glance(path: str) -> Base:
 
 
 def _look(path: str, digests: Digests | None) -> Base:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            found = os.fstat(file.fileno())
-            if not (stat.S_ISREG(found.st_mode) or stat.S_ISBLK(found.st_mode)):
-                raise ImageError(f"base {path} is neither a file nor a block device")
-            size = file.seek(0, os.SEEK_END)
-            if not size:
-                raise ImageError(f"base {path} is empty")
-            return Base(path, size, found.st_mtime_ns, digests.of(file, path) if digests else "")
-    except OSError as error:
-        raise ImageError(f"base {path} cannot be read: {error.strerror or error}") from error
+    with failing(f"base {path} cannot be read"), open(path, "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISBLK(found.st_mode)):
+            raise ImageError(f"base {path} is neither a file nor a block device")
+        size = file.seek(0, os.SEEK_END)
+        if not size:
+            raise ImageError(f"base {path} is empty")
+        return Base(path, size, found.st_mtime_ns, digests.of(file, path) if digests else "")
 
 
 def _state(found: os.stat_result) -> str:

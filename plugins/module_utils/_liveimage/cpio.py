@@ -91,6 +91,11 @@ def members(data: bytes) -> Iterator[Member]:
         yield from plain
 
 
+def contents(data: bytes) -> dict[str, bytes]:
+    """Name → content of all that are no folders."""
+    return {member.name: member.data for member in members(data) if member.mode & 0o170000 != _FOLDER}
+
+
 class _Budget:
     """What archives that follow one another may have altogether."""
 

@@ -24,7 +24,6 @@ _VERSIONS = re.compile(r"3\.[0-9]\.0\Z")
 _UNIT = re.compile(
     r"[A-Za-z0-9:_.\\@-]{1,200}\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
 )
-_DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _MOST = 64 * 1024 * 1024  # bytes of one file
 _LONGEST = 4096  # characters of a path
@@ -67,7 +66,6 @@ class Config:
     """A configuration while it is built; equal calls in equal order give equal bytes."""
 
     def __init__(self, version: str = VERSION) -> None:
-        """Empty."""
         if not _VERSIONS.match(version):
             raise ImageError(f"Ignition version {version!r} is not 3.0.0 to 3.9.0")
         self._version = version
@@ -94,11 +92,7 @@ class Config:
         self._files[path] = entry
         return self
 
-    def unit(
-        self, name: str, contents: str = "", enabled: bool | None = None, dropins: Mapping[str, str] | None = None,
-        mask: bool = False,
-    ) -> Config:  # fmt: skip
-        """A systemd unit, or drop-ins for one."""
+    def unit(self, name: str, contents: str = "", enabled: bool | None = None) -> Config:
         if not _UNIT.match(name):
             raise ImageError(f"unit {name!r} is no name of a systemd unit")
         if name in self._units:
@@ -108,13 +102,6 @@ class Config:
             entry["contents"] = contents
         if enabled is not None:
             entry["enabled"] = enabled
-        if mask:
-            entry["mask"] = True
-        for dropin in dropins or {}:
-            if not _DROPIN.match(dropin):
-                raise ImageError(f"drop-in {dropin!r} of unit {name} is no name that ends in .conf")
-        if dropins:
-            entry["dropins"] = [{"name": key, "contents": text} for key, text in sorted(dropins.items())]
         self._units[name] = entry
         return self
 
@@ -259,21 +246,13 @@ def problems(config: Any) -> list[str]:
                 found.append(f"{place}.mode: {_short(mode)} is no file mode")
             for resource in [entry.get("contents"), *(entry.get("append") or [])]:
                 found += _resource(place, resource)
-    for place, entry in _entries(config, ("systemd", "units")):
-        if not isinstance(entry.get("name"), str) or not _UNIT.match(entry["name"]):
-            found.append(f"{place}.name: {_short(entry.get('name'))} is no name of a systemd unit")
-    found += _twice(config, ("systemd", "units"))
-    for place, entry in _entries(config, ("passwd", "users")):
-        if not isinstance(entry.get("name"), str) or not _USER.match(entry["name"]):
-            found.append(f"{place}.name: {_short(entry.get('name'))} is no user name")
-    return found + _twice(config, ("passwd", "users"))
+    found += _names(config, ("systemd", "units"), _UNIT, "name of a systemd unit")
+    return found + _names(config, ("passwd", "users"), _USER, "user name")
 
 
 def render(config: Mapping[str, Any]) -> bytes:
     """The configuration as JSON, the same bytes for the same content; refused when Ignition would refuse it."""
-    wrong = problems(config)
-    if wrong:
-        raise ImageError("the Ignition is not valid: " + "; ".join(wrong[:5]))
+    _refuse_problems(config)
     return json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode("utf-8")
 
 
@@ -283,10 +262,14 @@ def parse(text: str | bytes) -> dict[str, Any]:
         config = json_value(text)
     except ValueError as error:
         raise ImageError(f"the Ignition is no JSON: {error}") from error
+    _refuse_problems(config)
+    return dict(config)
+
+
+def _refuse_problems(config: Any) -> None:
     wrong = problems(config)
     if wrong:
         raise ImageError("the Ignition is not valid: " + "; ".join(wrong[:5]))
-    return dict(config)
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,14 +283,10 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
                 shown_entry[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
         files.append(shown_entry)
     found = {key: value for key, value in config.items() if key != "storage"}
-    for user in _get(found, "passwd", "users") or []:
-        if "passwordHash" in user:
-            users = [
-                {**one, "passwordHash": "********"} if "passwordHash" in one else one
-                for one in found["passwd"]["users"]
-            ]
-            found["passwd"] = {**found["passwd"], "users": users}
-            break
+    users = _get(found, "passwd", "users")
+    if users:
+        hidden = [{**one, "passwordHash": "********"} if "passwordHash" in one else one for one in users]
+        found["passwd"] = {**found["passwd"], "users": hidden}
     storage = dict(config.get("storage") or {})
     if files:
         storage["files"] = files
@@ -384,9 +363,15 @@ def _short(value: Any) -> str:
     return shortened(ascii(value), 100)
 
 
-def _twice(config: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    names = Counter(str(entry.get("name")) for _place, entry in _entries(config, keys))
-    return [f"{'.'.join(keys)}: {_short(name)} is given twice" for name, count in sorted(names.items()) if count > 1]
+def _names(config: Mapping[str, Any], keys: Sequence[str], pattern: re.Pattern[str], what: str) -> list[str]:
+    given = [(place, entry.get("name")) for place, entry in _entries(config, keys)]
+    found = [
+        f"{place}.name: {_short(name)} is no {what}"
+        for place, name in given
+        if not isinstance(name, str) or not pattern.match(name)
+    ]
+    counted = sorted(Counter(str(name) for _place, name in given).items())
+    return found + [f"{'.'.join(keys)}: {_short(name)} is given twice" for name, count in counted if count > 1]
 
 
 def _get(config: Any, *keys: str) -> Any:

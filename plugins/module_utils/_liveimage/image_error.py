@@ -4,6 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class ImageError(ValueError):
     """Input that no image can be made of; the text names the field, the value and the fix."""
+
+
+@contextlib.contextmanager
+def failing(what: str) -> Iterator[None]:
+    """An OSError becomes an ImageError: what could not be done, and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise ImageError(f"{what}: {error.strerror or error}") from error

@@ -294,7 +294,7 @@ def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
 def _members(area: bytes) -> Mapping[str, bytes]:
     """What is embedded; content that is no archive counts as foreign."""
     try:
-        return {member.name: member.data for member in cpio.members(area) if member.mode & 0o170000 != 0o040000}
+        return cpio.contents(area)
     except ImageError as error:
         return {"unreadable (%s)" % error: b""}
 

@@ -83,8 +83,7 @@ class IsoFiles:
             if extent.length and extent.offset + extent.length > overlay.size:
                 raise ImageError(
                     f"{overlay.base.path} is truncated: file {path!s:.200} ends at byte "
-                    f"{extent.offset + extent.length}, "
-                    f"the image has {overlay.size} bytes"
+                    f"{extent.offset + extent.length}, the image has {overlay.size} bytes"
                 )
 
     def find(self, path: str) -> Extent | None:

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Union
 from .._common.safe_files import replacing
 from .._common.text import json_value
 from .base_file import Base
-from .image_error import ImageError
+from .image_error import ImageError, failing
 
 VERSION = 1  # of the descriptor
 _LARGEST = 2**62  # bytes; what files may have
@@ -280,11 +280,9 @@ class OverlayReader(io.RawIOBase):
         self._base = open(overlay.base.path, "rb", buffering=0)  # noqa: SIM115 - closed with this object
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
         return True
 
     def tell(self) -> int:
@@ -342,15 +340,12 @@ def read(overlay: Overlay, start: int, length: int) -> bytes:
 
 def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:
     """Write the image to ``target`` in one step: it is whole and on disk, or as it was."""
-    try:
-        with replacing(target) as (file, _draft):
-            _write(overlay, file.fileno())
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-            if not overlay.base.unchanged():
-                raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
-    except OSError as error:
-        raise ImageError(f"target {target} cannot be written: {error.strerror or error}") from error
+    with failing(f"target {target} cannot be written"), replacing(target) as (file, _draft):
+        _write(overlay, file.fileno())
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+        if not overlay.base.unchanged():
+            raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
 
 
 def _write(overlay: Overlay, target: int) -> None:

@@ -14,7 +14,7 @@ import stat
 import time
 import urllib.parse
 
-from .image_error import ImageError
+from .image_error import ImageError, failing
 
 LONGEST_PATH = 64  # characters of a path that every BMC takes
 _NAME_DIGITS = 26  # base32 digits: 130 bits
@@ -112,9 +112,8 @@ def _read_secret(path: str) -> bytes:
         raise ImageError(f"secret-file {path} cannot be read: {error.strerror or error}") from error
     if stat.S_IMODE(found.st_mode) & _MODE_OF_OTHERS:
         raise ImageError(
-            f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod "
-            "600 it, and make another secret if they "
-            "could have read this one"
+            f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod 600 "
+            "it, and make another secret if they could have read this one"
         )
     if not SHORTEST_SECRET <= len(data) <= _LONGEST_SECRET:
         raise ImageError(
@@ -127,7 +126,7 @@ def _read_secret(path: str) -> bytes:
 def _make_secret(path: str) -> None:
     """A new secret, whole or not there; of two programs that start at once the first one's stays."""
     draft = f"{path}.{os.getpid()}"
-    try:
+    with failing(f"secret-file {path} is not there and cannot be made"):
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(handle, "w") as file:
@@ -138,5 +137,3 @@ def _make_secret(path: str) -> None:
                 os.link(draft, path)
         finally:
             os.unlink(draft)
-    except OSError as error:
-        raise ImageError(f"secret-file {path} is not there and cannot be made: {error.strerror or error}") from error

@@ -212,6 +212,20 @@ def split_server(server: str) -> tuple[str, int]:
     return host, port
 
 
+def check_address(module: Any) -> None:
+    """End a module whose option ``api_server`` is no address of one."""
+    try:
+        split_server(module.params["api_server"])
+    except ValueError as error:
+        module.fail_json(msg="api_server: %s" % error)
+
+
+def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a Node says of being Ready; empty while it says nothing."""
+    conditions: list[dict[str, Any]] = ((node or {}).get("status") or {}).get("conditions") or []
+    return next((one for one in conditions if one.get("type") == "Ready"), {})
+
+
 class Api:
     """Requests to one API server.
 

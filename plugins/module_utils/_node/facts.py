@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from .._common.mounts import unescape
-from .._common.text import json_value, whole_number
+from .._common.text import json_objects, whole_number
 
 
 class System(TypedDict, total=False):
@@ -162,7 +162,7 @@ def nameservers(text: str | None) -> list[str]:
 def addresses(text: str | None) -> list[dict[str, Any]]:
     """What `ip -j addr` says, a dictionary for each address except those of loopback interfaces."""
     found = []
-    for link in _json_list(text):
+    for link in json_objects(text):
         if "LOOPBACK" in link.get("flags", ()):
             continue
         for entry in link.get("addr_info", ()):
@@ -184,7 +184,7 @@ def addresses(text: str | None) -> list[dict[str, Any]]:
 
 def route(text: str | None) -> dict[str, Any] | None:
     """What `ip -j route get ADDRESS` says: address, interface and gateway (empty when there is none), or None."""
-    for entry in _json_list(text):
+    for entry in json_objects(text):
         # an unreachable route has a type and no source
         if entry.get("prefsrc") and entry.get("dev") and entry.get("type", "unicast") == "unicast":
             return {
@@ -193,14 +193,6 @@ def route(text: str | None) -> dict[str, Any] | None:
                 "gateway": entry.get("gateway") or (entry.get("via") or {}).get("host", ""),
             }
     return None
-
-
-def _json_list(text: str | None) -> list[dict[str, Any]]:
-    try:
-        read = json_value(text or "[]")
-    except ValueError:
-        return []
-    return [entry for entry in read if isinstance(entry, dict)] if isinstance(read, list) else []
 
 
 def units(text: str | None, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -282,7 +274,7 @@ def dpkg_packages(text: str | None) -> tuple[dict[str, str], set[str]]:
 
 
 def rpm_packages(text: str | None, kernel: str = "") -> dict[str, str]:
-    """rpm's lines `name TAB [epoch:]version-release` as {name: version}; other lines name what is missing.
+    """Lines `name TAB [epoch:]version-release` of rpm or dnf as {name: version}; other lines name what is missing.
 
     Of a package that is there in several versions, the one of the running kernel counts, else the last.
     """
@@ -305,11 +297,6 @@ def apt_policy(text: str | None) -> dict[str, str]:
             if candidate and candidate != "(none)":
                 found[name] = candidate
     return found
-
-
-def dnf_repoquery(text: str | None) -> dict[str, str]:
-    """Lines `name TAB version` of `dnf repoquery` as {name: version}; the last of a name counts."""
-    return rpm_packages(text)
 
 
 def versionlock(text: str | None) -> set[str]:

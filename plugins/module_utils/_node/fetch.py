@@ -20,7 +20,8 @@ import tarfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import dirname
 from typing import IO, Any, BinaryIO
 
@@ -65,6 +66,25 @@ def url_error(url: str) -> str | None:
     if not web.is_http_url(url) or re.search(r"[\x00-\x20\x7f]", url):
         return "must be an http or https URL"
     return None
+
+
+#: An option of modules that fetch: what the environment of a task holds is on a command line for all to read.
+PROXIES = {
+    "type": "dict",
+    "options": {
+        "http": {"type": "str", "no_log": True},
+        "https": {"type": "str", "no_log": True},
+        "exceptions": {"type": "str"},
+    },
+}
+
+
+def use_proxies(given: Mapping[str, Any] | None) -> None:
+    """Let this process, and the programs that it starts, use the proxies; empty ones change nothing."""
+    for name, variable in (("http", "http_proxy"), ("https", "https_proxy"), ("exceptions", "no_proxy")):
+        value = (given or {}).get(name)
+        if value:
+            os.environ[variable] = os.environ[variable.upper()] = value
 
 
 #: algorithm → hexadecimal digits
@@ -128,11 +148,9 @@ class _Part(web.Download):
             self._file = None
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
-        """The error to raise."""
         return FetchError(f"{self._public} cannot be fetched: {text}")
 
     def ready(self, coming: int | None) -> None:
-        """Refuse what does not fit."""
         self.resumed = self.received > 0
         enough_space(dirname(self._path), coming or 0, self._public)
 
@@ -242,58 +260,43 @@ def extract(path: str, wanted: Sequence[str], take: Callable[[int, str, Any, int
         raise ArchiveError("the archive has no member %s" % ", ".join(unused))
 
 
-class _opened:  # noqa: N801
+@contextlib.contextmanager
+def _opened(path: str, zstd: str) -> Iterator[tarfile.TarFile]:
     """A tar file as a stream, unpacked by Python, or by the program zstd."""
-
-    def __init__(self, path: str, zstd: str) -> None:
-        self._path, self._zstd = path, zstd
-        self._process: subprocess.Popen[bytes] | None = None
-        self._tar: tarfile.TarFile | None = None
-
-    def __enter__(self) -> tarfile.TarFile:
+    with contextlib.ExitStack() as stack:
         try:
-            with open(self._path, "rb") as file:
+            with open(path, "rb") as file:
                 is_zstd = file.read(len(_ZSTD)) == _ZSTD
-            if not is_zstd:
-                self._tar = tarfile.open(self._path, "r|*")  # pylint: disable=consider-using-with
-                return self._tar
-            # AnsibleModule.run_command cannot stream.
-            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
-                [self._zstd, "-dc", "--", self._path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-            )
-            self._tar = tarfile.open(fileobj=self._process.stdout, mode="r|")  # pylint: disable=consider-using-with
+            if is_zstd:
+                # AnsibleModule.run_command cannot stream.
+                process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
+                    [zstd, "-dc", "--", path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+                )
+                stack.enter_context(process)
+                stack.callback(process.kill)
+                tar = stack.enter_context(tarfile.open(fileobj=process.stdout, mode="r|"))
+            else:
+                tar = stack.enter_context(tarfile.open(path, "r|*"))
         except FileNotFoundError as error:
-            raise ArchiveError(
-                "the archive is packed with zstd, and the program %s is not there" % self._zstd
-            ) from error
+            raise ArchiveError("the archive is packed with zstd, and the program %s is not there" % zstd) from error
         except (tarfile.TarError, EOFError, OSError) as error:
-            self._end()
             raise ArchiveError("the archive cannot be read: %s" % error) from error
-        return self._tar
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._end()
-        if isinstance(error, (tarfile.TarError, EOFError, UnicodeError)) or type(error).__module__ == "zlib":
+        try:
+            yield tar
+        except (tarfile.TarError, EOFError, UnicodeError, zlib.error) as error:
             raise ArchiveError("the archive cannot be read: %s" % error) from error
 
-    def _end(self) -> None:
-        if self._tar:
-            self._tar.close()
-        if self._process:
-            self._process.kill()
-            if self._process.stdout:
-                self._process.stdout.close()
-            self._process.wait()
 
-
-def copy(source: Any, target: IO[bytes], limit: int, chunk: int = 1 << 18) -> None:
-    """Copy exactly ``limit`` bytes; raises ArchiveError when there are fewer."""
-    left = limit
+def copy(source: Any, target: IO[bytes], limit: int) -> str:
+    """Copy exactly ``limit`` bytes, and give their SHA-256; raises ArchiveError when there are fewer."""
+    digest, left = hashlib.sha256(), limit
     while left:
-        data = source.read(min(chunk, left))
+        data = source.read(min(_CHUNK, left))
         if not data:
             raise ArchiveError("the archive ends too early")
         target.write(data)
+        digest.update(data)
         left -= len(data)
     target.flush()
     os.fsync(target.fileno())
+    return digest.hexdigest()

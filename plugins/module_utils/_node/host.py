@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, List, NamedTuple, Optional, Tuple
 
 from .._common.text import has_control, json_object
@@ -42,18 +43,11 @@ class Done(NamedTuple):
 
 def run_commands(commands: Sequence[Command]) -> list[Done]:
     """Run (argv, seconds, stdin text or None) at the same time, without a shell; a list of :class:`Done`, in order."""
-    threads: list[threading.Thread] = []
-    results: list[Any] = [None] * len(commands)
-    for index, (argv, seconds, given) in enumerate(commands):
-        thread = threading.Thread(target=_one, args=(results, index, argv, seconds, given), daemon=True)
-        thread.start()
-        threads.append(thread)
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(max_workers=max(1, len(commands))) as pool:
+        return list(pool.map(lambda command: _one(*command), commands))
 
 
-def _one(results: list[Any], index: int, argv: list[str], seconds: float, given: str | None) -> None:
+def _one(argv: list[str], seconds: float, given: str | None) -> Done:
     environment = dict(os.environ, LANG="C", LC_ALL="C", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive")
     # files in memory: a daemon that a program leaves behind would keep pipes open for ever
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
@@ -61,7 +55,7 @@ def _one(results: list[Any], index: int, argv: list[str], seconds: float, given:
         if given is not None:
             os.write(streams[0], given.encode("utf-8", "surrogateescape"))
             os.lseek(streams[0], 0, os.SEEK_SET)
-        results[index] = _run(argv, seconds, environment, streams)
+        return _run(argv, seconds, environment, streams)
     finally:
         for fd in streams:
             os.close(fd)
@@ -245,16 +239,13 @@ def write_file(
     real = host.path(path)
     fd, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=os.path.dirname(real))
     try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
             if uid is not None or gid is not None:
                 os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
             os.fchmod(fd, mode)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         if check:
             check(temporary)
         os.rename(temporary, real)
@@ -282,16 +273,12 @@ def write_link(host: Host, path: str, target: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Make a rename in it survive a power cut, where the file system can do that."""
-    try:
+    with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 PENDING_FILE = "/run/kubenode/pending.json"

@@ -121,7 +121,7 @@ def read(host: Host, queries: Queries) -> Node:
         "virtualization": found.get("virtualization", "").strip() or "none",
         "python": platform.python_version(),
         "package_manager": manager,
-        "read_only_usr": _read_only(host, "/usr"),
+        "read_only_usr": read_only(host, "/usr"),
         "selinux": selinux(host),
         "firewall": {unit: facts.service_state(services.get(unit + ".service", {})) for unit in FIREWALLS},
         "cpus": os.cpu_count() or 1,
@@ -217,17 +217,19 @@ def _programs(host: Host, queries: Queries, manager: str) -> dict[str, str]:
 def _packages(host: Host, manager: str, found: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     if manager == "apt":
         return facts.dpkg_packages(found.get("packages"))
-    held = set()
-    for path in VERSIONLOCKS:
-        held |= facts.versionlock(host.text(path))
-    return facts.rpm_packages(found.get("packages"), os.uname().release), held
+    return facts.rpm_packages(found.get("packages"), os.uname().release), locked_by_dnf(host)
+
+
+def locked_by_dnf(host: Host) -> set[str]:
+    """The packages whose version dnf keeps."""
+    return {name for path in VERSIONLOCKS for name in facts.versionlock(host.text(path))}
 
 
 def _candidates(queries: Queries, manager: str, found: Mapping[str, str]) -> dict[str, str | None]:
     if not queries.candidates:
         return {}
-    read_them = facts.apt_policy if manager == "apt" else facts.dnf_repoquery
-    offered = read_them(found.get("candidates"))
+    text = found.get("candidates")
+    offered = facts.apt_policy(text) if manager == "apt" else facts.rpm_packages(text)
     return {package: offered.get(package) for package in queries.packages}
 
 
@@ -244,7 +246,8 @@ def selinux(host: Host) -> str:
     return "disabled" if host.exists("/etc/selinux/config") else "absent"
 
 
-def _read_only(host: Host, path: str) -> bool:
+def read_only(host: Host, path: str) -> bool:
+    """Whether a path lies on a file system that is mounted read-only."""
     try:
         return bool(os.statvfs(host.path(path)).f_flag & os.ST_RDONLY)
     except OSError:

@@ -8,7 +8,6 @@ A record for each artifact says what is installed, and proves later that its fil
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
 
+from .._common import safe_files
 from .._common.text import json_object
 from . import fetch
 from .host import TEMPORARY_PREFIX, Host, Pending, make_parents, path_error, sync_folder, write_file, write_link
@@ -263,8 +263,9 @@ class _Staged:
 
     def __init__(self, host: Host, what: str) -> None:
         self._host, self._what = host, what
-        #: path → its temporary neighbour, the digest so far, the folders that were made
-        self._files: dict[str, tuple[str, Any, list[str]]] = {}
+        #: path → its temporary neighbour; path → the digest of what was copied
+        self._files: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
 
     def add(self, path: str, mode: int, source: Any, size: int) -> None:
         """Copy a stream beside its place."""
@@ -273,45 +274,29 @@ class _Staged:
         status = self._host.status(path)
         if status is not None and stat.S_ISDIR(status.st_mode):
             raise fetch.ArchiveError("%s is a directory" % path)
-        made = make_parents(self._host, path)
+        make_parents(self._host, path)
         folder = os.path.dirname(self._host.path(path))
         fetch.enough_space(folder, size, self._what)
         fd, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=folder)
-        digest = hashlib.sha256()
-        self._files[path] = (temporary, digest, made)
+        self._files[path] = temporary
         with os.fdopen(fd, "wb") as target:
-            fetch.copy(_Hashed(source, digest), target, size)
+            self._digests[path] = fetch.copy(source, target, size)
             os.fchmod(fd, mode)
 
     def commit(self) -> dict[str, str]:
         """Rename them all; returns {path: sha256}."""
-        digests = {}
-        for path, (temporary, digest, _made) in list(self._files.items()):
+        for path, temporary in list(self._files.items()):
             os.rename(temporary, self._host.path(path))
-            digests[path] = digest.hexdigest()
             del self._files[path]
-        for folder in {os.path.dirname(path) for path in digests}:
+        for folder in {os.path.dirname(path) for path in self._digests}:
             sync_folder(self._host.path(folder))
-        return digests
+        return self._digests
 
     def discard(self) -> None:
         """Remove what was not renamed."""
-        for temporary, _digest, _made in self._files.values():
+        for temporary in self._files.values():
             os.unlink(temporary)
         self._files.clear()
-
-
-class _Hashed:
-    """A stream that hashes what is read from it."""
-
-    def __init__(self, source: Any, digest: Any) -> None:
-        self._source, self._digest = source, digest
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        data: bytes = self._source.read(size)
-        self._digest.update(data)
-        return data
 
 
 def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
@@ -376,17 +361,9 @@ def locked(host: Host, seconds: float) -> Iterator[None]:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    deadline = time.monotonic() + seconds
     try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    text = "another run has been fetching artifacts for %d s; wait for it, or end it" % seconds
-                    raise fetch.FetchError(text) from None
-                time.sleep(0.2)
+        if not safe_files.lock(fd, seconds):
+            raise fetch.FetchError("another run has been fetching artifacts for %d s; wait for it, or end it" % seconds)
         yield
     finally:
         os.close(fd)

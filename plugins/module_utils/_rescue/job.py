@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import pkgutil
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Callable
 
-from .._common import installed
+from .._common import installed, safe_files
 from .._common.text import json_value
 from . import protocol
 
@@ -24,7 +22,7 @@ Run = Callable[..., "tuple[int, str, str]"]
 
 
 class JobError(Exception):
-    """The job can be neither started nor attached to; the text says why and what to do.
+    """The job can be neither started nor attached to, or a step of it was not done; the text says why and what to do.
 
     ``begun``: but disks were changed.
     """
@@ -305,18 +303,11 @@ def _create(path: str, mode: int) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _lock(path: str, patience: float = 120.0) -> Iterator[None]:
+def _lock(path: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise JobError(f"another run is setting up this machine (lock {path}); run again later") from None
-                time.sleep(0.1)
+        if not safe_files.lock(descriptor, 120):
+            raise JobError(f"another run is setting up this machine (lock {path}); run again later")
         yield
     finally:
         os.close(descriptor)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ansible.module_utils.basic import env_fallback
+from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from .._common.names import InvalidName
 from .._common.option_values import VARIABLES
@@ -85,6 +85,19 @@ _ACCESS = {
 }
 #: Looked at by plugin_utils/rescue_run/image_inputs.py, which names the variables.
 _PRE_PROVISION = {"pre_provision_command": {"type": "str"}, "pre_provision_timeout": {"type": "raw"}}
+_BOOTSTRAP_DATA = {"bootstrap_data": {"type": "raw", "no_log": True}, "bootstrap_data_file": {"type": "path"}}
+_TOKEN = {"type": "str", "no_log": True}
+#: How the rescue system is reached.
+_RESCUE = {
+    "rescue_timeout": {"type": "int", "default": 360},
+    "previous_boot_id": {"type": "str"},
+    "addresses": {"type": "list", "elements": "str"},
+    "host_keys": {"type": "list", "elements": "str", "no_log": False},
+}
+_LOGGED = {"poll": {"type": "float", "default": 2.0}, "log_dir": {"type": "path"}}
+_PROGRESS = {"type": "str", "choices": ["fleet", "lines", "none"]}
+_ON_ERROR = {"type": "str", "choices": ["fail", "report"], "default": "fail"}
+_COMMAND_DIR = {"type": "path", "default": "/shared"}
 _COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
 
 
@@ -97,66 +110,68 @@ def _installation_options() -> dict[str, Any]:
     }
 
 
+def _list_of(options: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A list of mappings with these options."""
+    return {"type": "list", "elements": "dict", "options": options, **more}
+
+
+def _check_options(machine: dict[str, Any]) -> dict[str, Any]:
+    """Options of image_url_check and installimage_check; ``machine``: what only one of them looks at."""
+    machine.update(name={"type": "str", "required": True}, address={"type": "str"}, drift={"type": "raw"})
+    return {
+        "machines": _list_of(dict(machine, **_PRE_PROVISION, **_ACCESS), required=True),
+        "steps": {"type": "list", "elements": "dict", "default": []},
+        "variables": dict(VARIABLES),
+        "command_dir": dict(_COMMAND_DIR),
+        "ssh_private_key": {"type": "path", "no_log": False},
+    }
+
+
+def action_only(name: str, spec: dict[str, Any]) -> None:
+    """What a module does when its action plugin, which does everything, was left out."""
+    module = AnsibleModule(spec, supports_check_mode=True)
+    module.fail_json(msg=f"{name} works through its action plugin; call it as a task, not as a bare module")
+
+
 def image_url_command_spec() -> dict[str, Any]:
-    """Options of image_url_command."""
     return dict(
         _flow_options("BootingToRescue"),
         **_installation_options(),
         image_url={"type": "str", "required": True},
         command={"type": "str", "required": True},
-        command_dir={"type": "path", "default": "/shared"},
+        command_dir=dict(_COMMAND_DIR),
         command_names=dict(_COMMAND_NAMES),
         require_digest={"type": "bool", "default": False},
         check_image={"type": "bool", "default": True},
         empty={"type": "list", "elements": "dict", "default": []},
         still_empty={"type": "list", "elements": "dict", "default": []},
         root_devices={"type": "list", "elements": "str", "default": ["sda"]},
-        bootstrap_data={"type": "raw", "no_log": True},
-        bootstrap_data_file={"type": "path"},
-        oci_registry_auth_token={
-            "type": "str",
-            "no_log": True,
-            "fallback": (env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"]),
-        },
+        **_BOOTSTRAP_DATA,
+        oci_registry_auth_token=dict(_TOKEN, fallback=(env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"])),
         timeout={"type": "int", "default": 1200},
-        rescue_timeout={"type": "int", "default": 360},
-        success={
-            "type": "str",
-            "choices": ["marker_and_exit_code", "marker"],
-            "default": "marker_and_exit_code",
-        },
-        previous_boot_id={"type": "str"},
-        addresses={"type": "list", "elements": "str"},
-        host_keys={"type": "list", "elements": "str", "no_log": False},
-        poll={"type": "float", "default": 2.0},
-        log_dir={"type": "path"},
+        success={"type": "str", "choices": ["marker_and_exit_code", "marker"], "default": "marker_and_exit_code"},
+        **_RESCUE,
+        **_LOGGED,
     )
 
 
 def pre_provision_command_spec() -> dict[str, Any]:
-    """Options of pre_provision_command."""
     return dict(
         _flow_options("BootingToRescue"),
         command={"type": "str", "required": True},
-        command_dir={"type": "path", "default": "/shared"},
+        command_dir=dict(_COMMAND_DIR),
         timeout={"type": "int", "default": 300},
         provider={"type": "str", "choices": ["hcloud", "robot"]},
         server={"type": "str"},
         secrets={"type": "list", "elements": "str", "default": [], "no_log": True},
-        bootstrap_data={"type": "raw", "no_log": True},
-        bootstrap_data_file={"type": "path"},
+        **_BOOTSTRAP_DATA,
         intent_file={"type": "path"},
-        rescue_timeout={"type": "int", "default": 360},
-        previous_boot_id={"type": "str"},
-        addresses={"type": "list", "elements": "str"},
-        host_keys={"type": "list", "elements": "str", "no_log": False},
-        poll={"type": "float", "default": 2.0},
-        log_dir={"type": "path"},
+        **_RESCUE,
+        **_LOGGED,
     )
 
 
 def robot_installimage_spec() -> dict[str, Any]:
-    """Options of robot_installimage."""
     filesystem = {"type": "str", "required": True}
     return dict(
         _flow_options("BootingToRescue"),
@@ -175,52 +190,41 @@ def robot_installimage_spec() -> dict[str, Any]:
             "required_one_of": [("name", "path", "url", "file")],
         },
         require_digest={"type": "bool", "default": True},
-        oci_registry_auth_token={
-            "type": "str",
-            "no_log": True,
-            "fallback": (env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"]),
-        },
+        oci_registry_auth_token=dict(_TOKEN, fallback=(env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"])),
         root_devices={"type": "list", "elements": "str", "required": True},
         empty={"type": "list", "elements": "dict", "default": []},
         swraid={"type": "int", "choices": [0, 1], "default": 0},
         swraid_level={"type": "int", "choices": [0, 1, 5, 6, 10], "default": 1},
-        partitions={
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
+        partitions=_list_of(
+            {
                 "mount": {"type": "str", "required": True},
                 "filesystem": dict(filesystem),
                 "size": {"type": "str", "required": True},
                 "crypt": {"type": "bool", "default": False},
             },
-        },
-        logical_volumes={
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
+            default=[],
+        ),
+        logical_volumes=_list_of(
+            {
                 "vg": {"type": "str", "required": True},
                 "name": {"type": "str", "required": True},
                 "mount": {"type": "str", "required": True},
                 "filesystem": dict(filesystem),
                 "size": {"type": "str", "required": True},
             },
-        },
-        subvolumes={
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
+            default=[],
+        ),
+        subvolumes=_list_of(
+            {
                 "volume": {"type": "str", "required": True},
                 "subvolume": {"type": "str", "required": True},
                 "mount": {"type": "str", "required": True},
             },
-        },
+            default=[],
+        ),
         hostname={"type": "str"},
         post_install_script={"type": "str"},
-        bootstrap_data={"type": "raw", "no_log": True},
-        bootstrap_data_file={"type": "path"},
+        **_BOOTSTRAP_DATA,
         crypt_password={"type": "str", "no_log": True},
         remote_unlock={"type": "bool", "default": False},
         autosetup={"type": "dict", "default": {}},
@@ -228,17 +232,12 @@ def robot_installimage_spec() -> dict[str, Any]:
         uefi={"type": "str", "choices": ["auto", "true", "false"], "default": "auto"},
         command={"type": "str", "default": installimage.COMMAND},
         timeout={"type": "int", "default": 1800},
-        rescue_timeout={"type": "int", "default": 360},
-        previous_boot_id={"type": "str"},
-        addresses={"type": "list", "elements": "str"},
-        host_keys={"type": "list", "elements": "str", "no_log": False},
-        poll={"type": "float", "default": 2.0},
-        log_dir={"type": "path"},
+        **_RESCUE,
+        **_LOGGED,
     )
 
 
 def machine_boot_spec() -> dict[str, Any]:
-    """Options of machine_boot."""
     return dict(
         _flow_options("RunningImageCommand"),
         expect={"type": "str", "choices": ["os", "rescue"], "default": "os"},
@@ -267,19 +266,15 @@ def machine_boot_spec() -> dict[str, Any]:
         proof={"type": "str", "choices": ["nonce", "disk", "ssh", "port", "none"]},
         adopt={"type": "bool", "default": False},
         secrets={"type": "list", "elements": "str", "default": [], "no_log": True},
-        bootstrap_data={"type": "raw", "no_log": True},
-        bootstrap_data_file={"type": "path"},
+        **_BOOTSTRAP_DATA,
     )
 
 
 def machine_install_spec() -> dict[str, Any]:
     """Options of machine_install; each step has those of the module of its name, which are looked at when it begins."""
     return {
-        "machines": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": {
+        "machines": _list_of(
+            {
                 "name": {"type": "str", "required": True},
                 "address": {"type": "str"},
                 "refused": {"type": "str"},
@@ -292,63 +287,44 @@ def machine_install_spec() -> dict[str, Any]:
                 "robot_installimage": {"type": "dict"},
                 "machine_boot": {"type": "dict"},
             },
-        },
-        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
-        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+            required=True,
+        ),
+        "on_error": dict(_ON_ERROR),
+        "progress": dict(_PROGRESS),
         "variables": dict(VARIABLES),
     }
 
 
 def image_url_check_spec() -> dict[str, Any]:
-    """Options of image_url_check."""
-    return {
-        "machines": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": {
-                "name": {"type": "str", "required": True},
-                "image_url": {"type": "str"},
-                "command": {"type": "str"},
-                "command_names": dict(_COMMAND_NAMES),
-                "require_digest": {"type": "bool", "default": False},
-                "bootstrap_data": {"type": "raw", "no_log": True},
-                "bootstrap_data_file": {"type": "path"},
-                "oci_registry_auth_token": {"type": "str", "no_log": True},
-                "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
-                "address": {"type": "str"},
-                "drift": {"type": "raw"},
-                **_PRE_PROVISION,
-                **_ACCESS,
-            },
-        },
-        "steps": {"type": "list", "elements": "dict", "default": []},
-        "variables": dict(VARIABLES),
-        "command_dir": {"type": "path", "default": "/shared"},
-        "ssh_private_key": {"type": "path", "no_log": False},
-    }
+    return _check_options(
+        {
+            "image_url": {"type": "str"},
+            "command": {"type": "str"},
+            "command_names": dict(_COMMAND_NAMES),
+            "require_digest": {"type": "bool", "default": False},
+            "oci_registry_auth_token": dict(_TOKEN),
+            "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
+            **_BOOTSTRAP_DATA,
+        }
+    )
 
 
 def node_image_source_spec() -> dict[str, Any]:
-    """Options of node_image_source."""
     return {
-        "images": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": {
+        "images": _list_of(
+            {
                 "name": {"type": "str", "required": True},
                 "path": {"type": "path", "required": True},
                 "sha256": {"type": "str"},
                 "kind": {"type": "str", "choices": ["disk", "root"], "default": "disk"},
             },
-        },
+            required=True,
+        ),
         "cache_dir": {"type": "path", "required": True},
     }
 
 
 def node_image_sink_spec() -> dict[str, Any]:
-    """Options of node_image_sink."""
     return {
         "dest": {"type": "path", "required": True},
         "files": {"type": "list", "elements": "str", "required": True},
@@ -356,7 +332,6 @@ def node_image_sink_spec() -> dict[str, Any]:
 
 
 def node_image_archive_spec() -> dict[str, Any]:
-    """Options of node_image_archive."""
     return {
         "source": {"type": "path", "required": True},
         "kind": {"type": "str", "choices": ["tarball", "raw"], "default": "tarball"},
@@ -368,12 +343,11 @@ def node_image_archive_spec() -> dict[str, Any]:
         "exclude": {"type": "list", "elements": "str", "default": []},
         "prebaked": {"type": "bool", "default": True},
         "arrives_at": {"type": "path"},
-        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+        "progress": dict(_PROGRESS),
     }
 
 
 def node_image_debian_spec() -> dict[str, Any]:
-    """Options of node_image_debian."""
     return {
         "path": {"type": "path", "required": True},
         "suite": {"type": "str", "required": True},
@@ -385,23 +359,21 @@ def node_image_debian_spec() -> dict[str, Any]:
         "apt_options": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 3600},
         "force": {"type": "bool", "default": False},
-        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+        "progress": dict(_PROGRESS),
     }
 
 
 def machine_quarantine_spec() -> dict[str, Any]:
-    """Options of machine_quarantine."""
     return {
         "machines": {"type": "list", "elements": "dict", "required": True},
         "quarantine_dir": {"type": "path", "required": True},
         "state": {"type": "str", "choices": ["checked", "set"], "default": "checked"},
         "clear": {"type": "list", "elements": "str", "default": []},
-        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+        "on_error": dict(_ON_ERROR),
     }
 
 
 def machine_lock_spec() -> dict[str, Any]:
-    """Options of machine_lock."""
     return {
         "names": {"type": "list", "elements": "str", "required": True},
         "lock_dir": {"type": "path", "required": True},
@@ -410,7 +382,6 @@ def machine_lock_spec() -> dict[str, Any]:
 
 
 def machine_inventory_spec() -> dict[str, Any]:
-    """Options of machine_inventory."""
     return {
         "path": {"type": "path", "required": True},
         "hosts": {"type": "dict", "default": {}},
@@ -420,7 +391,6 @@ def machine_inventory_spec() -> dict[str, Any]:
 
 
 def machine_disks_spec() -> dict[str, Any]:
-    """Options of machine_disks."""
     return dict(
         _flow_options("BootingToRescue"),
         root_device_hints={
@@ -445,10 +415,7 @@ def machine_disks_spec() -> dict[str, Any]:
         health={"type": "str", "choices": ["check", "speed", "ignore"], "default": "check"},
         reinstall={"type": "raw", "default": False},
         claim_file={"type": "path"},
-        rescue_timeout={"type": "int", "default": 360},
-        previous_boot_id={"type": "str"},
-        addresses={"type": "list", "elements": "str"},
-        host_keys={"type": "list", "elements": "str", "no_log": False},
+        **_RESCUE,
     )
 
 
@@ -461,24 +428,4 @@ def installimage_check_spec() -> dict[str, Any]:
         "autosetup", "network_config", "uefi", "command",
     )  # fmt: skip
     machine = {name: installation[name] for name in names}
-    machine["oci_registry_auth_token"] = {"type": "str", "no_log": True}
-    return {
-        "machines": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": dict(
-                machine,
-                name={"type": "str", "required": True},
-                root_device_hints={"type": "dict"},
-                address={"type": "str"},
-                drift={"type": "raw"},
-                **_PRE_PROVISION,
-                **_ACCESS,
-            ),
-        },
-        "steps": {"type": "list", "elements": "dict", "default": []},
-        "variables": dict(VARIABLES),
-        "command_dir": {"type": "path", "default": "/shared"},
-        "ssh_private_key": {"type": "path", "no_log": False},
-    }
+    return _check_options(dict(machine, oci_registry_auth_token=dict(_TOKEN), root_device_hints={"type": "dict"}))

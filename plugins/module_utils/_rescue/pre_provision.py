@@ -95,9 +95,8 @@ def explain(status: protocol.Status, interpreter: str) -> str:
         return protocol.explain_failure(status, protocol.MARKER_ONLY)
     if status.exit_code == 0:
         return (
-            f"it ended with exit code 0, but {status.left} of its processes could not be ended (stuck in the "
-            "kernel); reset the "
-            "machine and run again."
+            f"it ended with exit code 0, but {status.left} of its processes could not be ended (stuck in the kernel); "
+            "reset the machine and run again."
         )
     code = status.exit_code or 0
     signal = f" (signal {code - 128})" if code > 128 else ""

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .._common.text import whole_number
 
@@ -124,30 +125,36 @@ def parse_status(text: str) -> Status:
         raise ProtocolError("the answer of the runner is malformed: %s" % exc) from exc
 
 
+def _content(output: bytes) -> tuple[dict[str, Any], str]:
+    """What an ``output.json`` says, and what is wrong with it; neither when it is missing."""
+    try:
+        content = json.loads(output.decode("utf-8") or "{}")
+    except UnicodeDecodeError:
+        return {}, "is no UTF-8 text"
+    except RecursionError:
+        return {}, "is nested too deeply"
+    except ValueError:
+        return {}, "is no JSON"
+    return (content, "") if isinstance(content, dict) else ({}, "is JSON, but no object with a message")
+
+
 def message_of(output: bytes) -> str:
     """The ``message`` of an ``output.json``; empty when there is none or the file is being written."""
-    try:
-        content = json.loads(output.decode("utf-8"))
-    except (UnicodeDecodeError, ValueError, RecursionError):
-        return ""
-    message = content.get("message") if isinstance(content, dict) else None
+    message = _content(output)[0].get("message")
     return message if isinstance(message, str) else ""
 
 
 def bytes_of(output: bytes) -> tuple[int, int | None] | None:
     """The ``bytes`` of an ``output.json`` as (done, total or None); None when there are none that can be."""
-    try:
-        count = json.loads(output.decode("utf-8"))["bytes"]
-        done, total = count["done"], count.get("total")
-    except (UnicodeDecodeError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    count = _content(output)[0].get("bytes")
+    if not isinstance(count, dict):
         return None
-    if not _is_count(done) or not (total is None or _is_count(total)):
-        return None
-    return done, total
+    done, total = _count(count.get("done")), _count(count.get("total"))
+    return None if done is None or (total is None and count.get("total") is not None) else (done, total)
 
 
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 63
+def _count(number: object) -> int | None:
+    return number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 63 else None
 
 
 def output_error(output: bytes, size: str | None = None) -> str:
@@ -160,21 +167,10 @@ def output_error(output: bytes, size: str | None = None) -> str:
         whole = len(output)
     if whole > LARGEST_OUTPUT:
         return "its %s has %d bytes, of which at most %d are read" % (OUTPUT, whole, LARGEST_OUTPUT)
-    if not output:
-        return ""
-    try:
-        content = json.loads(output.decode("utf-8"))
-    except UnicodeDecodeError:
-        return "its %s is no UTF-8 text" % OUTPUT
-    except RecursionError:
-        return "its %s is nested too deeply" % OUTPUT
-    except ValueError:
-        return "its %s is no JSON" % OUTPUT
-    if not isinstance(content, dict):
-        return "its %s is JSON, but no object with a message" % OUTPUT
-    if not isinstance(content.get("message", ""), str):
-        return "the message in its %s is no text" % OUTPUT
-    return ""
+    content, wrong = _content(output)
+    if wrong:
+        return "its %s %s" % (OUTPUT, wrong)
+    return "" if isinstance(content.get("message", ""), str) else "the message in its %s is no text" % OUTPUT
 
 
 def parse_fetch(text: str) -> bytes:
@@ -208,13 +204,10 @@ def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
     if status.left:
         left = " %d of its processes could not be ended (stuck in the kernel); reset the machine." % status.left
     if status.state == TIMEOUT:
-        return (
+        text = (
             "it did not end within %d s and was killed with all its processes.%s Set timeout higher if it needs longer."
-            % (
-                status.limit,
-                left,
-            )
         )
+        return text % (status.limit, left)
     if status.state == KILLED:
         return "it was ended from outside after %.0f s.%s" % (status.seconds, left)
     if status.state == LOST:

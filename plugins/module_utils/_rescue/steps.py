@@ -27,7 +27,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return _STEPS[request["step"]](request)
     except (protocol.ProtocolError, OSError) as exc:
         return {"failed": True, "msg": str(exc)}
-    except (jobs.JobError, targets.DisksError) as exc:
+    except jobs.JobError as exc:
         return {"failed": True, "msg": str(exc), "begun": exc.begun}
 
 
@@ -42,17 +42,13 @@ def _start(
     return {"attached": attached, "finished": finished, "installation": jobs.installation_in()}
 
 
-def _in_english(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
-    return run(argv, dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})))
-
-
 _STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
-    LOOK: lambda request: targets.look_at_disks(_in_english),
-    MEASURE: lambda request: targets.measure_disks(_in_english, request["targets"]),
-    WIPE: lambda request: targets.wipe_disks(_in_english, request["targets"]),
+    LOOK: lambda request: targets.look_at_disks(targets.in_english(run)),
+    MEASURE: lambda request: targets.measure_disks(targets.in_english(run), request["targets"]),
+    WIPE: lambda request: targets.wipe_disks(targets.in_english(run), request["targets"]),
 }
 
 

@@ -14,48 +14,45 @@ from typing import Any
 from .._common import consent as consents
 from .._common import intents, probe
 from . import image_url, job, protocol
-from .disks import disk_facts, disk_gather, disk_names, disk_tools, guard, wiping
+from .disks import disk_facts, disk_gather, disk_names, guard, wiping
 from .disks.disk_facts import Disk, Identity
 from .disks.disk_tools import Tools
-from .job import Job, Run
+from .job import Job, JobError, Run
 
 
-class DisksError(Exception):
-    """The step was not done; ``begun``: but something was changed."""
-
-    def __init__(self, message: str, begun: bool = False) -> None:
-        super().__init__(message)
-        self.begun = begun
+@contextlib.contextmanager
+def _failing(words: str = "%s") -> Iterator[None]:
+    """What goes wrong with the disks as an error of the job; its text takes its place in ``words``."""
+    try:
+        yield
+    except (wiping.WipeError, JobError) as exc:
+        raise JobError(words % exc, exc.begun) from exc
+    except (disk_gather.GatherError, disk_names.Unresolved) as exc:
+        raise JobError(words % exc) from exc
 
 
 def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dict[str, Any]:
     """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
     tools = Tools(run)
     tools("udevadm", "settle", "--timeout=100")
-    try:
+    with _failing():
         raw = disk_gather.read(tools, types, health=False)
         with disk_gather.opened(tools, raw):
             raw = disk_gather.read(tools, types, health=health)
             raw.systems = disk_gather.look_inside(tools, raw)
             found = disk_facts.facts(raw, types)
-    except disk_gather.GatherError as exc:
-        raise DisksError(str(exc)) from exc
     return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
 
 
-def measure_disks(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> dict[str, Any]:
+def measure_disks(run: Run, targets: Sequence[Disk]) -> dict[str, Any]:
     """How fast the disks are read that the controller means, one after the other; of a slow one, the better of two.
 
     ``targets``: as for :func:`wipe`. Returns :func:`gather.read_speed` of each, in their order.
     """
     tools = Tools(run)
-    try:
-        now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
+    with _failing():
+        now = disk_facts.facts(disk_gather.read(tools, health=False))
         chosen = [wiping.still(target, now) for target in targets]
-    except wiping.WipeError as exc:
-        raise DisksError(str(exc), exc.begun) from exc
-    except disk_gather.GatherError as exc:
-        raise DisksError(str(exc)) from exc
     found = []
     for disk in chosen:
         one = disk_gather.read_speed(tools, disk["path"])
@@ -67,38 +64,27 @@ def measure_disks(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("di
 
 
 def wipe_disks(
-    run: Run,
-    targets: Sequence[Disk],
-    types: Sequence[str] = ("disk",),
-    base: str = protocol.BASE,
-    patience: float = wiping.PATIENCE,
+    run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",), base: str = protocol.BASE
 ) -> dict[str, Any]:
     """Empty the disks that the controller means, if they are still what it saw.
 
     ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` returned them.
     """
     tools = Tools(run)
-    try:
-        with job.alone(base):
-            if job.progress(run, base)["running"]:
-                raise DisksError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
-            done = empty_disks(tools, targets, types, patience)
-            job.forget(base)
-            left = disk_facts.facts(disk_gather.read(tools, types), types)
-    except wiping.WipeError as exc:
-        raise DisksError(str(exc), exc.begun) from exc
-    except (disk_gather.GatherError, job.JobError) as exc:
-        raise DisksError(str(exc)) from exc
+    with _failing(), job.alone(base):
+        if job.progress(run, base)["running"]:
+            raise JobError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
+        done = empty_disks(tools, targets, types)
+        job.forget(base)
+        left = disk_facts.facts(disk_gather.read(tools, types), types)
     return {"disks": left, "steps": done}
 
 
-def empty_disks(
-    tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",), patience: float = wiping.PATIENCE
-) -> list[str]:
+def empty_disks(tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> list[str]:
     """The same within a job's start; returns what was done."""
     now = disk_facts.facts(disk_gather.read(tools, types, health=False), types)
     chosen = [wiping.still(target, now) for target in targets]
-    return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
+    return wiping.wipe(tools, [disk["name"] for disk in chosen], types)
 
 
 def _uptime() -> float:
@@ -173,7 +159,7 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
         try:
             job.keep(base, protocol.BEFORE, out)
         except OSError as exc:
-            raise job.JobError(f"nothing was started: {exc}", begun=empties) from exc
+            raise JobError(f"nothing was started: {exc}", begun=empties) from exc
     return empties
 
 
@@ -207,7 +193,7 @@ def _noted(wanted: Job, begun: dict[str, Any] | None, base: str) -> Iterator[Non
         job.keep(base, protocol.INTENT, wanted.intent)
     try:
         yield
-    except job.JobError as exc:
+    except JobError as exc:
         if intent is not None and not exc.begun:
             if before is None:
                 os.unlink(os.path.join(base, protocol.INTENT))
@@ -220,11 +206,9 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
     """Raises unless the disks hold nothing, or what the user's word covers."""
     words = consents.Words("reinstall", wanted.reinstall if named else ())
     goes = {str(uuid).lower() for uuid in _intent(wanted).get("goes") or []}
-    try:
-        disks = look_at_disks(_in_english(run), health=False)["disks"]
+    with _failing("nothing was started: %s"):
+        disks = look_at_disks(in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
-    except (DisksError, disk_names.Unresolved) as exc:
-        raise job.JobError(f"nothing was started: {exc}") from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
         if not records and not any(str(entry.get("uuid")).lower() in goes for entry in disk["holds"]):
@@ -233,8 +217,9 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
         said = words.names(wanted.machine)
         if said and not left:
             continue
-        why = words.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
-        raise job.JobError(
+        way_out = f"To write it, name the machine: {consents.extra_var('reinstall', [wanted.machine])}"
+        why = words.why_not(wanted.machine, left[0]) if said else way_out
+        raise JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(disk_facts.held(disk)), why)
         )
@@ -244,32 +229,26 @@ def _look_again(run: Run, wanted: Job) -> None:
     """Raises unless the disks that were found empty, and so stay as they are, hold nothing still."""
     if not wanted.still_empty:
         return
-    try:
-        disks = disk_facts.facts(disk_gather.read(disk_tools.Tools(_in_english(run)), health=False))
+    with _failing("nothing was started: %s"):
+        disks = disk_facts.facts(disk_gather.read(Tools(in_english(run)), health=False))
         for target in wanted.still_empty:
             disk = wiping.still(target, disks)
             if disk["name"] != target["name"]:
-                raise job.JobError(
-                    "nothing was started: disk %s is called %s by now, and was %s. Run again"
+                raise JobError(
+                    "disk %s is called %s by now, and was %s. Run again"
                     % (disk_names.identity(disk), disk["name"], target["name"])
                 )
             if disk["holds"]:  # what blkid does not know, or what uses the disk, is not in content_id
-                raise job.JobError(
-                    "nothing was started: disk %s is not empty any more. It holds:\n  %s"
+                raise JobError(
+                    "disk %s is not empty any more. It holds:\n  %s"
                     % (disk["name"], "\n  ".join(disk_facts.held(disk)))
                 )
-    except (disk_gather.GatherError, wiping.WipeError) as exc:
-        raise job.JobError(f"nothing was started: {exc}") from exc
 
 
 def _intent(wanted: Job) -> dict[str, Any]:
     """That of this job, which says which systems without a record the word means."""
     intent = intents.parse(wanted.intent)
     return intent if intent and intents.is_open(intent, wanted.machine, wanted.installation) else {}
-
-
-def _way_out(machine: str) -> str:
-    return f"To write it, name the machine: {consents.extra_var('reinstall', [machine])}"
 
 
 def _look_at_interpreter(head: bytes) -> None:
@@ -283,10 +262,9 @@ def _look_at_interpreter(head: bytes) -> None:
         plain = not words[1].startswith("-") and "=" not in words[1]
         missing = words[1] if plain and shutil.which(words[1], path=_path()) is None else ""
     if missing:
-        raise job.JobError(
-            f"nothing was started: the first line of the image command names {missing}, which is not in this "
-            "rescue. No disk "
-            "was touched. Use a program that is there, or install it in the pre-provision command"
+        raise JobError(
+            f"nothing was started: the first line of the image command names {missing}, which is not in this rescue. "
+            "No disk was touched. Use a program that is there, or install it in the pre-provision command"
         )
 
 
@@ -302,16 +280,15 @@ def _look_at_image(wanted: Job) -> None:
     try:
         image_url.check_fetchable(wanted.arguments[0], wanted.token)
     except image_url.NotFetchable as exc:
-        raise job.JobError(
-            f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets "
-            "the image "
-            "in a way of its own, kubenode_check_image: false skips this look"
+        raise JobError(
+            f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets the "
+            "image in a way of its own, kubenode_check_image: false skips this look"
         ) from exc
 
 
 def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
-    able = disk_tools.Tools(_in_english(run))
-    try:
+    able = Tools(in_english(run))
+    with _failing("the disks could not be emptied before the start: %s"):
         if checked:
             empty_disks(able, wanted.empty)
             # Nothing is left of what an earlier job wrote.
@@ -319,13 +296,9 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
         else:
             raw = disk_gather.read(able, ("disk",), health=False)
             wiping.wipe(able, [_name(device, disk_facts.identities(raw)) for device in wanted.devices])
-    except wiping.WipeError as exc:
-        raise job.JobError(f"the disks could not be emptied before the start: {exc}", exc.begun) from exc
-    except (disk_gather.GatherError, disk_names.Unresolved) as exc:
-        raise job.JobError(f"the disks could not be emptied before the start: {exc}") from exc
 
 
-def _in_english(run: Run) -> Run:
+def in_english(run: Run) -> Run:
     """The tools' output is read; the command itself keeps the language of the rescue."""
 
     def speak(argv: Sequence[str], environ_update: dict[str, str] | None = None, **more: Any) -> tuple[int, str, str]:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     OciImage,
     check_signature,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import Registry as Client
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import OciUrl
 from tests.integration.commands.conftest import OCI, Target
 from tests.integration.commands.disks import MIB, mount, node
 from tests.integration.commands.image_site import Web

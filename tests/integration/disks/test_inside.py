@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, disk_gather, wiping
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.job import JobError
 from tests.integration.commands.disks import fill, loop, mount, node, sh
 
 pytestmark = pytest.mark.root
@@ -181,7 +182,7 @@ def test_a_disk_that_changed_since_it_was_looked_at_is_left_alone(attach, tmp_pa
     (target,) = targets.look_at_disks(host.run, health=False, types=LOOP)["disks"]
     sh("mkfs.ext4", "-q", "-F", "-L", "precious", device)
     before = digest(device)
-    with pytest.raises(targets.DisksError, match="does not hold any more") as caught:
+    with pytest.raises(JobError, match="does not hold any more") as caught:
         targets.wipe_disks(host.run, [target], types=LOOP, base=str(tmp_path))
     assert not caught.value.begun
     assert digest(device) == before

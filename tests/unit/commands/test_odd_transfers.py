@@ -13,7 +13,11 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import LONGEST_WAIT, Interrupted
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import (
+    ImageUrl,
+    OciUrl,
+    kind_of_bootstrap,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
@@ -25,7 +29,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imageco
     LATEST,
     nanoseconds,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl, OciUrl
 from tests.unit.common import odd
 
 DATA = b"an image"

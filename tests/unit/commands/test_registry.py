@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     Descriptor,
@@ -20,7 +21,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imageco
     parse_challenge,
     public_key,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import OciUrl
 
 HEX = "ab" * 32
 CONFIG = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": f"sha256:{HEX}", "size": 2}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets as disk_targets
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_gather, disk_tools, guard
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.job import JobError
 from tests.unit.common import odd
 from tests.unit.disks.recorded import block, disk
 
@@ -113,7 +114,7 @@ def test_a_slow_disk_gets_a_second_try(tools, speeds, found):
 
 def test_a_disk_that_is_another_one_now_is_not_measured(tools):
     (target,) = targets("A")
-    with pytest.raises(disk_targets.DisksError, match="not there any more"):
+    with pytest.raises(JobError, match="not there any more"):
         disk_targets.measure_disks(Machine(), [{**target, "serial": "C"}])
 
 

@@ -8,6 +8,7 @@ import base64
 import datetime
 import re
 import time
+import types
 
 import pytest
 from hypothesis import given
@@ -86,7 +87,8 @@ def test_the_end_of_a_server_type_that_cannot_be_read_is_none(text):
 def test_only_digits_are_asked_for_as_an_id(wanted, monkeypatch):
     lists = catalog.Catalog.__new__(catalog.Catalog)
     monkeypatch.setattr(lists, "_all", lambda *_arguments: [], raising=False)
-    monkeypatch.setattr(lists, "_image_by_id", pytest.fail, raising=False)
+    monkeypatch.setattr(lists, "_api", types.SimpleNamespace(read=pytest.fail), raising=False)
+    monkeypatch.setattr(lists, "_deadline", None, raising=False)
     assert lists._read_images(wanted, labelled=True) == []
 
 

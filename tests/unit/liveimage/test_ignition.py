@@ -56,7 +56,6 @@ def test_a_configuration_has_only_what_it_was_given():
         (lambda c: c.unit("a", ""), "no name of a systemd unit"),
         (lambda c: c.unit("../a.service", ""), "no name of a systemd unit"),
         (lambda c: c.unit("a.service", "").unit("a.service", ""), "given twice"),
-        (lambda c: c.unit("a.service", dropins={"x": ""}), "ends in .conf"),
         (lambda c: c.user("Root", []), "no user name"),
     ],
 )

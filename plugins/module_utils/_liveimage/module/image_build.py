@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ansible.module_utils.basic import AnsibleModule, env_fallback
+from ansible.module_utils.basic import env_fallback
 
+from ..._common.option_values import NoLogModule
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
 from ..image_error import ImageError
@@ -326,7 +327,6 @@ def _host_options() -> dict[str, Any]:
 
 
 def argument_spec() -> dict[str, Any]:
-    """The argument spec."""
     return {
         "mode": {"type": "str", "choices": list(MODES), "default": FILE},
         "hosts": {"type": "list", "elements": "dict", "options": _host_options()},
@@ -371,11 +371,8 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-class SecretiveModule(AnsibleModule):
+class SecretiveModule(NoLogModule):
     """Keeps its arguments out of the machine's log and out of every result."""
-
-    def _log_invocation(self) -> None:
-        self.log("Invoked; the arguments are not logged, since they may hold secrets")
 
     def exit_json(self, **result: Any) -> None:
         """As it is, with what may be seen of the arguments."""

@@ -234,7 +234,7 @@ def _members(data: bytes) -> Mapping[str, bytes]:
     if len(data) > _RESOURCE and data[:2] != b"\x1f\x8b" and data[:1] != b"\xfd":
         return {}
     try:
-        found = {member.name: member.data for member in cpio.members(data) if member.mode & 0o170000 != 0o040000}
+        found = cpio.contents(data)
     except ImageError:
         return {}
     ours = iso.IGNITION in found or any(name.startswith(iso.NETWORK + "/") for name in found)

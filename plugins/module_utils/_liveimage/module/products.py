@@ -11,6 +11,7 @@ ours and unchanged. In all other cases every byte is compared.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,21 +24,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..._common.safe_files import replacing
-from ..._common.text import json_value
+from ..._common.text import json_object
 from .. import iso, urls
 from ..base_file import glance, identify
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
-from ..image_error import ImageError
+from ..image_error import ImageError, failing
 from ..iso import Iso
 from ..kargs import Edit, KernelArguments
 from ..overlay import (
-    BaseRange,
     Bytes,
     Overlay,
     descriptor_path,
     descriptor_text,
     materialise,
+    open_overlay,
     overlay_of,
     read_descriptor,
     same_descriptor,
@@ -328,37 +329,19 @@ def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = 
 
 def same_bytes(path: str, overlay: Overlay) -> bool:
     """Whether a file has exactly the bytes of an image of the same size."""
-    try:
-        with open(path, "rb", buffering=0) as file, open(overlay.base.path, "rb", buffering=0) as base:
-            at = 0
-            for segment in overlay.segments:
-                for start in range(0, segment.length, _BLOCK):
-                    length = min(_BLOCK, segment.length - start)
-                    if isinstance(segment, BaseRange):
-                        wanted = os.pread(base.fileno(), length, segment.offset + start)
-                    elif isinstance(segment, Bytes):
-                        wanted = segment.data[start : start + length]
-                    else:
-                        wanted = bytes(length)
-                    if os.pread(file.fileno(), length, at + start) != wanted:
-                        return False
-                at += segment.length
-    except OSError as error:
-        raise ImageError(f"target {path} cannot be compared: {error.strerror}") from error
-    return True
+    with failing(f"target {path} cannot be compared"), open(path, "rb") as file, open_overlay(overlay) as wanted:
+        return all(file.read(len(block)) == block for block in iter(lambda: wanted.read(_BLOCK), b""))
 
 
 def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, Any], *, content: bool = True) -> None:
     """Write an image (or only its permissions and record, when its content is there already) and remember it."""
     if content:
         materialise(overlay, path, owned.permissions)
-    try:
+    with failing(f"target {path} cannot be given its permissions"):
         if stat.S_IMODE(os.lstat(path).st_mode) != owned.permissions:
             os.chmod(path, owned.permissions)
         owned.owner(path, False)
         stamp = _file_stamp(os.lstat(path))
-    except OSError as error:
-        raise ImageError(f"target {path} cannot be given its permissions: {error.strerror}") from error
     record = {"kubenode_record": _VERSION, "etag": overlay.etag(), "file": stamp, **about}
     write_text(record_path(path), json.dumps(record, sort_keys=True) + "\n", Owned())
 
@@ -367,34 +350,27 @@ def read_record(path: str) -> Mapping[str, Any]:
     """What is remembered of a file; nothing when there is no record, or none that can be read."""
     try:
         with open(record_path(path), encoding="utf-8") as file:
-            found = json_value(file.read(_LARGEST_RECORD))
+            found = json_object(file.read(_LARGEST_RECORD)) or {}
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and found.get("kubenode_record") == _VERSION else {}
+    return found if found.get("kubenode_record") == _VERSION else {}
 
 
 def write_text(path: str, text: str, owned: Owned) -> None:
     """Write a small file in one step."""
-    try:
-        with replacing(path) as (file, draft):
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-            owned.owner(draft, False)
-            os.chmod(draft, owned.permissions)
-    except OSError as error:
-        raise ImageError(f"{path} cannot be written: {error.strerror}") from error
+    with failing(f"{path} cannot be written"), replacing(path) as (file, draft):
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
+        owned.owner(draft, False)
+        os.chmod(draft, owned.permissions)
 
 
 def remove_file(path: str) -> None:
     """A file and its record are gone."""
     for one in (path, record_path(path)):
-        try:
+        with failing(f"{one} cannot be removed"), contextlib.suppress(FileNotFoundError):
             os.unlink(one)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise ImageError(f"{one} cannot be removed: {error.strerror}") from error
 
 
 def _file_stamp(found: os.stat_result) -> list[int]:
@@ -421,10 +397,8 @@ class Store(ABC):
     def make(self) -> None:
         """The folder is there; a new one is its owner's alone."""
         if not os.path.isdir(self.folder):
-            try:
+            with failing(f"dest {self.folder} cannot be made"):
                 os.mkdir(self.folder, 0o700)
-            except OSError as error:
-                raise ImageError(f"dest {self.folder} cannot be made: {error.strerror}") from error
 
     @abstractmethod
     def path(self, name: str) -> str:
@@ -460,7 +434,6 @@ class Files(Store):
     """Whole images."""
 
     def path(self, name: str) -> str:
-        """The image."""
         return os.path.join(self.folder, name)
 
     def compare(self, product: Product) -> Found:
@@ -476,7 +449,6 @@ class Files(Store):
         write_file(self.path(product.name), product.overlay, self._owned, about, content=not found.same)
 
     def before(self, name: str) -> Overlay | None:
-        """The file."""
         return whole(glance(self.path(name))) if os.path.isfile(self.path(name)) else None
 
     def is_of(self, name: str, host: str) -> bool:
@@ -488,7 +460,6 @@ class Descriptors(Store):
     """Descriptors; the image server makes images of them."""
 
     def path(self, name: str) -> str:
-        """The descriptor."""
         return descriptor_path(self.folder, name)
 
     def compare(self, product: Product) -> Found:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 import urllib.parse
@@ -13,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..._common.text import base64_bytes
 from .. import ignition
 from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
 from ..hosts import HostInputs
-from ..image_error import ImageError
+from ..image_error import ImageError, failing
 from ..kargs import Edit
 from ..urls import SHORTEST_SECRET
 
@@ -104,13 +103,8 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
             return None
         return text_file("file", path)
 
-    if params["pull_secret"] and params["pull_secret_file"]:
-        raise ImageError("pull_secret and pull_secret_file are both given; give one")
-    secret = params["pull_secret"] or ""
-    if params["pull_secret_file"]:
-        secret = text_file("pull_secret_file", params["pull_secret_file"])
     environ = {
-        "IRONIC_AGENT_PULL_SECRET": secret,
+        "IRONIC_AGENT_PULL_SECRET": _given("pull_secret", params)[0] or "",
         "IRONIC_RAMDISK_SSH_KEY": os.environ.get("IRONIC_RAMDISK_SSH_KEY", "") if params["ssh_keys"] is None else "",
         "REGISTRIES_CONF_PATH": "" if params["registries_conf"] else params["registries_conf_file"] or "",
         "CA_BUNDLE": "" if params["ca_bundle"] else params["ca_bundle_file"] or "",
@@ -160,7 +154,6 @@ def _checked_name(given: str) -> str:
 
 
 def host_request(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> HostRequest:
-    """One host."""
     name = _checked_name(entry["name"])
     outputs = tuple(dict.fromkeys(entry["outputs"] or params["outputs"]))
     present = entry["state"] == "present"
@@ -170,7 +163,7 @@ def host_request(params: Mapping[str, Any], entry: Mapping[str, Any], agent: Age
     inputs = HostInputs(
         name=name,
         hostname=entry["hostname"],
-        network=_network(entry),
+        network=_given("network", entry)[0],
         ignition=own,
         merge=_ignition("merge", entry),
         files=_files(entry["files"] or ()),
@@ -192,11 +185,8 @@ def needs_agent(params: Mapping[str, Any]) -> bool:
 
 def read_file(what: str, path: str) -> bytes:
     """The content of a small file that an option names."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ImageError(f"{what}: {path} cannot be read: {error.strerror}") from error
+    with failing(f"{what}: {path} cannot be read"), open(path, "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ImageError(f"{what}: {path} has more than {_MOST_BYTES} bytes")
     return data
@@ -217,20 +207,16 @@ def mode_of(what: str, text: str) -> int:
     return int(text, 8)
 
 
-def _network(entry: Mapping[str, Any]) -> Any:
-    if entry["network"] and entry["network_file"]:
-        raise ImageError("network and network_file are both given; give one")
-    if entry["network_file"]:
-        return text_file("network_file", entry["network_file"])
-    return entry["network"]
+def _given(what: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """An option's value, or the text of the file that its other form names; and which of both it is."""
+    given, path = options[what], options[f"{what}_file"]
+    if given and path:
+        raise ImageError(f"{what} and {what}_file are both given; give one")
+    return (text_file(f"{what}_file", path), f"{what}_file {path}") if path else (given, what)
 
 
 def _ignition(what: str, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    given, path = entry[what], entry[f"{what}_file"]
-    if given and path:
-        raise ImageError(f"{what} and {what}_file are both given; give one")
-    if path:
-        given, what = text_file(f"{what}_file", path), f"{what}_file {path}"
+    given, what = _given(what, entry)
     if not given:
         return None
     if isinstance(given, Mapping):
@@ -257,16 +243,12 @@ def _files(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[bytes, int]]
         elif sources[0] == "content":
             data = entry["content"].encode("utf-8", "surrogateescape")
         else:
-            data = _decoded(path, entry["content_base64"])
+            decoded = base64_bytes("".join(entry["content_base64"].split()))
+            if decoded is None:
+                raise ImageError(f"files: content_base64 of {path} is no base64")
+            data = decoded
         found[path] = (data, mode_of(f"files: mode of {path}", entry["mode"]))
     return found
-
-
-def _decoded(path: str, text: str) -> bytes:
-    try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ImageError(f"files: content_base64 of {path} is no base64") from error
 
 
 def _units(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -9,7 +9,7 @@ its name. In the table of interfaces such bridges and ports have keys that no in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..image_error import ImageError
 from .document import Fields
@@ -40,7 +40,7 @@ _NUMBERS = {
     "resend_igmp": (0, 255),
     "updelay": (0, 2**31 - 1),
 }
-_FLAGS = ("all_slaves_active", "tlb_dynamic_lb", "use_carrier")
+_SLAVES = ("dropped", "delivered")  # what the kernel also takes for 0 and 1 of all_slaves_active
 _ONLY_IN = {
     "ad_actor_sys_prio": ("802.3ad",),
     "ad_actor_system": ("802.3ad",),
@@ -68,8 +68,8 @@ def bond(fields: Fields, found: Interface) -> None:
     """A bond by its section ``link-aggregation``."""
     mode = fields.choice("mode", MODES, numbered=True)
     if mode is None:
-        raise ImageError(f"{fields.at('mode')} is missing; give one of {', '.join(MODES)}")
-    found.ports = port_list(fields, lambda one: _Plain(one).port())
+        raise fields.missing("mode", f"give one of {', '.join(MODES)}")
+    found.ports = port_list(fields, _named)
     _port_settings(fields, found)
     options = fields.mapping("options")
     found.settings["bond"] = {"mode": mode}
@@ -81,16 +81,16 @@ def bond(fields: Fields, found: Interface) -> None:
     fields.done()
 
 
-class _Plain:
+def _named(fields: Fields) -> Port:
     """A port that is only named."""
+    name = interface_name(fields.needed("name"), fields.at("name"))
+    fields.done()
+    return Port(name, fields.path)
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
 
-    def port(self) -> Port:
-        name = interface_name(self._fields.needed("name"), self._fields.at("name"))
-        self._fields.done()
-        return Port(name, self._fields.path)
+def _ranges(ranges: Iterable[tuple[int, int, str]]) -> str:
+    """First and last VLANs, and what else is said of each, as NetworkManager lists them."""
+    return ",".join((f"{low}" if low == high else f"{low}-{high}") + more for low, high, more in ranges)
 
 
 def vlan_range(fields: Fields, least: int, most: int) -> tuple[int, int]:
@@ -110,14 +110,12 @@ def vlan_range(fields: Fields, least: int, most: int) -> tuple[int, int]:
 
 def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | None:
     """The ports of a controller, by name or as mappings; None when there is no such list."""
-    keys = [key for key in ("port", "ports") if fields.raw(key) is not None]
-    if not keys:
+    key = fields.one_of("port", "ports")
+    if key is None:
         return None
-    if len(keys) == 2:
-        raise ImageError(f"{fields.at('port')} and {fields.at('ports')} are the same; give one")
     found: list[Port] = []
-    for at, one in enumerate(fields.entries(keys[0])):
-        path = f"{fields.at(keys[0])}[{at}]"
+    for at, one in enumerate(fields.entries(key)):
+        path = f"{fields.at(key)}[{at}]"
         port = read(Fields({"name": one} if isinstance(one, (str, int)) else one, path))
         port.path = path
         if any(other.name == port.name for other in found):
@@ -146,15 +144,15 @@ def _port_settings(fields: Fields, found: Interface) -> None:
 
 def _options(fields: Fields, mode: str) -> dict[str, str]:
     found: dict[str, str | None] = {key: fields.choice(key, words, numbered=True) for key, words in _WORDS.items()}
-    for key, (low, high) in _NUMBERS.items():
-        number = fields.number(key, low, high)
-        found[key] = None if number is None else str(number)
-    for key in _FLAGS:
-        found[key] = _switch(fields, key)
-    keys = [key for key in ("balance_slb", "balance-slb") if fields.raw(key) is not None]
-    if len(keys) == 2:
-        raise ImageError(f"{fields.at(keys[0])} and {fields.at(keys[1])} are the same; give one")
-    found["balance-slb"] = _switch(fields, keys[0]) if keys else None
+    found.update({key: fields.number_text(key, *limits) for key, limits in _NUMBERS.items()})
+    slaves = fields.raw("all_slaves_active")
+    if slaves in _SLAVES:
+        found["all_slaves_active"] = str(_SLAVES.index(slaves))
+    else:
+        found["all_slaves_active"] = fields.flag_text("all_slaves_active", "1", "0")
+    found.update({key: fields.flag_text(key, "1", "0") for key in ("tlb_dynamic_lb", "use_carrier")})
+    slb = fields.one_of("balance_slb", "balance-slb")
+    found["balance-slb"] = fields.flag_text(slb, "1", "0") if slb else None
     unset = fields.raw("ad_actor_system") == _NO_MAC
     found["ad_actor_system"] = None if unset else mac_of(fields, "ad_actor_system")
     found["arp_ip_target"] = _targets(fields)
@@ -169,13 +167,6 @@ def _options(fields: Fields, mode: str) -> dict[str, str]:
     given = {key: value for key, value in found.items() if value}
     _check(fields, given, mode)
     return given
-
-
-def _switch(fields: Fields, key: str) -> str | None:
-    if key == "all_slaves_active" and fields.raw(key) in ("dropped", "delivered"):
-        return str(("dropped", "delivered").index(fields.raw(key)))
-    value = fields.flag(key)
-    return None if value is None else str(int(value))
 
 
 def _targets(fields: Fields) -> str | None:
@@ -222,6 +213,7 @@ _BRIDGE_NUMBERS = {  # NMState's key → NetworkManager's, limits
     "multicast-startup-query-count": ("multicast-startup-query-count", 0, _U32),
     "multicast-startup-query-interval": ("multicast-startup-query-interval", 0, _CENTISECONDS),
 }
+_ROUTER = ("disabled", "auto", "enabled")
 _BRIDGE_FLAGS = ("multicast-querier", "multicast-query-use-ifaddr", "multicast-snooping")
 _STP = {"forward-delay": (2, 30), "hello-time": (1, 10), "max-age": (6, 40), "priority": (0, 65535)}
 
@@ -244,17 +236,11 @@ def bridge(fields: Fields, found: Interface) -> None:
 
 
 def _bridge_options(fields: Fields, settings: dict[str, str]) -> None:
-    for key, (name, low, high) in _BRIDGE_NUMBERS.items():
-        number = fields.number(key, low, high)
-        if number is not None:
-            settings[name] = str(number)
-    size = int(settings.get("multicast-hash-max", "1"))
+    settings.update({name: fields.number_text(key, low, high) for key, (name, low, high) in _BRIDGE_NUMBERS.items()})
+    size = int(settings["multicast-hash-max"] or "1")
     if size & (size - 1):
         raise fields.wrong("hash-max", "is no power of two")
-    for key in _BRIDGE_FLAGS:
-        value = fields.flag(key)
-        if value is not None:
-            settings[key] = true_false(value)
+    settings.update({key: fields.flag_text(key) for key in _BRIDGE_FLAGS})
     for key in ("group-forward-mask", "group-fwd-mask"):
         mask = fields.number(key, 0, 65535)
         if mask is not None:
@@ -266,38 +252,24 @@ def _bridge_options(fields: Fields, settings: dict[str, str]) -> None:
         if not group.startswith("01:80:C2:00:00:0") or group[-1] in "123":
             raise fields.wrong("group-addr", "is not 01:80:C2:00:00:0X with X other than 1, 2 and 3")
         settings["group-address"] = group
-    router = fields.choice("multicast-router", ("disabled", "auto", "enabled"), numbered=True)
-    if router is not None:
-        settings["multicast-router"] = router
-    protocol = fields.choice("vlan-protocol", ("802.1q", "802.1ad"))
-    if protocol is not None:
-        settings["vlan-protocol"] = "802.1Q" if protocol == "802.1q" else protocol
-    default = fields.number("vlan-default-pvid", 0, 4094)
-    if default is not None:
-        settings["vlan-default-pvid"] = str(default)
+    settings["multicast-router"] = fields.choice("multicast-router", _ROUTER, numbered=True) or ""
+    protocol = fields.choice("vlan-protocol", ("802.1q", "802.1ad")) or ""
+    settings["vlan-protocol"] = "802.1Q" if protocol == "802.1q" else protocol
+    settings["vlan-default-pvid"] = fields.number_text("vlan-default-pvid", 0, 4094)
     fields.ignore("gc-timer", "hello-timer", "hash-elasticity")
     stp = fields.mapping("stp")
     if stp is not None:
-        enabled = stp.flag("enabled")
-        if enabled is not None:
-            settings["stp"] = true_false(enabled)
-        for key, (low, high) in _STP.items():
-            number = stp.number(key, low, high)
-            if number is not None:
-                settings[key] = str(number)
+        settings["stp"] = stp.flag_text("enabled")
+        settings.update({key: stp.number_text(key, *limits) for key, limits in _STP.items()})
         stp.done()
     fields.done()
 
 
 def _port(fields: Fields) -> Port:
     found = Port(interface_name(fields.needed("name"), fields.at("name")), fields.path)
-    hairpin = fields.flag("stp-hairpin-mode")
-    if hairpin is not None:
-        found.settings["hairpin-mode"] = true_false(hairpin)
-    for key, name, most in (("stp-path-cost", "path-cost", 65535), ("stp-priority", "priority", 63)):
-        number = fields.number(key, 0, most)
-        if number is not None:
-            found.settings[name] = str(number)
+    found.settings["hairpin-mode"] = fields.flag_text("stp-hairpin-mode")
+    found.settings["path-cost"] = fields.number_text("stp-path-cost", 0, 65535)
+    found.settings["priority"] = fields.number_text("stp-priority", 0, 63)
     vlan = fields.mapping("vlan")
     if vlan is not None:
         vlans = _vlans(vlan)
@@ -314,13 +286,13 @@ def _vlans(fields: Fields) -> str:
     trunk = [vlan_range(one, 1, 4094) for one in fields.mappings("trunk-tags")]
     fields.done()
     if mode is None and (tag is not None or native is not None or trunk):
-        raise ImageError(f"{fields.at('mode')} is missing; give access or trunk")
+        raise fields.missing("mode", "give access or trunk")
     if mode == "access" and (trunk or native):
         raise ImageError(f"{fields.path}: access ports have one tag, neither trunk-tags nor enable-native")
     if mode == "trunk" and tag is not None and not native:
         raise fields.wrong("tag", "of a trunk needs enable-native: true")
     if mode == "trunk" and native and not tag:
-        raise ImageError(f"{fields.at('tag')} is missing; enable-native needs it")
+        raise fields.missing("tag", "enable-native needs it")
     ranges = [(low, high, "") for low, high in trunk]
     if tag:
         ranges.append((tag, tag, " pvid untagged"))
@@ -328,7 +300,7 @@ def _vlans(fields: Fields) -> str:
     for one, other in zip(ranges, ranges[1:]):
         if other[0] <= one[1]:
             raise ImageError(f"{fields.path}: VLAN {other[0]} is given twice")
-    return ",".join((f"{low}" if low == high else f"{low}-{high}") + more for low, high, more in ranges)
+    return _ranges(ranges)
 
 
 _OVS_NEEDS = "%s: Open vSwitch and NetworkManager's plugin for it have to be in the live system"
@@ -349,13 +321,12 @@ def ovs_bridge(fields: Fields, found: Interface) -> None:
         stp = options.raw("stp")
         if isinstance(stp, Mapping):
             own = Fields(stp, options.at("stp"))
-            given = own.flag("enabled")
+            settings["stp-enable"] = own.flag_text("enabled")
             own.done()
         else:
-            given = options.flag("stp")
-        flags = {"stp-enable": given, "rstp-enable": options.flag("rstp"),
-                 "mcast-snooping-enable": options.flag("mcast-snooping-enable")}  # fmt: skip
-        settings.update({key: true_false(one) for key, one in flags.items() if one is not None})
+            settings["stp-enable"] = options.flag_text("stp")
+        settings["rstp-enable"] = options.flag_text("rstp")
+        settings["mcast-snooping-enable"] = options.flag_text("mcast-snooping-enable")
         settings["fail-mode"] = options.choice("fail-mode", ("", "secure", "standalone")) or ""
         settings["datapath-type"] = options.choice("datapath", ("", "system", "netdev")) or ""
         options.done()
@@ -379,30 +350,22 @@ def _ovs_port(fields: Fields) -> OvsPort:
         mode = link.choice("mode", tuple(_OVS_MODES))
         found.settings.update(_OVS_MODES[mode] if mode else {})
         for key in ("bond-updelay", "bond-downdelay"):
-            number = link.number(key, 0, 2**32 - 1)
-            if number is not None:
-                found.settings[key] = str(number)
-        found.members = port_list(link, _ovs_member) or []
+            found.settings[key] = link.number_text(key, 0, _U32)
+        found.members = port_list(link, _named) or []
         if len(found.members) < 2:
             raise ImageError(f"{link.path}: a bond of Open vSwitch has two ports or more")
         found.data = ovs_database(link)
         link.done()
     vlan = fields.mapping("vlan")
     if vlan is not None:
-        tag = vlan.number("tag", 0, 4095)
-        mode = vlan.choice("mode", ("access", "trunk", "native-tagged", "native-untagged"))
+        found.settings["tag"] = vlan.number_text("tag", 0, 4095)
+        modes = ("access", "trunk", "native-tagged", "native-untagged")
+        found.settings["vlan-mode"] = vlan.choice("mode", modes) or ""
         trunks = sorted(vlan_range(one, 0, 4095) for one in vlan.mappings("trunk-tags"))
+        found.settings["trunks"] = _ranges((low, high, "") for low, high in trunks)
         vlan.done()
-        found.settings.update({"tag": "" if tag is None else str(tag), "vlan-mode": mode or ""})
-        found.settings["trunks"] = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in trunks)
     fields.done()
     return found
-
-
-def _ovs_member(fields: Fields) -> Port:
-    name = interface_name(fields.needed("name"), fields.at("name"))
-    fields.done()
-    return Port(name, fields.path)
 
 
 def ovs_interface(fields: Fields, found: Interface) -> None:
@@ -417,15 +380,15 @@ def ovs_interface(fields: Fields, found: Interface) -> None:
         patch.done()
     if dpdk is not None:
         kind = "dpdk"
-        devices = dpdk.needed("devargs")
+        settings = {"devargs": dpdk.needed("devargs")}
         keys = [key for key in ("rx-queue", "n_rxq") if dpdk.raw(key) is not None]
         if len(keys) == 2:
             raise ImageError(f"{dpdk.at(keys[0])} and {keys[1]} are the same; give one")
-        numbers = {"n-rxq": dpdk.number(keys[0], 0, 2**32 - 1) if keys else None}
-        numbers.update({key.replace("_", "-"): dpdk.number(key, 0, 2**32 - 1) for key in ("n_rxq_desc", "n_txq_desc")})
+        settings["n-rxq"] = dpdk.number_text(keys[0], 0, _U32) if keys else ""
+        for key in ("n_rxq_desc", "n_txq_desc"):
+            settings[key.replace("_", "-")] = dpdk.number_text(key, 0, _U32)
         dpdk.done()
-        found.settings["ovs-dpdk"] = {"devargs": devices}
-        found.settings["ovs-dpdk"].update({key: str(one) for key, one in numbers.items() if one is not None})
+        found.settings["ovs-dpdk"] = settings
     found.settings["ovs-interface"] = {"type": kind}
 
 

@@ -48,6 +48,10 @@ class Fields:
         """An error of a key's value."""
         return ImageError(f"{self.at(key)}: {shown(self._value.get(key))} {why}")
 
+    def missing(self, key: str, why: str = "") -> ImageError:
+        """An error of a key that is not given."""
+        return ImageError(f"{self.at(key)} is missing" + (f"; {why}" if why else ""))
+
     def raw(self, key: str) -> Any:
         """A value as it is."""
         self._known.append(key)
@@ -79,11 +83,9 @@ class Fields:
         return list(value)
 
     def mappings(self, key: str) -> list[Fields]:
-        """A list of mappings."""
         return [Fields(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts."""
         return [text_of(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def text(self, key: str) -> str | None:
@@ -106,8 +108,15 @@ class Fields:
         """The same, which must not be absent or empty."""
         found = self.text(key)
         if not found:
-            raise ImageError(f"{self.at(key)} is missing")
+            raise self.missing(key)
         return found
+
+    def one_of(self, key: str, other: str) -> str | None:
+        """Which of two names of one setting is used; None when it is not given."""
+        keys = [one for one in (key, other) if self.raw(one) is not None]
+        if len(keys) == 2:
+            raise ImageError(f"{self.at(key)} and {self.at(other)} are the same; give one")
+        return keys[0] if keys else None
 
     def flag(self, key: str) -> bool | None:
         """A truth value."""
@@ -118,6 +127,11 @@ class Fields:
         if word in _TRUE or word in _FALSE:
             return word in _TRUE
         raise self.wrong(key, "is neither true nor false")
+
+    def flag_text(self, key: str, yes: str = "true", no: str = "false") -> str:
+        """A truth value in a keyfile's words, "" when it is not given."""
+        value = self.flag(key)
+        return "" if value is None else yes if value else no
 
     def number(self, key: str, low: int, high: int) -> int | None:
         """A whole number within limits, both included; also as text, and with 0x in front."""
@@ -132,6 +146,18 @@ class Fields:
             raise self.wrong(key, "is no whole number")
         if not low <= value <= high:
             raise self.wrong(key, f"is not within {low} to {high}")
+        return value
+
+    def number_text(self, key: str, low: int, high: int) -> str:
+        """The same as text, "" when it is not given."""
+        value = self.number(key, low, high)
+        return "" if value is None else str(value)
+
+    def needed_number(self, key: str, low: int, high: int) -> int:
+        """The same, which must not be absent."""
+        value = self.number(key, low, high)
+        if value is None:
+            raise self.missing(key)
         return value
 
     def choice(self, key: str, words: Sequence[str], *, numbered: bool = False) -> str | None:

@@ -87,18 +87,16 @@ HIDDEN = "<_password_hid_by_nmstate>"
 
 
 def ethtool(fields: Fields, found: Interface) -> None:
-    """The section ``ethtool``."""
     settings: dict[str, str] = {}
     pause = fields.mapping("pause")
     if pause is not None:
-        auto, given = pause.flag("autoneg"), {key: pause.flag(key) for key in ("rx", "tx")}
+        auto, given = pause.flag_text("autoneg"), {"pause-" + key: pause.flag_text(key) for key in ("rx", "tx")}
         pause.done()
-        if auto is None and any(one is not None for one in given.values()):
-            raise ImageError(f"{pause.at('autoneg')} is missing; rx and tx need autoneg: false")
-        if auto is not None:
-            settings["pause-autoneg"] = true_false(auto)
-        if auto is False:
-            settings.update({"pause-" + key: true_false(one) for key, one in given.items() if one is not None})
+        if not auto and any(given.values()):
+            raise pause.missing("autoneg", "rx and tx need autoneg: false")
+        settings["pause-autoneg"] = auto
+        if auto == "false":
+            settings.update(given)
     feature = fields.mapping("feature")
     if feature is not None:
         for given_name in feature.names():
@@ -106,39 +104,35 @@ def ethtool(fields: Fields, found: Interface) -> None:
             name = _RENAMED.get(name, name)
             if name not in _FEATURES:
                 raise ImageError(f"{feature.at(given_name)} is no feature that NetworkManager can set")
-            value = feature.flag(given_name)
-            if value is not None:
-                settings["feature-" + name] = true_false(value)
+            value = feature.flag_text(given_name)
+            if value:
+                settings["feature-" + name] = value
     coalesce = fields.mapping("coalesce")
     if coalesce is not None:
         for key in ("adaptive-rx", "adaptive-tx"):
-            value = coalesce.flag(key)
-            if value is not None:
-                settings["coalesce-" + key] = str(int(value))
+            settings["coalesce-" + key] = coalesce.flag_text(key, "1", "0")
         settings.update(_numbers(coalesce, "coalesce-", _COALESCE))
     ring = fields.mapping("ring")
     if ring is not None:
         ring.ignore("rx-max", "rx-mini-max", "rx-jumbo-max", "tx-max")
         settings.update(_numbers(ring, "ring-", ("rx", "rx-jumbo", "rx-mini", "tx")))
     fields.done()
-    if settings:
+    if any(settings.values()):
         found.settings["ethtool"] = settings
 
 
 def _numbers(fields: Fields, prefix: str, keys: tuple[str, ...]) -> dict[str, str]:
-    numbers = {key: fields.number(key, 0, _U32) for key in keys}
+    numbers = {prefix + key: fields.number_text(key, 0, _U32) for key in keys}
     fields.done()
-    return {prefix + key: str(number) for key, number in numbers.items() if number is not None}
+    return numbers
 
 
 def sriov(fields: Fields, found: Interface) -> None:
     """The section ``sr-iov`` of an ethernet interface."""
-    total, probe = fields.number("total-vfs", 0, 65535), fields.flag("drivers-autoprobe")
+    total, probe = fields.number("total-vfs", 0, 65535), fields.flag_text("drivers-autoprobe", "1", "0")
     functions: dict[int, str] = {}
     for one in fields.mappings("vfs"):
-        number = one.number("id", 0, 65534)
-        if number is None:
-            raise ImageError(f"{one.at('id')} is missing")
+        number = one.needed_number("id", 0, 65534)
         if number in functions:
             raise one.wrong("id", "is given twice")
         if total is not None and number >= total:
@@ -149,27 +143,19 @@ def sriov(fields: Fields, found: Interface) -> None:
         return
     if functions and total is None:
         total = max(functions) + 1
-    settings = {} if total is None else {"total-vfs": str(total)}
-    if probe is not None:
-        settings["autoprobe-drivers"] = str(int(probe))
+    settings = {"total-vfs": "" if total is None else str(total), "autoprobe-drivers": probe}
     settings.update({f"vf.{number}": text for number, text in functions.items()})
-    if settings:
+    if any(settings.values()):
         found.settings["sriov"] = settings
 
 
 def _function(fields: Fields) -> str:
     """One virtual function as NetworkManager lists its properties."""
     fields.ignore("iface-name")
-    words = []
-    address = mac_of(fields, "mac-address")
-    if address is not None:
-        words.append(f"mac={address}")
-    for key in ("spoof-check", "trust"):
-        value = fields.flag(key)
-        if value is not None:
-            words.append(f"{key}={true_false(value)}")
-    rates = {key: fields.number(key, 0, _U32) for key in ("min-tx-rate", "max-tx-rate")}
-    words += [f"{key}={rate}" for key, rate in rates.items() if rate is not None]
+    given = {"mac": mac_of(fields, "mac-address")}
+    given.update({key: fields.flag_text(key) for key in ("spoof-check", "trust")})
+    given.update({key: fields.number_text(key, 0, _U32) for key in ("min-tx-rate", "max-tx-rate")})
+    words = [f"{key}={text}" for key, text in given.items() if text]
     vlan, priority = fields.number("vlan-id", 0, 4095), fields.number("qos", 0, 7)
     protocol = fields.choice("vlan-proto", ("802.1q", "802.1ad")) or "802.1q"
     fields.done()
@@ -187,7 +173,7 @@ def ieee8021x(fields: Fields, found: Interface) -> None:
         if one not in _METHODS:
             raise fields.wrong("eap-methods", f"has {one!a}, which is not one of {', '.join(_METHODS)}")
     if not methods:
-        raise ImageError(f"{fields.at('eap-methods')} is missing; give one or more of {', '.join(_METHODS)}")
+        raise fields.missing("eap-methods", f"give one or more of {', '.join(_METHODS)}")
     settings = {"eap": "".join(one + ";" for one in methods), "identity": fields.text("identity") or ""}
     for key in ("ca-cert", "client-cert", "private-key"):
         path = fields.text(key)
@@ -211,11 +197,8 @@ _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager c
 
 
 def vlan(fields: Fields, found: Interface) -> None:
-    """The section ``vlan``."""
     base = _base(fields, found, "vlan", needed=True)
-    number = fields.number("id", 0, 4094)
-    if number is None:
-        raise ImageError(f"{fields.at('id')} is missing")
+    number = fields.needed_number("id", 0, 4094)
     protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
     registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
     reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
@@ -228,20 +211,12 @@ def vlan(fields: Fields, found: Interface) -> None:
 
 
 def vxlan(fields: Fields, found: Interface) -> None:
-    """The section ``vxlan``."""
     base = _base(fields, found, "vxlan", needed=False)
-    number, port = fields.number("id", 0, 2**24 - 1), fields.number("destination-port", 1, 65535)
-    if number is None:
-        raise ImageError(f"{fields.at('id')} is missing")
-    learning = fields.flag("learning")
+    number, port = fields.needed_number("id", 0, 2**24 - 1), fields.number_text("destination-port", 1, 65535)
     ends = {key: fields.text(key) for key in ("local", "remote")}
-    settings = {"id": str(number)}
+    settings = {"id": str(number), "learning": fields.flag_text("learning"), "destination-port": port}
     settings.update({key: str(address(text, fields.at(key))) for key, text in ends.items() if text})
     fields.done()
-    if learning is not None:
-        settings["learning"] = true_false(learning)
-    if port is not None:
-        settings["destination-port"] = str(port)
     found.same = (f"VXLAN {number} of {base or 'any'}", str(ends))
     found.settings["vxlan"] = settings
 
@@ -249,41 +224,38 @@ def vxlan(fields: Fields, found: Interface) -> None:
 def macvlan(fields: Fields, found: Interface) -> None:
     """The sections ``mac-vlan`` and ``mac-vtap``."""
     _base(fields, found, "macvlan", needed=True)
-    mode, promiscuous = fields.choice("mode", _MODES), fields.flag("promiscuous")
+    mode, promiscuous = fields.choice("mode", _MODES), fields.flag_text("promiscuous")
     fields.done()
     if mode is None:
-        raise ImageError(f"{fields.at('mode')} is missing; give one of {', '.join(_MODES)}")
-    if promiscuous is False and mode != "passthru":
+        raise fields.missing("mode", f"give one of {', '.join(_MODES)}")
+    if promiscuous == "false" and mode != "passthru":
         raise fields.wrong("promiscuous", "has a meaning in mode passthru only")
-    settings = {"mode": str(_MODES.index(mode) + 1), "tap": true_false(found.kind == "mac-vtap")}
-    if promiscuous is not None:
-        settings["promiscuous"] = true_false(promiscuous)
-    found.settings["macvlan"] = settings
+    tap = true_false(found.kind == "mac-vtap")
+    found.settings["macvlan"] = {"mode": str(_MODES.index(mode) + 1), "tap": tap, "promiscuous": promiscuous}
 
 
 def ipvlan(fields: Fields, found: Interface) -> None:
-    """The section ``ipvlan``."""
     _base(fields, found, "ipvlan", needed=True)
     mode = fields.choice("mode", _LAYERS) or _LAYERS[0]
-    flags = {key: fields.flag(key) for key in ("private", "vepa")}
+    private, vepa = fields.flag_text("private"), fields.flag_text("vepa")
     fields.done()
-    if all(flags.values()):
+    if private == vepa == "true":
         raise ImageError(f"{fields.at('private')} and vepa exclude each other")
-    found.settings["ipvlan"] = {"mode": str(_LAYERS.index(mode) + 1)}
-    found.settings["ipvlan"].update({key: true_false(one) for key, one in flags.items() if one is not None})
+    found.settings["ipvlan"] = {"mode": str(_LAYERS.index(mode) + 1), "private": private, "vepa": vepa}
 
 
 def macsec(fields: Fields, found: Interface) -> None:
     """The section ``macsec``. Its key is in the profile, which only root reads, and in no message."""
     base = _base(fields, found, "macsec", needed=True)
-    encrypt, sci = fields.flag("encrypt"), fields.flag("send-sci")
+    settings = {"mode": "0", "encrypt": fields.flag_text("encrypt"), "send-sci": fields.flag_text("send-sci")}
     port = fields.number("port", 0, 65534)
-    words = {"validation": _VALIDATION, "offload": _OFFLOAD}
-    given = {option: (fields.choice(option, known), known) for option, known in words.items()}
+    for option, known in (("validation", _VALIDATION), ("offload", _OFFLOAD)):
+        word = fields.choice(option, known)
+        settings[option] = "" if word is None else str(known.index(word))
     key, name = fields.secret("mka-cak"), fields.text("mka-ckn")
     fields.done()
     if not key or not name:
-        raise ImageError(f"{fields.at('mka-ckn' if key else 'mka-cak')} is missing; MACsec needs mka-cak and mka-ckn")
+        raise fields.missing("mka-ckn" if key else "mka-cak", "MACsec needs mka-cak and mka-ckn")
     if key == HIDDEN:
         raise ImageError(f"{fields.at('mka-cak')} was hidden by nmstatectl; give the key itself")
     if not _HEXADECIMAL.fullmatch(key) or len(key) != 32:
@@ -291,13 +263,7 @@ def macsec(fields: Fields, found: Interface) -> None:
     if not _HEXADECIMAL.fullmatch(name) or len(name) % 2 or len(name) > 64:
         raise fields.wrong("mka-ckn", "is no name of 2 to 64 hexadecimal digits, an even number of them")
     found.same = (f"MACsec {port or 1} of {base}",)
-    settings = {"mode": "0", "mka-cak": key, "mka-ckn": name}
-    if port:
-        settings["port"] = str(port)
-    for option, value in (("encrypt", encrypt), ("send-sci", sci)):
-        if value is not None:
-            settings[option] = true_false(value)
-    settings.update({option: str(known.index(word)) for option, (word, known) in given.items() if word is not None})
+    settings.update({"mka-cak": key, "mka-ckn": name, "port": str(port) if port else ""})
     found.settings["macsec"] = settings
 
 
@@ -312,39 +278,29 @@ def hsr(fields: Fields, found: Interface) -> None:
     protocol = fields.choice("protocol", ("hsr", "prp")) or "hsr"
     fields.ignore("supervision-address")
     fields.done()
-    found.settings["hsr"] = {"prp": true_false(protocol == "prp")}
-    if spec:
-        found.settings["hsr"]["multicast-spec"] = str(spec)
+    found.settings["hsr"] = {"prp": true_false(protocol == "prp"), "multicast-spec": str(spec) if spec else ""}
 
 
 def infiniband(fields: Fields, found: Interface) -> None:
-    """The section ``infiniband``."""
     base = _base(fields, found, "infiniband", needed=False)
     mode, key = fields.choice("mode", ("datagram", "connected")), fields.number("pkey", 0, 65535)
     fields.done()
     if mode is None:
-        raise ImageError(f"{fields.at('mode')} is missing; give datagram or connected")
-    settings = {"transport-mode": mode}
+        raise fields.missing("mode", "give datagram or connected")
+    settings = {"transport-mode": mode, "mtu": "" if found.mtu is None else str(found.mtu)}
     if key is not None and key != 65535:
         if base is None:
-            raise ImageError(f"{fields.at('base-iface')} is missing; pkey needs it")
+            raise fields.missing("base-iface", "pkey needs it")
         settings["p-key"] = str(key)
     elif base is not None:
-        raise ImageError(f"{fields.at('pkey')} is missing; base-iface needs it")
-    if found.mtu is not None:
-        settings["mtu"] = str(found.mtu)
+        raise fields.missing("pkey", "base-iface needs it")
     found.settings["infiniband"] = settings
 
 
 def vrf(fields: Fields, found: Interface) -> None:
-    """The section ``vrf``."""
-    found.table = fields.number("route-table-id", 1, 2**32 - 1)
-    if found.table is None:
-        raise ImageError(f"{fields.at('route-table-id')} is missing")
-    key = "port" if fields.raw("port") is not None else "ports"
-    if key == "port" and fields.raw("ports") is not None:
-        raise ImageError(f"{fields.at('port')} and {fields.at('ports')} are the same; give one")
-    if fields.raw(key) is not None:
+    found.table = fields.needed_number("route-table-id", 1, 2**32 - 1)
+    key = fields.one_of("port", "ports")
+    if key is not None:
         found.ports = []
         for at, name in enumerate(fields.texts(key)):
             path = f"{fields.at(key)}[{at}]"
@@ -437,7 +393,7 @@ def _identity(fields: Fields, found: Interface) -> None:
         raise fields.wrong("identifier", f"is only for interfaces of type ethernet, this one is {found.kind}")
     value = found.mac if identifier == "mac-address" else place
     if value is None:
-        raise ImageError(f"{fields.at(identifier)} is missing; identifier: {identifier} needs it")
+        raise fields.missing(identifier, f"identifier: {identifier} needs it")
     found.identity = identifier, value
     if identifier == "pci-address":
         found.settings["match"] = {"path": f"pci-{value};"}
@@ -449,7 +405,7 @@ def _kind(fields: Fields) -> str:
     if given is None:
         if sections:
             section = _OWN_SECTION[sections[0]]
-            raise ImageError(f"{fields.at('type')} is missing; it is {sections[0]} by its section {section}")
+            raise fields.missing("type", f"it is {sections[0]} by its section {section}")
         return "ethernet"
     if given not in NAMES or given in _REASONS:
         if given in _REASONS:
@@ -470,16 +426,15 @@ def _shared(fields: Fields, found: Interface) -> None:
         wired["mac-address" if by_mac else "cloned-mac-address"] = found.mac
     if found.mtu is not None and found.kind != "infiniband":
         wired["mtu"] = str(found.mtu)
-    if fields.flag("accept-all-mac-addresses") is not None:
-        wired["accept-all-mac-addresses"] = str(int(bool(fields.flag("accept-all-mac-addresses"))))
+    wired["accept-all-mac-addresses"] = fields.flag_text("accept-all-mac-addresses", "1", "0")
     link = fields.mapping("ethernet")
     if link is not None:
         if found.kind not in ("ethernet", "veth"):
             raise ImageError(f"{link.path} has no meaning for type {found.kind}")
         wired.update(_link(link, found))
-    if found.kind == "loopback" and wired.pop("accept-all-mac-addresses", "0") != "0":
+    if found.kind == "loopback" and wired.pop("accept-all-mac-addresses") == "1":
         raise ImageError(f"{fields.at('accept-all-mac-addresses')} has no meaning for type loopback")
-    if wired:
+    if any(wired.values()):
         found.settings["loopback" if found.kind == "loopback" else "ethernet"] = wired
     addresses = fields.mapping("mptcp")
     if addresses is not None:
@@ -492,30 +447,27 @@ def _shared(fields: Fields, found: Interface) -> None:
         found.section("connection")["mptcp-flags"] = str(value)
     lldp = fields.mapping("lldp")
     if lldp is not None:
-        enabled = lldp.flag("enabled")
+        found.section("connection")["lldp"] = lldp.flag_text("enabled", "1", "0")
         lldp.ignore("neighbors")
         lldp.done()
-        if enabled is not None:
-            found.section("connection")["lldp"] = str(int(enabled))
     text = fields.text("description")
     if text and text.strip():
         found.settings["user"] = {"nmstate.interface.description": text.strip()}
 
 
 def _link(fields: Fields, found: Interface) -> dict[str, str]:
-    negotiate, speed = fields.flag("auto-negotiation"), fields.number("speed", 1, 10_000_000)
-    duplex = fields.choice("duplex", ("full", "half"))
+    negotiate, speed = fields.flag_text("auto-negotiation"), fields.number_text("speed", 1, 10_000_000)
+    duplex = fields.choice("duplex", ("full", "half")) or ""
     functions = fields.mapping("sr-iov")
     if functions is not None:
         sriov(functions, found)
     fields.refuse("fec", "set it in the installed system")
     fields.done()
-    if negotiate is False and (speed is None) != (duplex is None):
+    if negotiate != "false":
+        return {"auto-negotiate": negotiate}
+    if bool(speed) != bool(duplex):
         raise ImageError(f"{fields.path}: without auto-negotiation, give speed and duplex or neither")
-    wired = {} if negotiate is None else {"auto-negotiate": true_false(negotiate)}
-    if negotiate is False and speed is not None and duplex is not None:
-        wired.update({"speed": str(speed), "duplex": duplex})
-    return wired
+    return {"auto-negotiate": negotiate, "speed": speed, "duplex": duplex}
 
 
 def _wait(fields: Fields, found: Interface) -> None:
@@ -535,7 +487,7 @@ def _specific(fields: Fields, found: Interface) -> None:
     if key and section is None and found.kind in ("linux-bridge", "ovs-bridge"):
         section = Fields({}, fields.at(key))
     if key and section is None and found.state not in (ABSENT, IGNORE):
-        raise ImageError(f"{fields.at(key)} is missing; type {found.kind} needs it")
+        raise fields.missing(key, f"type {found.kind} needs it")
     if section is None:
         return
     if found.kind in _READERS:

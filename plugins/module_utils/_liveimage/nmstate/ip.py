@@ -13,7 +13,7 @@ import re
 from ..._common.names import HOST_NAME
 from ..image_error import ImageError
 from .document import Fields
-from .profile import UP, Address, Interface, Network, Stack, address, host_address, interface_name, network, true_false
+from .profile import UP, Address, Interface, Network, Stack, address, host_address, interface_name, network
 
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _CLIENT_ID = re.compile(r"[A-Za-z0-9:._@+-]{1,255}\Z")
@@ -52,7 +52,7 @@ def stack(fields: Fields | None, version: int) -> Stack:
     found.automatic = dhcp or autoconf
     found.addresses = _addresses(fields, version, found.automatic)
     if enabled is None and (found.automatic or found.addresses):
-        raise ImageError(f"{fields.at('enabled')} is missing; say whether this is to be used")
+        raise fields.missing("enabled", "say whether this is to be used")
     found.enabled = bool(enabled)
     if not found.enabled and (found.automatic or found.addresses):
         raise ImageError(f"{fields.at('enabled')} is false, yet addresses, dhcp or autoconf are given")
@@ -95,9 +95,7 @@ def _addresses(
         given = address(*read)
         if not (loopback and given.is_loopback):
             given = host_address(*read)
-        prefix = one.number("prefix-length", 0, given.max_prefixlen)
-        if prefix is None:
-            raise ImageError(f"{one.at('prefix-length')} is missing")
+        prefix = one.needed_number("prefix-length", 0, given.max_prefixlen)
         lifetimes = [one.text("valid-life-time"), one.text("preferred-life-time")]
         one.refuse("mptcp-flags", "give address-flags in the section mptcp of the interface")
         one.ignore("valid-left", "preferred-left")
@@ -115,33 +113,29 @@ def _addresses(
 def _automatic(fields: Fields, found: Stack) -> bool:
     """What only holds for a network that gives addresses; whether its name servers are not wanted."""
     given = {
-        "ignore-auto-dns": fields.flag("auto-dns"),
-        "never-default": fields.flag("auto-gateway"),
-        "ignore-auto-routes": fields.flag("auto-routes"),
-        "dhcp-send-hostname": fields.flag("dhcp-send-hostname"),
+        "ignore-auto-dns": fields.flag_text("auto-dns", "false", "true"),
+        "never-default": fields.flag_text("auto-gateway", "false", "true"),
+        "ignore-auto-routes": fields.flag_text("auto-routes", "false", "true"),
+        "dhcp-send-hostname": fields.flag_text("dhcp-send-hostname"),
+        "route-metric": fields.number_text("auto-route-metric", 0, 2**32 - 1),
     }
     table = fields.number("auto-route-table-id", 0, 2**32 - 1)
-    metric = fields.number("auto-route-metric", 0, 2**32 - 1)
     name = fields.text("dhcp-custom-hostname")
     if name and not (name.isascii() and HOST_NAME.fullmatch(name.lower())):
         raise fields.wrong("dhcp-custom-hostname", "is no host name")
     identity = _client_id(fields) if found.version == 4 else _duid(fields)
     if not (found.enabled and found.automatic):
         return False
-    for key, value in given.items():
-        if value is not None:
-            found.settings[key] = true_false(value if key == "dhcp-send-hostname" else not value)
+    found.settings.update(given)
     if table:
         found.settings["route-table"] = str(table)
-    if metric is not None:
-        found.settings["route-metric"] = str(metric)
     if name:
         found.settings["dhcp-fqdn" if found.version == 4 and "." in name else "dhcp-hostname"] = name
     found.settings["dhcp-timeout"] = FOREVER
     found.settings["dhcp-client-id" if found.version == 4 else "dhcp-duid"] = identity
     if found.version == 6:
         found.settings.update({"dhcp-iaid": "mac", "ra-timeout": FOREVER})
-    return given["ignore-auto-dns"] is False
+    return given["ignore-auto-dns"] == "true"
 
 
 def _client_id(fields: Fields) -> str:
@@ -302,7 +296,7 @@ def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
     else:
         words.append(f"table {table}")
     if mask is not None and mark is None:
-        raise ImageError(f"{fields.at('fwmark')} is missing; fwmask needs it")
+        raise fields.missing("fwmark", "fwmask needs it")
     if mark is not None:
         words.append(f"fwmark 0x{mark:x}" + ("" if mask is None else f"/0x{mask:x}"))
     stack = _home(fields, found, version, table, incoming).stack(version)

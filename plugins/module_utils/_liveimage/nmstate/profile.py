@@ -237,5 +237,4 @@ def _keyfile_value(text: str) -> str:
 
 
 def true_false(value: bool) -> str:
-    """A truth value."""
     return "true" if value else "false"

@@ -300,10 +300,9 @@ class Check:
 
     def _note(self, node: Mapping[str, Any]) -> None:
         status = node.get("status") or {}
-        ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
         self.result["node"] = {
             "exists": True,
-            "ready": bool(ready) and ready[0].get("status") == "True",
+            "ready": api_server.ready_condition(node).get("status") == "True",
             "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
             "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion"),
         }

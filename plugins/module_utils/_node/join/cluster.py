@@ -37,10 +37,7 @@ CORDONED = "kubenode.provision/cordoned-by"
 
 def options() -> dict[str, Any]:
     """Options of every module that speaks to a cluster with a kubeconfig."""
-    return {
-        "kubeconfig": {"type": "path"},
-        "context": {"type": "str"},
-    }
+    return {"kubeconfig": {"type": "path"}, "context": {"type": "str"}}
 
 
 class Refused(Exception):
@@ -92,12 +89,10 @@ class Cluster:
         try:
             return self._ask(self._core.read_node, name)
         except Refused as error:
-            if error.status == 404:
-                return None
             if error.status == 403:
                 self._module.warn("whether there is a Node %s is not known: %s" % (name, error.text))
-                return None
-            self._fail(error)
+            elif error.status != 404:
+                self._fail(error)
         except NoAnswer as error:
             self._fail(error)
         return None
@@ -146,7 +141,6 @@ class Cluster:
         return self._call(self._core.read_namespaced_secret, name, namespace) is not None
 
     def create_secret(self, namespace: str, body: Any) -> None:
-        """Create a Secret."""
         self._call(self._core.create_namespaced_secret, namespace, body)
 
     def delete_secret(self, namespace: str, name: str) -> bool:
@@ -182,7 +176,6 @@ class Cluster:
             raise
 
     def create_event(self, event: dict[str, Any]) -> None:
-        """Create an Event."""
         self._ask(self._core.create_namespaced_event, event["metadata"]["namespace"], event)
 
     def change_event(self, event: dict[str, Any], change: dict[str, Any]) -> None:

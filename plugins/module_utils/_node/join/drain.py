@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..api_server import ready_condition
 from . import cluster
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -91,7 +92,7 @@ def _is_leaving(pod: dict[str, Any]) -> bool:
 def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "") -> tuple[bool, str]:
     """Whether a Node is Ready, as of this boot of its machine and this kubelet when they are given; else why not."""
     status = node.get("status") or {}
-    found = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
+    found = ready_condition(node)
     if boot_id and (status.get("nodeInfo") or {}).get("bootID") != boot_id:
         return False, "its kubelet has not reported this boot yet"
     reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
@@ -99,15 +100,14 @@ def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "")
         return False, "its kubelet still reports the version %s" % (reported or "(none)")
     if not found:
         return False, "it has no condition Ready yet"
-    if found[0].get("status") == "True":
+    if found.get("status") == "True":
         return True, ""
-    return False, "Ready is %s: %s" % (found[0].get("status"), found[0].get("message") or found[0].get("reason") or "")
+    return False, "Ready is %s: %s" % (found.get("status"), found.get("message") or found.get("reason") or "")
 
 
 def is_silent(node: dict[str, Any]) -> bool:
     """Whether the kubelet has stopped reporting, so that pods which are being deleted stay."""
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
+    return ready_condition(node).get("status") == "Unknown"
 
 
 def cordoned_by(node: dict[str, Any], manager: str) -> bool:

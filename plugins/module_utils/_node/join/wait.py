@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import moment, whole_number
-
-from ..._common.text import json_object, json_value
+from ..._common.text import json_object, json_value, moment, whole_number
 from .. import api_server
 from ..api_server import Answer, Api, ApiError
 from ..host import Host
@@ -367,11 +365,9 @@ def newest_request(listed: Mapping[str, Any] | None, node_name: str, since: floa
 
 def node_ready(node: Mapping[str, Any] | None) -> tuple[bool, str]:
     """(whether the Node is Ready, why not)."""
-    for condition in ((node or {}).get("status") or {}).get("conditions") or []:
-        if condition.get("type") == "Ready":
-            why = "%s: %s" % (condition.get("reason"), condition.get("message"))
-            return condition.get("status") == "True", why
-    return False, "the Node has no condition Ready yet"
+    ready = api_server.ready_condition(node)
+    why = "%s: %s" % (ready.get("reason"), ready.get("message")) if ready else "the Node has no condition Ready yet"
+    return ready.get("status") == "True", why
 
 
 def _common_name(request: str | None) -> str | None:

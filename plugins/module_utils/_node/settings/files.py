@@ -204,6 +204,14 @@ def tail(done: Done, lines: int = 20) -> str:
     return "\n".join(said.splitlines()[-lines:])
 
 
+def run(host: Host, argv: list[str], seconds: float = 60, failure: str = "") -> str:
+    """What a program wrote; SettingError with its last lines when it fails, after ``failure`` or its own words."""
+    done = host.run(argv, seconds)
+    if done.code:
+        raise SettingError("%s: %s" % (failure or " ".join(argv) + " failed", tail(done)))
+    return done.out
+
+
 #: Where a tree may be removed; /run itself, unlike the others, may not.
 TREES = ("/etc/kubernetes", "/var/lib/kubelet", "/etc/cni", "/var/lib/cni", "/etc/containerd")
 _BELOW = ("/run",)

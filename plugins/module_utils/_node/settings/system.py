@@ -19,7 +19,7 @@ from typing import Callable, Optional, Tuple
 from .. import facts, info
 from ..host import Host, write_file, write_link
 from .context import Context, Setting, SettingError, Step, same
-from .files import tail
+from .files import run, tail
 
 MARK = "# kubenode: swap is off: "
 
@@ -178,9 +178,7 @@ def _runs(state: Mapping[str, str]) -> bool:
 
 def _systemctl(context: Context, *words: str) -> None:
     wanted = [word for word in words if word != "--now" or context.host.systemd_runs]
-    done = context.host.run(["systemctl"] + wanted, 120)
-    if done.code:
-        raise SettingError("systemctl %s failed: %s" % (" ".join(wanted), tail(done)))
+    run(context.host, ["systemctl"] + wanted, 120)
 
 
 def _swapoff(context: Context) -> None:
@@ -215,9 +213,7 @@ def plan_module(context: Context, setting: Setting) -> Step:
         )
 
     def act() -> None:
-        done = context.host.run(["modprobe", "--", name], 60)
-        if done.code:
-            raise SettingError("module %s cannot be loaded: %s" % (name, tail(done)))
+        run(context.host, ["modprobe", "--", name], failure="module %s cannot be loaded" % name)
 
     context.changed.add("module:" + name)
     return Step(True, state, "loaded", "is not loaded", act)
@@ -243,7 +239,7 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
     if context.container:
         context.warn(_SHARED)
         return same(before, "in a container")
-    if _read_only(host):
+    if info.read_only(host, "/proc/sys"):
         context.warn(_FIXED)
         return same(before, "read-only")
     wrong = [key for key in missing if key not in optional]
@@ -266,13 +262,6 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
 
 def _lines(values: Mapping[str, str | None]) -> str:
     return "".join("%s = %s\n" % pair for pair in sorted(values.items()))
-
-
-def _read_only(host: Host) -> bool:
-    try:
-        return bool(os.statvfs(host.path("/proc/sys")).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
 
 
 def _set(host: Host, key: str, value: str, optional: bool) -> None:
@@ -300,9 +289,7 @@ def plan_handler(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         context.reload()
-        done = context.host.run(argv, _HANDLER_SECONDS)
-        if done.code:
-            raise SettingError("%s failed: %s" % (" ".join(argv), tail(done)))
+        run(context.host, argv, _HANDLER_SECONDS)
 
     return Step(True, "due", "done: " + " ".join(argv), ", ".join(heard) + " changed", act)
 
@@ -326,15 +313,15 @@ def plan_firewall(context: Context, setting: Setting) -> Step:
     if context.unit("firewalld.service").get("ActiveState") == "active":
         return _plan_ports(ports, *_firewalld(host, ports))
     if host.find("ufw") and "Status: active" in host.run(["ufw", "status"]).out:
-        allowed = ufw_allowed(_said(host, ["ufw", "show", "added"]))
+        allowed = ufw_allowed(run(host, ["ufw", "show", "added"]))
         missing = [port for port in ports if ufw_port(port) not in allowed]
         return _plan_ports(ports, missing, [(["ufw", "allow", ufw_port(port)]) for port in missing], host)
     return same("no active firewall")
 
 
 def _firewalld(host: Host, ports: list[str]) -> tuple[list[str], list[list[str]], Host]:
-    now = set(_said(host, ["firewall-cmd", "--list-ports"]).split())
-    later = set(_said(host, ["firewall-cmd", "--permanent", "--list-ports"]).split())
+    now = set(run(host, ["firewall-cmd", "--list-ports"]).split())
+    later = set(run(host, ["firewall-cmd", "--permanent", "--list-ports"]).split())
     commands = []
     for options, open_ports in ((["--permanent"], later), ([], now)):
         wanted = ["--add-port=" + port for port in ports if port not in open_ports]
@@ -350,16 +337,9 @@ def _plan_ports(ports: list[str], missing: list[str], commands: list[list[str]],
 
     def act() -> None:
         for argv in commands:
-            _said(host, argv)
+            run(host, argv)
 
     return Step(True, before, "open: " + ", ".join(ports), "closed: " + ", ".join(missing), act)
-
-
-def _said(host: Host, argv: list[str]) -> str:
-    done = host.run(argv, 60)
-    if done.code:
-        raise SettingError("%s failed: %s" % (" ".join(argv), tail(done)))
-    return done.out
 
 
 def plan_hold(context: Context, setting: Setting) -> Step:
@@ -376,13 +356,10 @@ def plan_hold(context: Context, setting: Setting) -> Step:
 
     def act() -> None:
         if manager == "apt":
-            argv = ["apt-mark", "hold" if held else "unhold", "--"] + different
-        else:
-            argv = [host.find("dnf") or "dnf5", "versionlock", "add" if held else "delete"] + different
-        done = host.run(argv, 180)
-        if done.code:
-            missing = "" if manager == "apt" else "; dnf needs its versionlock plugin"
-            raise SettingError("%s failed%s: %s" % (" ".join(argv), missing, tail(done)))
+            run(host, ["apt-mark", "hold" if held else "unhold", "--"] + different, 180)
+            return
+        argv = [host.find("dnf") or "dnf5", "versionlock", "add" if held else "delete"] + different
+        run(host, argv, 180, " ".join(argv) + " failed; dnf needs its versionlock plugin")
 
     reason = "%s %s held" % (", ".join(different), "is not" if held else "is")
     after = set(now & set(setting["packages"])) | set(different) if held else set()
@@ -391,11 +368,8 @@ def plan_hold(context: Context, setting: Setting) -> Step:
 
 def _held(host: Host, manager: str) -> set[str]:
     if manager == "dnf":
-        return {name for path in info.VERSIONLOCKS for name in facts.versionlock(host.text(path))}
-    done = host.run(["apt-mark", "showhold"], 60)
-    if done.code:
-        raise SettingError("apt-mark showhold failed: %s" % tail(done))
-    return set(done.out.split())
+        return info.locked_by_dnf(host)
+    return set(run(host, ["apt-mark", "showhold"]).split())
 
 
 _HOSTNAME = "/etc/hostname"
@@ -419,9 +393,7 @@ def plan_hostname(context: Context, setting: Setting) -> Step:
             write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
             context.label([_HOSTNAME])
         if now != name:
-            done = host.run(["hostname", "--", name], 30)
-            if done.code:
-                raise SettingError("the name %s cannot be set: %s" % (name, tail(done)))
+            run(host, ["hostname", "--", name], 30, "the name %s cannot be set" % name)
 
     return Step(True, now if now == later else "%s, after a reboot %s" % (now, later or "none"), name, "differs", act)
 
@@ -464,8 +436,6 @@ def plan_selinux(context: Context, setting: Setting) -> Step:
             write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
             context.label([_SELINUX_CONFIG])
         if state != mode:
-            done = host.run(["setenforce", "1" if mode == "enforcing" else "0"], 60)
-            if done.code:
-                raise SettingError("setenforce failed: %s" % tail(done))
+            run(host, ["setenforce", "1" if mode == "enforcing" else "0"], failure="setenforce failed")
 
     return Step(True, before, "%s, after a reboot %s" % (mode, mode), "is %s" % before, act)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from .. import info
-from ..host import Done, Host
+from ..host import Host
 from .context import SYSTEMD_FOLDERS, Context, Setting, SettingError, Step, same
 from .files import tail
 
@@ -27,7 +27,6 @@ _ON = ("enabled", "enabled-runtime", "linked", "linked-runtime")
 
 
 def plan_unit(context: Context, setting: Setting) -> Step:
-    """One unit."""
     name = info.unit_name(setting["name"])
     properties = context.unit(name)
     if not _there(context, name, properties):
@@ -112,7 +111,8 @@ def _apply(context: Context, name: str, setting: Setting, actions: list[str]) ->
         argv = ["systemctl"] + (["--no-block"] if runs and not wait else []) + [verb, "--", name]
         done = context.host.run(argv, wait if runs and wait else 120)
         if done.code:
-            raise SettingError("unit %s: %s failed: %s" % (name, verb, _explained(context, name, done)))
+            said = "%s; its last lines: %s" % (tail(done, 5), journal(context.host, name))
+            raise SettingError("unit %s: %s failed: %s" % (name, verb, said))
         if runs and wait:
             _wait(context, name, setting)
 
@@ -153,11 +153,11 @@ def _wait(context: Context, name: str, setting: Setting) -> None:
         elif active == "inactive" and _may_end(properties):
             return
         elif active in ("inactive", "failed"):
-            raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
+            raise _stopped(context.host, name, properties)
         # one that ended and is started again has used its own limit up
         limit = patience(setting, None if properties.get("SubState") == "auto-restart" else properties)
         if time.monotonic() > began + limit + _SETTLE:
-            raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
+            raise _stopped(context.host, name, properties)
         time.sleep(0.2)
 
 
@@ -166,15 +166,12 @@ def _may_end(properties: Mapping[str, str]) -> bool:
     return properties.get("ConditionResult") == "no" or properties.get("Type") == "oneshot"
 
 
-def _detail(properties: Mapping[str, str]) -> str:
-    return "%s (%s, result %s)" % tuple(properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
+def _stopped(host: Host, name: str, properties: Mapping[str, str]) -> SettingError:
+    state = tuple(properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
+    return SettingError("unit %s is %s (%s, result %s): %s" % (name, *state, journal(host, name)))
 
 
-def _explained(context: Context, name: str, done: Done) -> str:
-    return "%s; its last lines: %s" % (tail(done, 5), journal(context.host, name))
-
-
-def journal(host: Host, name: str, lines: int = 20) -> str:
+def journal(host: Host, name: str) -> str:
     """The last lines of a unit's journal."""
-    done = host.run(["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=%d" % lines, "--unit=" + name], 30)
+    done = host.run(["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=20", "--unit=" + name], 30)
     return done.out.strip() or "(nothing in the journal)"

@@ -193,11 +193,11 @@ class FileTarget:
 class HttpTarget:
     """A server that takes the file by PUT and answers 201 when it has it all."""
 
-    def __init__(self, url: str, timeout: float = 120.0) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._where = parts.netloc.rpartition("@")[2]
-        self._connection = kind(self._where, timeout=timeout)
+        self._connection = kind(self._where, timeout=120)
         try:
             self._connection.putrequest("PUT", parts.path or "/", skip_accept_encoding=True)
             self._connection.putheader("Transfer-Encoding", "chunked")
@@ -315,8 +315,7 @@ def _judge(order: Order, root: Root) -> None:
     if faults:
         raise NotPacked(
             f"source {order.source} is not fit to become a node image: {'; '.join(faults)}. base_prebake and "
-            "node_cleanup make it so; prebaked: "
-            "false packs it as it is"
+            "node_cleanup make it so; prebaked: false packs it as it is"
         )
 
 

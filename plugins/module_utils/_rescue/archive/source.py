@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..._common.mounts import private_mounts
-from ..._common.text import json_object, json_value, whole_number
+from ..._common.text import json_object, whole_number
 from ..disks.disk_tools import Tools
 from ..installimage import config_words
 from .tree import NotPacked
@@ -127,11 +127,7 @@ class Root:
         return ""
 
     def _base(self) -> dict[str, Any]:
-        try:
-            base = json_value(self._text("etc/kubenode/base.json") or "{}")
-        except ValueError:
-            base = {}
-        return base if isinstance(base, dict) else {}
+        return json_object(self._text("etc/kubenode/base.json")) or {}
 
     def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self.top, path))
@@ -330,8 +326,7 @@ class RawImage:
         if root.kind != "ext4" or disk.partitions[-1].node != root.node:
             raise NotPacked(
                 f"raw image: the root file system must be an ext4 on the last partition, and it is {root.kind} on "
-                f"{root.node}; install "
-                "the archive by image-url-command-rootfs-tar instead"
+                f"{root.node}; install the archive by image-url-command-rootfs-tar instead"
             )
 
     def write(self, write: Callable[[bytes], object]) -> int:

@@ -108,7 +108,7 @@ class Raw:
         #: (exit code, text)
         self.smart = more.get("smart", {})
         self.nvme = more.get("nvme", {})
-        self.mounts = disk_tools.mounts(more.get("mountinfo", ""))
+        self.mounts = disk_tools.mount_points(more.get("mountinfo", ""))
         self.swaps = disk_tools.swaps(more.get("swaps", ""))
         #: ``{"system": name, "record": text}``, see inside.py
         self.systems = more.get("systems", {})
@@ -290,56 +290,34 @@ def contents(raw: Raw, node: Node) -> list[Content]:
     found: list[Content] = []
     if tags.get("TYPE"):
         label = tags.get("LABEL") or tags.get("PART_ENTRY_NAME", "") if tags["TYPE"] != "linux_raid_member" else ""
+        label = label or tags.get("LABEL", "")
         found.append(
-            {
-                "type": tags["TYPE"],
-                "uuid": tags.get("UUID", ""),
-                "label": label or tags.get("LABEL", ""),
-                "usage": tags.get("USAGE", ""),
-                "version": tags.get("VERSION", ""),
-            }
+            _content(tags["TYPE"], tags.get("UUID", ""), label, tags.get("USAGE", ""), tags.get("VERSION", ""))
         )
     if tags.get("PTTYPE"):
-        found.append(_table(tags["PTTYPE"], tags.get("PTUUID", "")))
+        found.append(_content(tags["PTTYPE"], tags.get("PTUUID", ""), usage="table"))
     known = {one["type"] for one in found}
     for one in disk_tools.signatures(raw.wipefs.get(node.name, "")):
         if one["type"] in ("PMBR", "gpt", "dos", "sun", "sgi", "bsd", "mac") or one["usage"] == "partition-table":
             # What a boot sector's mark alone says is no table beside a file system that has one too.
             if one["type"] not in known and not (known and one["type"] in ("dos", "PMBR")):
-                found.append(_table(one["type"], one["uuid"]))
+                found.append(_content(one["type"], one["uuid"], usage="table"))
         elif one["type"] not in known:
-            found.append(
-                {"type": one["type"], "uuid": one["uuid"], "label": one["label"], "usage": one["usage"], "version": ""}
-            )
+            found.append(_content(one["type"], one["uuid"], one["label"], one["usage"]))
         known.add(one["type"])
     if not found and raw.lost.get(node.name):
         offset, text = raw.lost[node.name]
         tags = disk_tools.tags(text)
         if tags.get("TYPE"):
-            found.append(
-                {
-                    "type": tags["TYPE"],
-                    "uuid": tags.get("UUID", ""),
-                    "label": tags.get("LABEL", ""),
-                    "usage": LOST,
-                    "version": f"{offset >> 20} MiB" if offset >> 20 else f"{offset >> 10} KiB",
-                }
-            )
+            place = f"{offset >> 20} MiB" if offset >> 20 else f"{offset >> 10} KiB"
+            found.append(_content(tags["TYPE"], tags.get("UUID", ""), tags.get("LABEL", ""), LOST, place))
     if not found and code not in (0, 2) and node.text("fstype"):
-        found.append(
-            {
-                "type": node.text("fstype"),
-                "uuid": node.text("uuid"),
-                "label": node.text("label"),
-                "usage": "",
-                "version": "",
-            }
-        )
+        found.append(_content(node.text("fstype"), node.text("uuid"), node.text("label")))
     return found
 
 
-def _table(kind: str, uuid: str) -> Content:
-    return {"type": kind, "uuid": uuid, "label": "", "usage": "table", "version": ""}
+def _content(kind: str, uuid: str, label: str = "", usage: str = "", version: str = "") -> Content:
+    return {"type": kind, "uuid": uuid, "label": label, "usage": usage, "version": version}
 
 
 def _holds(raw: Raw, disk: Node, groups: Groups) -> list[Held]:

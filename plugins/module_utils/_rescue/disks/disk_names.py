@@ -78,8 +78,7 @@ def one(text: str, disks: Sequence[AnyDisk]) -> AnyDisk:
     if is_kernel_name(text):
         raise Unresolved(
             f"{text!r} is the kernel's name, which may mean another disk after the next boot; use a WWN, a serial "
-            "number or "
-            f"a name below {_BY_ID}"
+            f"number or a name below {_BY_ID}"
         )
     raise Unresolved(f"no disk has the WWN, serial number or by-id name {text!r}; there are: {known(disks)}")
 
@@ -106,6 +105,11 @@ def identity(disk: Identity) -> str:
     words += ["serial " + disk["serial"]] if disk["serial"] else []
     words += ["wwn " + disk["wwn"]] if disk["wwn"] else []
     return ", ".join(word for word in words if word)
+
+
+def named(disk: Identity) -> str:
+    """The disk in a message."""
+    return f"disk {disk['name']} ({identity(disk)})"
 
 
 def stable(disk: Identity, disks: Sequence[Identity]) -> str:
@@ -319,8 +323,7 @@ def _of_query(
         if not isinstance(one, dict) or by_name.get(str(one.get("name"))) != one:
             raise HintError(
                 f"root_device_hints.query {query!r} must give a disk or a list of disks, whole as they are in the "
-                "facts; it "
-                f"gave {disk_tools.clean(repr(one), 100)}"
+                f"facts; it gave {disk_tools.clean(repr(one), 100)}"
             )
     found = [by_name[one["name"]] for one in chosen]
     if not found:

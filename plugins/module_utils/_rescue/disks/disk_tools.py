@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from ..._common.mounts import unescape
+from ..._common import mounts
 from ..._common.text import LARGEST_NUMBER, json_value, spaced_lines, whole_number
 
 MISSING = 127
@@ -50,18 +50,7 @@ class Tools:
         return code, out, err
 
 
-_PREFIXES = (
-    "/dev/disk/by-id/",
-    "wwn-",
-    "nvme-eui.",
-    "nvme-uuid.",
-    "nvme-nvme.",
-    "0x",
-    "eui.",
-    "nvme.",
-    "naa.",
-    "uuid.",
-)
+_PREFIXES = re.compile(r"(/dev/disk/by-id/|wwn-|nvme-eui\.|nvme-uuid\.|nvme-nvme\.|0x|eui\.|nvme\.|naa\.|uuid\.)*")
 
 #: LVM's devices at /dev/disk/by-id name what lies on a disk, not the disk.
 _NOT_OF_DISKS = ("lvm-pv-uuid-", "dm-", "md-")
@@ -124,13 +113,7 @@ def flag(value: object) -> bool:
 
 def plain_wwn(text: str) -> str:
     """A WWN in the form in which two are compared: lower case, without what says of which kind it is."""
-    found = clean(text).lower()
-    again = True
-    while again:
-        again = False
-        for prefix in _PREFIXES:
-            if found.startswith(prefix):
-                found, again = found[len(prefix) :], True
+    found = _PREFIXES.sub("", clean(text).lower(), count=1)
     bare = re.sub(r"[-:]", "", found)
     return bare if re.match(r"[0-9a-f]+\Z", bare) else found
 
@@ -281,21 +264,18 @@ def nvme_log(code: int, text: str) -> Health:
     return {"status": "failed" if failed else "passed", "detail": "; ".join(reasons)}
 
 
-def mounts(text: str) -> dict[str, list[str]]:
+def mount_points(text: str) -> dict[str, list[str]]:
     """Mount points by device, from ``/proc/self/mountinfo``; devices as ``major:minor`` and as their source."""
     found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, origin = before.split(), after.split()
-        if dash and len(fields) >= 5 and len(origin) >= 2:
-            for key in (fields[2], unescape(origin[1])):
-                found.setdefault(key, []).append(unescape(fields[4]))
+    for mount in mounts.parse(text):
+        for key in (mount.device, mount.source):
+            found.setdefault(key, []).append(mount.point)
     return found
 
 
 def swaps(text: str) -> list[str]:
     """The paths of active swap, from ``/proc/swaps``."""
-    return [unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
+    return [mounts.unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
 
 
 def links(directory: Mapping[str, str]) -> dict[str, list[str]]:

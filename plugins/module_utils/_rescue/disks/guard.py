@@ -91,7 +91,7 @@ def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Spee
     against, unknown = [], []
     for name, found in zip(chosen, measured):
         disk = by_name[name]
-        text = "disk %s (%s)" % (name, disk_names.identity(disk))
+        text = disk_names.named(disk)
         way_out = "replace it, or set health: check"
         if found["failed"]:
             against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
@@ -127,20 +127,17 @@ def judge(
     for name, text in entries.items():
         # A claim is for the chosen disks alone.
         for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
-            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(by_name[name]), why))
+            verdict.refuse("%s: %s" % (disk_names.named(by_name[name]), why))
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
-            verdict.refuse(
-                "disk %s (%s) is failing: %s; replace it, or set health: ignore"
-                % (name, disk_names.identity(disk), disk["health"]["detail"]),
-                permanent=True,
-            )
+            text = "%s is failing: %s; replace it, or set health: ignore"
+            verdict.refuse(text % (disk_names.named(disk), disk["health"]["detail"]), permanent=True)
         if not disk["holds"] or name in named:
             continue
         ours = reinstall and is_ours(disk, machine)
         for why in _used_up(disk, "reinstall", machine, used) if ours and not claimed else ():
-            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(disk), why))
+            verdict.refuse("%s: %s" % (disk_names.named(disk), why))
         if ours or (claimed and not is_of_another(disk, machine)):
             named.append(name)
             continue
@@ -176,11 +173,7 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
 
 def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall: bool) -> str:
     stable = disk_names.stable(disk, disks)
-    text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
-        disk["name"],
-        disk_names.identity(disk),
-        "\n  ".join(disk_facts.held(disk)),
-    )
+    text = "%s is not empty. It holds:\n  %s\n" % (disk_names.named(disk), "\n  ".join(disk_facts.held(disk)))
     if is_ours(disk, machine) and not reinstall:
         text += "It is this machine's own installed system: to write it again, name the machine: %s. " % (
             consents.extra_var("reinstall", [machine])
@@ -199,7 +192,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
 def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], verdict: Verdict) -> None:
     """Whether a disk with consent can be emptied, alone or with those that are named too."""
     if disk["read_only"]:
-        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], disk_names.identity(disk)))
+        verdict.refuse("%s is read-only and cannot be emptied" % disk_names.named(disk))
     for entry in disk["holds"]:
         system = [place for place in entry["mounts"] if place in _SYSTEM_MOUNTS]
         if system:
@@ -239,11 +232,10 @@ def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
         held = [one for one in disk["holds"] if one["kind"] == "system" or one["detail"] in _LOADERS]
         if held:
             found.append(
-                "disk %s (%s) is not written, and the firmware could start what it holds instead of the new "
-                "system: %s. Look at the boot order, or empty that disk, too" % (
-                    disk["name"], disk_names.identity(disk), "; ".join(disk_facts.phrase(one) for one in held[:4])
-                )
-            )  # fmt: skip
+                "%s is not written, and the firmware could start what it holds instead of the new system: %s. Look at "
+                "the boot order, or empty that disk, too"
+                % (disk_names.named(disk), "; ".join(disk_facts.phrase(one) for one in held[:4]))
+            )
     return found
 
 
@@ -252,7 +244,7 @@ def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
     by_name = {disk["name"]: disk for disk in disks}
     return [
         {
-            "before_header": "disk %s (%s)" % (name, disk_names.identity(by_name[name])),
+            "before_header": disk_names.named(by_name[name]),
             "after_header": "disk %s, emptied" % name,
             "before": "".join(disk_tools.clean(line, 500) + "\n" for line in disk_facts.held(by_name[name])),
             "after": "nothing\n",

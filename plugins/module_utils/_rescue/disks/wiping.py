@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 
+from ..._common import safe_files
 from . import disk_facts, disk_gather, disk_names
 from .disk_facts import Disk, Raw
 from .disk_tools import Node, Tools
@@ -192,11 +192,8 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     if len(found) != 1:
         raise WipeError(f"disk {disk_names.identity(target)} is not there any more; nothing was erased", False)
     if found[0]["content_id"] != target["content_id"]:
-        raise WipeError(
-            f"disk {found[0]['name']} ({disk_names.identity(target)}) does not hold any more what was found "
-            "before; nothing was erased. Run again",
-            False,
-        )
+        text = "%s does not hold any more what was found before; nothing was erased. Run again"
+        raise WipeError(text % disk_names.named(found[0]), False)
     return found[0]
 
 
@@ -238,14 +235,8 @@ def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
         for path in paths:
             # For reading: udev probes a disk again that was open for writing.
             opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            while True:
-                try:
-                    fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as exc:
-                    if time.monotonic() > deadline:
-                        raise WipeError(f"another program holds the lock of {path}; run again later", False) from exc
-                    time.sleep(0.1)
+            if not safe_files.lock(opened[-1], deadline - time.monotonic()):
+                raise WipeError(f"another program holds the lock of {path}; run again later", False)
         yield
     finally:
         for fd in opened:

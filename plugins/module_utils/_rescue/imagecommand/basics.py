@@ -11,17 +11,11 @@ import time
 from collections.abc import Iterator
 from typing import Callable
 
-# --- Sizes that several parts agree on.
-
-
 #: Prints a text for the user.
 Say = Callable[[str], None]
 MIB = 1 << 20
 CHUNK = MIB  # what is read from the network at once
 BLOCK = 4 * MIB  # what is written at once
-
-
-# --- The ways in which an installation ends early.
 
 
 class Refused(Exception):
@@ -44,13 +38,7 @@ class Terminated(BaseException):
         self.number = number
 
 
-# --- Calls of the C library that Python lacks.
-
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-# --- Runs the tools of the rescue, and waits for the kernel.
+LIBC = ctypes.CDLL(None, use_errno=True)  # for calls that Python lacks
 
 
 def run(*command: str, accept: tuple[int, ...] = (0,), stdin: str = "") -> str:

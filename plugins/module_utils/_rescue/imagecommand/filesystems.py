@@ -220,9 +220,6 @@ def unmount(where: Path) -> None:
     raise Refused(f"{where} cannot be unmounted")
 
 
-# --- Lets a file system fill its partition.
-
-
 def grow_filesystem(partition: Partition, work: Path, say: Say) -> None:
     """Let the file system fill its partition."""
     if partition.fs.startswith("ext"):

@@ -23,11 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ..._common import web
+from .arguments import ImageUrl
 from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused, Say
 from .invocation import Progress
-from .url import ImageUrl
-
-# --- The image behind an image URL.
 
 
 class ByteSource(Protocol):
@@ -67,7 +65,6 @@ class Transfer(web.Download):
         self.agent = agent
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
-        """The error to raise."""
         text = f"{self.shown}: {text}"
         return HttpStatus(status, text) if status else Refused(text)
 
@@ -352,9 +349,6 @@ class Digest:
             )
 
 
-# --- What comes in: a download, hashed, recognised by its first bytes and decompressed.
-
-
 class Incoming:
     """The decompressed bytes of a download, once.
 
@@ -406,9 +400,6 @@ class Incoming:
         if not self.source.size:
             return ""
         return f", {100 * self.source.received // self.source.size} % of the download"
-
-
-# --- A download that is kept in RAM when it fits there, so that it is proven before the disk is touched.
 
 
 class Download:

@@ -21,8 +21,6 @@ from .basics import Refused, Terminated
 from .filesystems import workplace
 from .root_device import Disk
 
-# --- Shows the user the progress of the work.
-
 
 class Progress:
     """Shows the user the progress of the work: a line on stdout per step, and `message` in output.json."""

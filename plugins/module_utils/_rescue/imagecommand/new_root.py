@@ -229,9 +229,6 @@ def check_cloud_init(roots: list[Root]) -> None:
         raise Refused("bootstrap data: cloud-init is switched off in the image by /etc/cloud/cloud-init.disabled")
 
 
-# --- Hands bootstrap data to Ignition.
-
-
 def seed_ignition(partitions: list[Partition], work: Path, data: bytes, say: Say) -> None:
     """Put an Ignition config where Fedora CoreOS (boot partition) or Flatcar (OEM partition) looks for it."""
     for label, name, proof in (("boot", "/ignition/config.ign", "ignition.firstboot"), ("OEM", "/config.ign", "")):
@@ -245,9 +242,6 @@ def seed_ignition(partitions: list[Partition], work: Path, data: bytes, say: Say
     raise Refused(
         "bootstrap data: it is Ignition, but the image has no partition labelled boot (Fedora CoreOS) or OEM (Flatcar)"
     )
-
-
-# --- Writes host name, bootstrap data and the installed record into the new root.
 
 
 def seed_root(

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from ..._common.mounts import private_mounts
-from ..._common.text import LARGEST_NUMBER, json_value, whole_number
+from ..._common.text import LARGEST_NUMBER, json_object, json_value, whole_number
 from ..._common.web import MANIFEST_TYPES, BadRedirect, parse_challenge, registry_logins, token_in, token_server
-from .arguments import Job
+from .arguments import DIGEST, Job, OciUrl
 from .basics import MIB, HttpStatus, Refused, Say, run
 from .filesystems import Layout
 from .incoming import Digest, Transfer
@@ -38,7 +38,6 @@ from .invocation import TOKEN, Progress, installed_record, run_program, writing
 from .raw_disk import install_raw
 from .rootfs_tar import RootFs
 from .tar_reader import beginning, kind_of_content, raw_incoming
-from .url import DIGEST, OciUrl
 
 # --- Shows a registry who we are: by basic authentication, or by a token that another server hands out for a login.
 
@@ -237,11 +236,8 @@ class Blob(RegistryTransfer):
 
 def as_object(data: bytes, what: str) -> dict[str, Any]:
     """Return JSON that must be an object."""
-    try:
-        found = json_value(data.decode("utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+    found = json_object(data)
+    if found is None:
         raise Refused(f"image: its {what} is no JSON object")
     return found
 

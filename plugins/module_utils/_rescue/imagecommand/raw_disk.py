@@ -14,14 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import Bootstrap, Job
+from .arguments import Bootstrap, ImageUrl, Job
 from .basics import Refused, Say
 from .filesystems import grow_filesystem
 from .incoming import Digest, Incoming, Source
 from .invocation import Progress, installed_record, run_program, writing
 from .new_root import Root, check_cloud_init, seed_ignition, seed_root
 from .root_device import Disk, Table, Writer
-from .url import ImageUrl
 
 # --- Brings the image onto the disk and proves it.
 
@@ -76,9 +75,6 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
         ends = writer.finish()
     progress.say("%s, %d MB of data, %.1f s" % (state(), writer.written // 10**6, time.monotonic() - began))
     return ends
-
-
-# --- Installs a raw image of a whole disk: written, grown, seeded, and bootable last of all.
 
 
 def install_raw(

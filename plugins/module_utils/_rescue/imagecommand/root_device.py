@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Tuple
 
+from ..._common import mounts
 from ..._common.text import json_value
 from .basics import BLOCK, LIBC, MIB, Refused, patience, run
 
@@ -215,11 +216,9 @@ class Disk:
             mapped = label.read_text().strip() if label.exists() else ""
             way = f"dmsetup remove {mapped}" if mapped else f"mdadm --stop /dev/{holder}"
             found.append(f"held by {mapped or holder} ({way})")
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
-            fields = line.split()
-            origin = fields[fields.index("-") + 2]
-            if fields[2] in numbers or device_number(origin) in numbers:
-                found.append(f"mounted on {fields[4]} (umount it)")
+        for mount in mounts.read():
+            if mount.device in numbers or device_number(mount.source) in numbers:
+                found.append(f"mounted on {mount.point} (umount it)")
         for line in Path("/proc/swaps").read_text().splitlines()[1:]:
             if device_number(line.split()[0]) in numbers:
                 found.append(f"swap (swapoff {line.split()[0]})")
@@ -342,9 +341,6 @@ def kernel_partitions(sysfs: Path) -> dict[int, KernelPartition]:
     return dict(sorted(found, key=lambda pair: (pair[1].start, pair[0])))
 
 
-# --- One partition of the written disk.
-
-
 class Partition:
     """One partition of the written disk and what is on it."""
 
@@ -377,9 +373,6 @@ class Partition:
 
     def __str__(self) -> str:
         return f"partition {self.number} ({self.fs or 'no file system'})"
-
-
-# --- The partition table, kept back until everything else is done.
 
 
 class Table:

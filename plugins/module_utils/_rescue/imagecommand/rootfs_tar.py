@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import Job
+from .arguments import ImageUrl, Job
 from .basics import MIB, Refused
 from .filesystems import Layout, Volume, check_tools, make_filesystem, mounted
 from .incoming import Digest, Download, Incoming, Source, Transfer
@@ -48,7 +48,6 @@ from .new_root import (
 from .raw_disk import FOREIGN
 from .root_device import Disk, Partition, Table, Writer
 from .tar_reader import NONSENSE, Archive, Entry, Extracted, Survey, shown, survey_archive
-from .url import ImageUrl
 
 # --- Puts the members of an archive into the root folder, which is that of the new system by then.
 

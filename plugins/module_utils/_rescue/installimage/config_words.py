@@ -32,20 +32,15 @@ def check_word(field: str, value: str) -> list[str]:
     """Findings about a text that becomes one word of the configuration."""
     if PROMPT in value:
         return [
-            (
-                f"{field} {shown(value)}: it holds {PROMPT!r}, at which installimage would ask a question; use "
-                "another value"
-            )
+            f"{field} {shown(value)}: it holds {PROMPT!r}, at which installimage would ask a question; use "
+            "another value"
         ]
     if not value:
         return [f"{field}: it is empty; give one word, or leave it out"]
     if not _WORD.match(value):
         return [
-            (
-                f"{field} {shown(value)}: only letters, digits and @%+=:,./_~- are taken (no spaces, quotes or line "
-                "breaks); "
-                "use a value without them"
-            )
+            f"{field} {shown(value)}: only letters, digits and @%+=:,./_~- are taken (no spaces, quotes or line "
+            "breaks); use a value without them"
         ]
     return []
 
@@ -56,11 +51,8 @@ def check_passphrase(field: str, value: str) -> list[str]:
         return [f"{field}: it has {len(value)} characters; use at least 8"]
     if PROMPT in value or not _PASSPHRASE.match(value):
         return [
-            (
-                f"{field}: it holds a space, a quote, a backslash, a line break, a character that is not ASCII, or "
-                f"{PROMPT!r}; "
-                "use a passphrase without them"
-            )
+            f"{field}: it holds a space, a quote, a backslash, a line break, a character that is not ASCII, or "
+            f"{PROMPT!r}; use a passphrase without them"
         ]
     return []
 

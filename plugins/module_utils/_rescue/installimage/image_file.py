@@ -59,9 +59,8 @@ def verify(found: str, wanted: str, what: str) -> None:
     """Refuse content whose digest is not the wanted one."""
     if wanted and found != wanted:
         raise Refused(
-            f"{what}: its digest is {found}, expected {wanted}; nothing was written to a disk. Correct "
-            "image.digest, or find out who "
-            "changed the file",
+            f"{what}: its digest is {found}, expected {wanted}; nothing was written to a disk. Correct image.digest, "
+            "or find out who changed the file",
             permanent=True,
         )
 
@@ -115,7 +114,6 @@ class Download(web.Download):
         self._file: BinaryIO | None = None
 
     def fetch(self, wanted: str = "") -> str:
-        """Download and verify; returns the digest."""
         with open(self._part, "wb") as self._file:
             for chunk in self.chunks():
                 if self.size is None:
@@ -130,16 +128,13 @@ class Download(web.Download):
         return found
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
-        """The error to raise."""
         return Refused(f"{self.shown}: {text}", permanent=final)
 
     def ready(self, coming: int | None) -> None:
-        """Refuse what does not fit."""
         if coming is not None:
             self._check_room(coming)
 
     def restart(self) -> None:
-        """Empty the file."""
         super().restart()
         if self._file is not None:
             self._file.seek(0)

@@ -120,11 +120,8 @@ def check_disks(count: int, layout: Layout) -> list[str]:
     least = LEAST_DISKS[layout.level]
     if count < least:
         return [
-            (
-                f"root_devices: RAID level {layout.level} needs at least {least} disks, and {count} is named; name "
-                "more disks, choose another "
-                "swraid_level, or set swraid: 0"
-            )
+            f"root_devices: RAID level {layout.level} needs at least {least} disks, and {count} is named; name "
+            "more disks, choose another swraid_level, or set swraid: 0"
         ]
     findings = []
     for place, part in enumerate(layout.partitions):
@@ -176,8 +173,7 @@ def _check_system(layout: Layout, image: ImageName) -> list[str]:
             findings.append(
                 f"{what}: the rescue's xfs is too new for {image.distro} before "
                 f"{'20.10' if image.distro == 'ubuntu' else '11'}, which the name of the image says (field "
-                f"{image.version}); use "
-                "ext4, or an image whose name says its version"
+                f"{image.version}); use ext4, or an image whose name says its version"
             )
     if layout.encrypted and image.distro == "centos" and release(image, (0, 70), (610, 611)):
         findings.append("partitions: installimage encrypts CentOS from version 7 on; leave crypt out")
@@ -205,10 +201,8 @@ def check_firmware(layout: Layout, uefi: bool, image: ImageName = ANY) -> list[s
         return []
     what = "there is no ESP" if not found else f"there are {len(found)} ESPs"
     return [
-        (
-            f"partitions: {what}, but the rescue was booted by UEFI; have exactly one entry {{mount: /boot/efi, "
-            "filesystem: esp, size: 256M}"
-        )
+        f"partitions: {what}, but the rescue was booted by UEFI; have exactly one entry {{mount: /boot/efi, "
+        "filesystem: esp, size: 256M}"
     ]
 
 
@@ -264,8 +258,7 @@ def _check_groups(layout: Layout, rest: int) -> list[str]:
         if wanted > room:
             findings.append(
                 f"logical_volumes: those of volume group {group} add up to {wanted} MiB, but only {room} MiB may be "
-                "given away; make "
-                "them smaller, and give one of them all of the rest"
+                "given away; make them smaller, and give one of them all of the rest"
             )
     return findings
 
@@ -287,9 +280,8 @@ def _check_partitions(layout: Layout) -> list[str]:
             continue
         if not (mount in _PLAIN or _MOUNT.match(mount) or _VOLUME.match(mount)):
             findings.append(
-                f"{field}.mount {shown(mount)}: use a path such as /var (letters, digits, '.', '_', '+', '@' and "
-                "'-'), swap, lvm, "
-                "btrfs.1 or none"
+                f"{field}.mount {shown(mount)}: use a path such as /var (letters, digits, '.', '_', '+', '@' and '-'), "
+                "swap, lvm, btrfs.1 or none"
             )
             continue
         findings += _check_pair(field, mount, filesystem, size)
@@ -455,8 +447,7 @@ def _check_crypt(layout: Layout) -> list[str]:
             part["mount"] in ("/boot", "/boot/efi", "none") or (part["mount"] == "/" and not own)
         ):
             findings.append(
-                f"partitions[{place}].crypt: the boot loader could not read {part['mount']}; leave it unencrypted, "
-                "and give an encrypted "
-                "/ a /boot of its own"
+                f"partitions[{place}].crypt: the boot loader could not read {part['mount']}; leave it unencrypted, and "
+                "give an encrypted / a /boot of its own"
             )
     return findings

@@ -22,9 +22,9 @@ from .processes import Refused, kill_below
 WORKPLACE = "/installimage."
 
 
-def is_uefi(sys: str = "/sys") -> bool:
+def is_uefi() -> bool:
     """Whether the rescue was booted by UEFI: installimage makes the boot loader for what booted the rescue."""
-    return os.path.isdir(os.path.join(sys, "firmware/efi"))
+    return os.path.isdir("/sys/firmware/efi")
 
 
 def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
@@ -94,11 +94,9 @@ def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
 
 def _of_lvm(why: str) -> Refused:
     return Refused(
-        f"{why}. A layout with LVM lets installimage remove every volume group and physical volume that "
-        "cannot be kept by "
-        "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use "
-        "a layout "
-        "without LVM",
+        f"{why}. A layout with LVM lets installimage remove every volume group and physical volume that cannot be kept "
+        "by its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use a "
+        "layout without LVM",
         permanent=True,
     )
 
@@ -162,8 +160,7 @@ def check_command(path: str) -> None:
     """Refuse a rescue without installimage."""
     if not os.access(path, os.X_OK):
         raise Refused(
-            f"there is no program {path} in this rescue; installimage is on Robot's rescue only, so check that "
-            "the machine "
-            "is a dedicated server, or set command",
+            f"there is no program {path} in this rescue; installimage is on Robot's rescue only, so check that the "
+            "machine is a dedicated server, or set command",
             permanent=True,
         )

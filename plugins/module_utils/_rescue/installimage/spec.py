@@ -140,12 +140,7 @@ def written(key: str, value: object) -> str | None:
 
 
 def autosetup(
-    spec: Spec,
-    layout: Layout,
-    drives: Sequence[str],
-    image: str,
-    mask: bool = False,
-    kept: Sequence[str] = (),
+    spec: Spec, layout: Layout, drives: Sequence[str], image: str, mask: bool = False, kept: Sequence[str] = ()
 ) -> str:
     """The configuration as text; ``drives``: device paths, ``image``: path of the image file, ``kept``: volume groups.
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..._common.text import json_value
+from ..._common.text import json_objects
 
 #: Where a rescue asks for names; the second one when the first names a resolver of its own.
 RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
@@ -42,9 +42,9 @@ def read(
 
     ``run(argv)`` returns exit code, stdout and stderr.
     """
-    links = _json(run(["ip", "-json", "address", "show"]))
+    links = _printed(run(["ip", "-json", "address", "show"]))
     routes = {
-        version: _json(run(["ip", "-json", f"-{version}", "route", "show", "default"]))
+        version: _printed(run(["ip", "-json", f"-{version}", "route", "show", "default"]))
         for version in ((4,) if ipv4_only else (4, 6))
     }
     device = next((route.get("dev") for found in routes.values() for route in found), None)
@@ -140,11 +140,7 @@ def _ip(text: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _json(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
+def _printed(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
     """A list of objects that a program printed; empty when it did not."""
     code, out, dummy = answer
-    try:
-        found = json_value(out) if code == 0 and out.strip() else []
-    except ValueError:
-        return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return json_objects(out) if code == 0 else []
