@@ -12,6 +12,7 @@ import secrets as random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..node_plan import templates
 from ..plain import plain
 from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
@@ -338,83 +339,20 @@ def _gone(name: str, path: str) -> dict[str, Any]:
 # --- the image server's unit and its environment file, as text (pure)
 
 
-#: Ports below need a capability.
-_FIRST_FREE_PORT = 1024
-_HARDENING = """\
-UMask=0077
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=yes
-PrivateTmp=yes
-PrivateMounts=yes
-PrivateDevices=yes
-DevicePolicy=closed
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectProc=invisible
-ProcSubset=pid
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-RemoveIPC=yes
-KeyringMode=private
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-"""
-
-
 def unit(inputs: RoleInputs, programfile: str, publish: str) -> str:
     """The service's unit file. ``publish``: the URL that machines reach it by."""
-    command = " ".join(_word(word) for word in arguments(inputs, programfile, publish))
-    lines = [
-        "# Made by the role kubenode.provision.image_server; changes are lost at its next run.",
-        "[Unit]",
-        "Description=Live images of kubenode.provision",
-        "Wants=network-online.target",
-        "After=network-online.target",
-        "# It is never given up: machines that boot depend on it.",
-        "StartLimitIntervalSec=0",
-        "",
-        "[Service]",
-        "Type=notify",
-        "NotifyAccess=main",
-        f"User={role_inputs.USER}",
-        f"Group={role_inputs.USER}",
-        f"EnvironmentFile={role_inputs.ENVIRONMENT}",
-        *(f"LoadCredential={name}:{path}" for name, path in credentials(inputs).items()),
-        f"ExecStart={command}",
-        "ExecReload=/bin/kill -HUP $MAINPID",
-        "Restart=always",
-        "RestartSec=500ms",
-        "WatchdogSec=30s",
-        "TimeoutStartSec=600s",
-        "TimeoutStopSec=20s",
-        f"RuntimeDirectory={role_inputs.RUNTIME}",
-        "RuntimeDirectoryMode=0750",
-        "# The digests of the bases, computed once for each.",
-        f"CacheDirectory={role_inputs.RUNTIME}",
-        "CacheDirectoryMode=0700",
-        f"WorkingDirectory={role_inputs.DATA}",
-        "LimitNOFILE=65536",
-        "LimitCORE=0",
-        "TasksMax=256",
-        *([f"MemoryMax={inputs['memory_max']}"] if inputs["memory_max"] else []),
-        "",
-        *_capabilities(inputs),
-        _HARDENING + "\n".join(_addresses(inputs)),
-        "[Install]",
-        "WantedBy=multi-user.target",
-    ]
-    return "\n".join(lines) + "\n"
+    return templates.render(
+        "image_server",
+        role_inputs.UNIT + ".j2",
+        {**inputs, "template_path": ()},
+        user=role_inputs.USER,
+        environment=role_inputs.ENVIRONMENT,
+        credentials=credentials(inputs),
+        command=" ".join(_word(word) for word in arguments(inputs, programfile, publish)),
+        runtime=role_inputs.RUNTIME,
+        data=role_inputs.DATA,
+        port=role_inputs.address(inputs["bind_addr"])[1],
+    )
 
 
 def arguments(inputs: RoleInputs, programfile: str, publish: str) -> list[str]:
@@ -490,16 +428,3 @@ def _word(word: str) -> str:
     rest = word[len(own) :] if word.startswith(own) else word
     plain = rest.replace("%", "%%").replace("$", "$$")
     return (own if rest != word else "") + plain
-
-
-def _capabilities(inputs: RoleInputs) -> list[str]:
-    if role_inputs.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
-        # a capability of a user namespace of its own would not count for the port
-        return ["CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE"]
-    return ["CapabilityBoundingSet=", "AmbientCapabilities=", "PrivateUsers=yes"]
-
-
-def _addresses(inputs: RoleInputs) -> list[str]:
-    if not inputs["allow"]:
-        return [""]
-    return [f"IPAddressAllow=localhost {' '.join(inputs['allow'])}", "IPAddressDeny=any", ""]
