@@ -58,13 +58,9 @@ def parse_selector(selector: str) -> Predicate:
     """Compile a label selector; the comma is a logical AND, an empty selector matches everything."""
     if not selector.strip():
         return lambda labels: True
-    terms = [_term(text.strip(), selector) for text in _split(selector)]
+    outside_parentheses = r",(?![^()]*\))"
+    terms = [_term(text.strip(), selector) for text in re.split(outside_parentheses, selector)]
     return lambda labels: all(term(labels) for term in terms)
-
-
-def _split(selector: str) -> list[str]:
-    """Split at the commas that are not inside parentheses."""
-    return re.split(r",(?![^()]*\))", selector)
 
 
 def _term(text: str, selector: str) -> Predicate:

@@ -76,15 +76,11 @@ class Power:
         """Set the status to running or off, by the power."""
         server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
-    def start_after(self, server: Server, created: Action) -> Action:
-        """Switch on as soon as the create action is through."""
-        return self._switch_on(server, created)
-
     def power_on(self, server: Server) -> Action:
         """Switch on; without effect on a running server."""
         if self.cloud.power_control[server.id].powered:
             return self._start(server, "start_server", Job())
-        return self._switch_on(server)
+        return self.switch_on(server)
 
     def power_off(self, server: Server) -> Action:
         power_control = self.cloud.power_control[server.id]
@@ -137,7 +133,8 @@ class Power:
 
         return self._start(server, "reset_password", Job(work))
 
-    def _switch_on(self, server: Server, after: Action | None = None) -> Action:
+    def switch_on(self, server: Server, after: Action | None = None) -> Action:
+        """Switch on, as soon as the action ``after`` is through."""
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:

@@ -100,7 +100,7 @@ class Servers:
         power_control = cloud.power_control[server.id] = ServerPower(server, cloud.delays, cloud.faults)
         start = body.start_after_create is not False
         action = self._start_create(server, power_control, start)
-        next_actions = [self.power.start_after(server, action)] if start else []
+        next_actions = [self.power.switch_on(server, action)] if start else []
         return Created(server, action, next_actions, None if keys else new_password())
 
     def update(self, server: Server, body: ServerUpdate) -> None:

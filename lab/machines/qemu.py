@@ -173,11 +173,7 @@ def _kvm_file() -> Path:
 
 
 def _fingerprint() -> list[str]:
-    return [platform.release(), _boot_id(), _version()]
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return [platform.release(), Path("/proc/sys/kernel/random/boot_id").read_text().strip(), _version()]
 
 
 def _version() -> str:
