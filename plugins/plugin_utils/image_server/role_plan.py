@@ -26,6 +26,17 @@ _PROGRAM = re.compile(re.escape(role_inputs.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
 _BASE = re.compile(re.escape(role_inputs.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
 _GROUPED = {"owner": "root", "group": role_inputs.USER}
+_FOLDERS = (role_inputs.CONFIG, role_inputs.DATA, role_inputs.BASES, role_inputs.NMSTATE, role_inputs.OVERLAYS)
+#: Files that the service reads at its start.
+_CONFIGURATION = {
+    "environment": role_inputs.ENVIRONMENT,
+    "secret": role_inputs.SECRET,
+    "pull_secret": role_inputs.PULL_SECRET,
+    "tls_key": role_inputs.TLS_KEY,
+    "tls_certificate": role_inputs.TLS_CERTIFICATE,
+    "registries_conf": role_inputs.REGISTRIES,
+    "ca_bundle": role_inputs.CA_BUNDLE,
+}
 Facts = Mapping[str, Any]
 
 
@@ -141,14 +152,8 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
         *(
-            _directory(path)
-            for path in (
-                role_inputs.CONFIG,
-                role_inputs.DATA,
-                role_inputs.BASES,
-                role_inputs.NMSTATE,
-                role_inputs.OVERLAYS,
-            )
+            {"id": f"folder{path}", "step": "folders", "kind": "directory", "path": path, "mode": "0750", **_GROUPED}
+            for path in _FOLDERS
         ),
         _file("program", here, "0755", content_b64=base64.b64encode(content).decode("ascii")),
         {"id": "launcher", "step": "program", "kind": "link", "path": role_inputs.LAUNCHER, "target": here},
@@ -204,21 +209,22 @@ def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
 
 
 def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
-    """Files that the service reads at its start; those of features that are off are removed."""
+    """The files of `_CONFIGURATION`; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
-    found = [_file("secret", role_inputs.SECRET, "0600", **secret)]
+    found = [_file("secret", _CONFIGURATION["secret"], "0600", **secret)]
     environment = environment_file(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
-    found.append(_file("environment", role_inputs.ENVIRONMENT, "0600", **shown))
+    found.append(_file("environment", _CONFIGURATION["environment"], "0600", **shown))
     values: Mapping[str, object] = inputs
-    for name, path, mode, content in (
-        ("pull_secret", role_inputs.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
+    for name, mode, content in (
+        ("pull_secret", "0600", {"content_secret": "pull_secret"}),
         # no credential of systemd, which the service would see a new one of only after a restart
-        ("tls_key", role_inputs.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
-        ("tls_certificate", role_inputs.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
-        ("registries_conf", role_inputs.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
-        ("ca_bundle", role_inputs.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
+        ("tls_key", "0640", {"content_secret": "tls_key", **_GROUPED}),
+        ("tls_certificate", "0644", {"content": inputs["tls_certificate"]}),
+        ("registries_conf", "0640", {"content": inputs["registries_conf"], **_GROUPED}),
+        ("ca_bundle", "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
+        path = _CONFIGURATION[name]
         found.append(_file(name, path, mode, **content) if values[name] else _gone(name, path))
     return found
 
@@ -274,13 +280,7 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
     files = {
         "unit": role_inputs.UNIT_FILE,
         "launcher": role_inputs.LAUNCHER,
-        "environment": role_inputs.ENVIRONMENT,
-        "secret": role_inputs.SECRET,
-        "pull_secret": role_inputs.PULL_SECRET,
-        "tls_key": role_inputs.TLS_KEY,
-        "tls_certificate": role_inputs.TLS_CERTIFICATE,
-        "registries_conf": role_inputs.REGISTRIES,
-        "ca_bundle": role_inputs.CA_BUNDLE,
+        **_CONFIGURATION,
         "digests": role_inputs.DIGESTS,
     }
     if record["program"]:
@@ -322,10 +322,6 @@ def _address(node: Facts) -> str:
         if route:
             return str(route["address"])
     return ""
-
-
-def _directory(path: str) -> dict[str, Any]:
-    return {"id": f"folder{path}", "step": "folders", "kind": "directory", "path": path, "mode": "0750", **_GROUPED}
 
 
 def _file(name: str, path: str, mode: str, **more: Any) -> dict[str, Any]:
