@@ -8,13 +8,14 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from lab.api import schemas
+from lab.api import resources, schemas
 from lab.api.api_errors import ApiError, not_found
 from lab.api.cloud_project import Cloud
 from lab.api.http import Bucket, CloudAuth, answer, identifier, read_json
@@ -23,8 +24,10 @@ from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
 from lab.errors import ClusterError, ImageError, LabError
 from lab.faults import Handler
-from lab.machines.base import WHOLE, DiskSpec, Machine, Range
+from lab.machines.base import Machine
+from lab.machines.disks import WHOLE, DiskSpec, Range
 from lab.power_control import PowerControl
+from lab.robot import model
 from lab.robot.account import Account
 from lab.robot.dedicated_power import DedicatedPower
 from lab.robot.model import Dedicated, SpecError, size
@@ -108,10 +111,15 @@ async def _body(request: web.Request) -> dict[str, object]:
     return body if isinstance(body, dict) else {}
 
 
-class LimitBody(BaseModel):
-    """How many requests of a route to leave; ``interval`` also makes its window shorter (seconds)."""
+BodyType = TypeVar("BodyType", bound=BaseModel)
 
+
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class LimitBody(_Body):
+    """How many requests of a route to leave; ``interval`` also makes its window shorter (seconds)."""
 
     route: str
     remaining: int = Field(ge=0)
@@ -148,13 +156,8 @@ class DedicatedControl:
             "address": server.ipv4,
             "mac": server.mac,
             "uefi": server.spec.uefi,
-            "powered": power_control.powered,
-            "running": power_control.running,
-            "boot_order": list(power_control.boot_order),
-            "boots": [
-                {"at": boot.at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
-                for boot in server.boots
-            ],
+            **power_row(power_control),
+            "boots": [boot_row(boot.at, boot) for boot in server.boots],
             "resets": [{"at": reset.at, "type": reset.type} for reset in server.resets],
             "disks": self._disks(server),
         }
@@ -194,26 +197,22 @@ class DedicatedControl:
         return shown_disks(self.account.power_control[server.number].machine)
 
 
+def power_row(power_control: PowerControl) -> dict[str, Any]:
+    return {
+        "powered": power_control.powered,
+        "running": power_control.running,
+        "boot_order": list(power_control.boot_order),
+    }
+
+
+def boot_row(at: float, boot: resources.Boot | model.Boot) -> dict[str, Any]:
+    return {"at": at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
+
+
 def shown_disks(machine: Machine) -> list[dict[str, Any]]:
     """The disks of a machine as its guests see them."""
-    return [
-        {
-            "kind": disk.kind,
-            "size": disk.size_bytes,
-            "serial": disk.serial,
-            "wwn": disk.wwn,
-            "model": disk.model,
-            "rotational": disk.rotational,
-        }
-        for disk in machine.disks
-    ]
-
-
-BodyType = TypeVar("BodyType", bound=BaseModel)
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    rows = [asdict(disk) for disk in machine.disks]
+    return [{"size": row.pop("size_bytes"), **row} for row in rows]
 
 
 class BootOrderBody(_Body):
@@ -513,17 +512,8 @@ class ControlRoutes:
                     "locked": server.locked,
                     "rescue_enabled": server.armed_rescue() is not None,
                     "address": self.cloud.backend.address(server.index),
-                    "powered": power_control.powered,
-                    "running": power_control.running,
-                    "boot_order": list(power_control.boot_order),
-                    "boots": [
-                        {
-                            "at": boot.at.timestamp(),
-                            "source": boot.source,
-                            "authorized_keys": list(boot.authorized_keys),
-                        }
-                        for boot in server.boots
-                    ],
+                    **power_row(power_control),
+                    "boots": [boot_row(boot.at.timestamp(), boot) for boot in server.boots],
                 }
             )
         return answer({"machines": rows + self.robot.rows()})

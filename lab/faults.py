@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from email.utils import formatdate
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
@@ -37,7 +37,8 @@ class _Fault(BaseModel):
     skip: int = Field(default=0, ge=0, description="lets this many matching occasions pass first")
     fired: int = Field(default=0, ge=0, exclude=True)
 
-    def _strikes(self) -> bool:
+    def strikes(self) -> bool:
+        """Whether it strikes now, which is counted."""
         if self.fired >= self.times:
             return False
         if self.skip > 0:
@@ -106,9 +107,9 @@ class BootFault(_Fault):
     effect: BootEffect = "ignore_rescue"
     delay: float = Field(default=0, ge=0, description="additional seconds before the guest starts")
 
-    def matches(self, machine: Collection[str]) -> bool:
-        """Whether the machine of these names is meant."""
-        return self.machine is None or self.machine in machine
+    def matches(self, machine: Collection[str], effects: Collection[BootEffect]) -> bool:
+        """Whether one of these effects on the machine of these names is meant."""
+        return self.effect in effects and (self.machine is None or self.machine in machine)
 
 
 class StockFault(_Fault):
@@ -132,6 +133,7 @@ class ClockFault(_Fault):
 
 AnyFault = RequestFault | ActionFault | BootFault | StockFault | ClockFault
 Fault = Annotated[AnyFault, Field(discriminator="point")]
+F = TypeVar("F", RequestFault, ActionFault, BootFault, StockFault)
 _SCRIPT: TypeAdapter[list[AnyFault]] = TypeAdapter(list[Fault])
 
 
@@ -167,33 +169,24 @@ class Faults:
 
     def request(self, api: ApiName, method: str, path: str) -> RequestFault | None:
         """Asked once for every API request."""
-        for fault in self._script:
-            if isinstance(fault, RequestFault) and fault.matches(api, method, path) and fault._strikes():
-                return fault
-        return None
+        return self._first(RequestFault, api, method, path)
 
     def action(self, machine: str, command: str) -> ActionFault | None:
         """Asked once for every action, when it starts."""
-        for fault in self._script:
-            if isinstance(fault, ActionFault) and fault.matches(machine, command) and fault._strikes():
-                return fault
-        return None
+        return self._first(ActionFault, machine, command)
 
     def stock(self, server_type: str, location: str) -> StockFault | None:
         """Asked once for every server that is ordered, and for each location that the lab chooses from."""
-        for fault in self._script:
-            if isinstance(fault, StockFault) and fault.matches(server_type, location) and fault._strikes():
-                return fault
-        return None
+        return self._first(StockFault, server_type, location)
 
     def boot(self, machine: Collection[str], effects: Collection[BootEffect] = POWER_EFFECTS) -> BootFault | None:
         """Asked once for every occasion on which one of these effects can strike the machine of these names."""
-        for fault in self._script:
-            if not isinstance(fault, BootFault) or fault.effect not in effects:
-                continue
-            if fault.matches(machine) and fault._strikes():
-                return fault
-        return None
+        return self._first(BootFault, machine, effects)
+
+    def _first(self, kind: type[F], *about: Any) -> F | None:
+        """The first fault of a kind that is meant and strikes."""
+        meant = (one for one in self._script if isinstance(one, kind) and one.matches(*about))
+        return next((one for one in meant if one.strikes()), None)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

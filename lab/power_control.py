@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from lab.machines.base import BootSource, FromDisk, Machine
+from lab.machines.base import BootSource, Firmware, FromDisk, Machine, OnOff
 
 from .delays import Delays
 from .faults import BootFault, Faults
@@ -83,7 +83,7 @@ class PowerControl(abc.ABC):
         """What the machine printed since it was switched on."""
         return self._machine.console() if self._machine is not None else ""
 
-    def install(self, build: Callable[[Callable[[], BootSource], Callable[[], None]], Machine]) -> Machine:
+    def install(self, build: Callable[[Firmware, OnOff], Machine]) -> Machine:
         """Put a machine in; ``build`` is given the firmware and what to call when the guest goes off."""
         self._machine = build(self._boot_source, self.went_off)
         self._machine.firmware_delay = self._firmware_delay

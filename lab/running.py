@@ -35,7 +35,7 @@ class RunningLab(Nodes):
         self._opened: Future[Lab] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._run, name="lab", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="lab", daemon=True)
         self._people: list[Person] = []
 
     def __enter__(self) -> Self:
@@ -146,9 +146,6 @@ class RunningLab(Nodes):
     def control(self, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""
         return call_lab(self.endpoint, self.token, method, path, body, timeout)
-
-    def _run(self) -> None:
-        asyncio.run(self._main())
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -112,7 +112,8 @@ PATIENCE = 20.0
 def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any], flags: list[str], plain: bool) -> int:
     """Run it to its end and return the exit code of ansible-playbook, below 0 when it was interrupted."""
     _write(folder / "vars.yml", document({**variables, "kubenode_hosts": "localhost"}))
-    _write(folder / "inventory.yml", document({"all": {"hosts": {"localhost": _connection()}}}))
+    here = {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable}
+    _write(folder / "inventory.yml", document({"all": {"hosts": {"localhost": here}}}))
     _write(folder / "ansible.cfg", _SETTINGS)
     command = [sys.executable, "-I", str(payload / "launch.py"), "-i", str(folder / "inventory.yml")]
     command += ["-e", f"@{folder / 'vars.yml'}", *flags, playbook]
@@ -141,10 +142,6 @@ def _remove(folder: Path) -> None:
         safe_files.remove(str(folder))
     except OSError as error:
         raise RunError(f"{error.filename or folder}: {error.strerror}") from None
-
-
-def _connection() -> dict[str, Any]:
-    return {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable}
 
 
 def _write(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from lab.numbers import whole_number
 
 from . import schemas
 from .api_errors import ApiError, invalid_input
-from .cloud_project import Cloud
+from .cloud_project import Cloud, found
 from .schemas import BodyType, parse
 
 T = TypeVar("T")
@@ -159,6 +159,61 @@ def listing(
 BY_ID: dict[str, Callable[[Any], Any]] = {"id": lambda item: item.id}
 BY_NAME: dict[str, Callable[[Any], Any]] = BY_ID | {"name": lambda item: item.name or ""}
 BY_NAME_AND_AGE: dict[str, Callable[[Any], Any]] = BY_NAME | {"created": lambda item: item.created}
+
+
+def add_resource(
+    routes: web.RouteTableDef,
+    kind: str,
+    items: Callable[[Cloud], Mapping[int, T]],
+    view: Callable[[Cloud, T], dict[str, Any]],
+    *,
+    label: str = "",
+    filters: Iterable[str] = (),
+    choices: Mapping[str, Iterable[str]] | None = None,
+    model: type[BodyType],
+    update: Callable[[Cloud, T, BodyType], None],
+    delete: Callable[[Cloud, T], None] | None = None,
+) -> None:
+    """The routes of a kind of resource: a list of all, and each by its id, to be read, changed and deleted.
+
+    ``label``: what errors call it. ``filters``: attributes that the list can be filtered by, besides name and labels;
+    ``choices``: the same for attributes with these values alone. Without ``delete``, deleting is no part of it.
+    """
+    path = f"/{kind}s/{{id:[0-9]+}}"
+
+    def one(request: web.Request) -> T:
+        return found(label or kind.replace("_", " "), items(cloud(request)), identifier(request))
+
+    def shown(request: web.Request, item: T) -> web.Response:
+        return answer({kind: view(cloud(request), item)})
+
+    @routes.get(f"/{kind}s")
+    async def list_all(request: web.Request) -> web.Response:
+        wanted = {name: set(request.query.getall(name, [])) for name in filters}
+        wanted |= {name: chosen(request, name, allowed) for name, allowed in (choices or {}).items()}
+        kept = [
+            item
+            for item in select(request, items(cloud(request)).values())
+            if all(not values or str(getattr(item, name)) in values for name, values in wanted.items())
+        ]
+        return listing(request, f"{kind}s", kept, lambda item: view(cloud(request), item), BY_NAME_AND_AGE)
+
+    @routes.get(path)
+    async def get_one(request: web.Request) -> web.Response:
+        return shown(request, one(request))
+
+    @routes.put(path)
+    async def change(request: web.Request) -> web.Response:
+        item = one(request)
+        update(cloud(request), item, await body(request, model))
+        return shown(request, item)
+
+    if delete is not None:
+
+        @routes.delete(path)
+        async def remove(request: web.Request) -> web.Response:
+            delete(cloud(request), one(request))
+            return web.Response(status=204)
 
 
 _HOUR = 3600

@@ -17,7 +17,7 @@ from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
 from .cloud_project import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
-from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
+from .http import add_resource, answer, body, cloud, identifier
 from .networks import find_place
 from .resources import (
     LOAD_BALANCER_TYPES,
@@ -184,9 +184,6 @@ class LoadBalancers:
         cloud.load_balancers[number] = item
         cloud.primary_ips |= {address.id: address for address in (item.ipv4, item.ipv6)}
         return item, self._start(item, "create_load_balancer", None)
-
-    def update(self, item: LoadBalancer, body: schemas.NamedUpdate) -> None:
-        update_named(self.cloud.load_balancers, item, body, _NAME_TAKEN)
 
     def delete(self, item: LoadBalancer) -> Action:
         refuse_if(item.protected, protected("load balancer deletion"))
@@ -440,11 +437,10 @@ def _given(body: schemas.Body | None) -> dict[str, Any]:
 def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
     routes = web.RouteTableDef()
 
-    @routes.get("/load_balancers")
-    async def list_all(request: web.Request) -> web.Response:
-        """All load balancers; filters name, label_selector."""
-        items = select(request, cloud(request).load_balancers.values())
-        return listing(request, "load_balancers", items, partial(balancer_view, cloud(request)), BY_NAME_AND_AGE)
+    add_resource(
+        routes, "load_balancer", lambda project: project.load_balancers, balancer_view, model=schemas.NamedUpdate,
+        update=lambda project, item, wanted: update_named(project.load_balancers, item, wanted, _NAME_TAKEN),
+    )  # fmt: skip
 
     @routes.post("/load_balancers")
     async def create(request: web.Request) -> web.Response:
@@ -452,16 +448,6 @@ def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
         return answer(
             {"load_balancer": balancer_view(cloud(request), item), "action": views.action(action)}, status=201
         )
-
-    @routes.get(_ONE)
-    async def get_one(request: web.Request) -> web.Response:
-        return answer({"load_balancer": balancer_view(cloud(request), _one(request))})
-
-    @routes.put(_ONE)
-    async def update(request: web.Request) -> web.Response:
-        item = _one(request)
-        balancers.update(item, await body(request, schemas.NamedUpdate))
-        return answer({"load_balancer": balancer_view(cloud(request), item)})
 
     @routes.delete(_ONE)
     async def delete(request: web.Request) -> web.Response:

@@ -15,10 +15,10 @@ from aiohttp import web
 from . import networks, schemas, views
 from .actions import Job
 from .api_errors import invalid_input, not_unique, unsupported
-from .cloud_project import Cloud, check_name, check_unlocked, found, refuse_if, update_named
-from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
+from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
+from .http import add_resource, answer, body, cloud
 from .resources import Action, MetadataOnly, Server, SshKey, now
-from .schemas import Body
+from .schemas import Body, BodyType
 from .servers import Servers
 
 KEY_TYPES = (
@@ -52,15 +52,6 @@ def fingerprint(public_key: str) -> str:
 ssh_key_routes = web.RouteTableDef()
 
 
-@ssh_key_routes.get("/ssh_keys")
-async def list_keys(request: web.Request) -> web.Response:
-    """All keys; filters name, fingerprint, label_selector."""
-    keys = select(request, cloud(request).ssh_keys.values())
-    if "fingerprint" in request.query:
-        keys = [key for key in keys if key.fingerprint == request.query["fingerprint"]]
-    return listing(request, "ssh_keys", keys, views.ssh_key, BY_NAME_AND_AGE)
-
-
 @ssh_key_routes.post("/ssh_keys")
 async def create_key(request: web.Request) -> web.Response:
     """Register a key; name and key material are each unique."""
@@ -82,27 +73,19 @@ async def create_key(request: web.Request) -> web.Response:
     return answer({"ssh_key": views.ssh_key(key)}, status=201)
 
 
-@ssh_key_routes.get(r"/ssh_keys/{id:[0-9]+}")
-async def get_key(request: web.Request) -> web.Response:
-    return answer({"ssh_key": views.ssh_key(_key(request))})
+def _update_key(project: Cloud, key: SshKey, wanted: schemas.NamedUpdate) -> None:
+    update_named(project.ssh_keys, key, wanted, _NAME_TAKEN)
 
 
-@ssh_key_routes.put(r"/ssh_keys/{id:[0-9]+}")
-async def update_key(request: web.Request) -> web.Response:
-    key = _key(request)
-    update_named(cloud(request).ssh_keys, key, await body(request, schemas.NamedUpdate), _NAME_TAKEN)
-    return answer({"ssh_key": views.ssh_key(key)})
-
-
-@ssh_key_routes.delete(r"/ssh_keys/{id:[0-9]+}")
-async def delete_key(request: web.Request) -> web.Response:
+def _delete_key(project: Cloud, key: SshKey) -> None:
     """Forget a key; servers that have it keep it."""
-    del cloud(request).ssh_keys[_key(request).id]
-    return web.Response(status=204)
+    del project.ssh_keys[key.id]
 
 
-def _key(request: web.Request) -> SshKey:
-    return found("ssh key", cloud(request).ssh_keys, identifier(request))
+add_resource(
+    ssh_key_routes, "ssh_key", lambda project: project.ssh_keys, lambda _project, key: views.ssh_key(key),
+    filters=["fingerprint"], model=schemas.NamedUpdate, update=_update_key, delete=_delete_key,
+)  # fmt: skip
 
 
 StartAction = Callable[[Server, Any], Action]
@@ -171,18 +154,9 @@ class MetadataOnlyResources:
         """The lab has no VNC console."""
         raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
 
-    def create_placement_group(self, body: schemas.PlacementGroupCreate) -> MetadataOnly:
-        return self._add("placement_group", body.name, body.labels, {"type": body.type})
-
-    def create_network(self, body: schemas.NetworkCreate) -> MetadataOnly:
-        return self._add("network", body.name, body.labels, networks.content_of(body))
-
-    def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
-        """A new firewall; clients can read it and see it applied, but it filters nothing."""
-        refuse_if(
-            bool(body.apply_to), unsupported("the lab applies firewalls at server creation only; leave apply_to out")
-        )
-        return self._add("firewall", body.name, body.labels, {"rules": body.rules or []})
+    def view(self, item: MetadataOnly, kind: str) -> dict[str, Any]:
+        """The resource as the API shows it, with what belongs to it."""
+        return views.metadata_only(item) | self.members(item, kind)
 
     def members(self, item: MetadataOnly, kind: str) -> dict[str, Any]:
         """Which servers belong to a placement group, network or firewall."""
@@ -206,7 +180,7 @@ class MetadataOnlyResources:
         refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use"))
         del self.cloud.metadata_only[kind][item.id]
 
-    def _add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> MetadataOnly:
+    def add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> MetadataOnly:
         check_name(self.cloud.metadata_only[kind], name, _name_taken(kind))
         item = MetadataOnly(self.cloud.new_id(kind), name, now(), dict(labels or {}), content)
         self.cloud.metadata_only[kind][item.id] = item
@@ -220,10 +194,10 @@ class MetadataOnlyResources:
 def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     routes = web.RouteTableDef()
     for kind in _KINDS:
-        _add_reads(routes, resources, kind)
-    _add_create(routes, resources, "placement_group", schemas.PlacementGroupCreate, resources.create_placement_group)
-    _add_create(routes, resources, "network", schemas.NetworkCreate, resources.create_network)
-    _add_create(routes, resources, "firewall", schemas.FirewallCreate, resources.create_firewall)
+        _add_kind(routes, resources, kind)
+    _add_create(routes, resources, "placement_group", schemas.PlacementGroupCreate, lambda body: {"type": body.type})
+    _add_create(routes, resources, "network", schemas.NetworkCreate, networks.content_of)
+    _add_create(routes, resources, "firewall", schemas.FirewallCreate, _firewall_content)
 
     @routes.post("/volumes")
     async def refuse(_request: web.Request) -> web.Response:
@@ -236,47 +210,34 @@ def _name_taken(kind: str) -> str:
     return f"{kind.replace('_', ' ')} name is already used"
 
 
-def _add_reads(routes: web.RouteTableDef, resources: MetadataOnlyResources, kind: str) -> None:
-    def view(item: MetadataOnly) -> dict[str, Any]:
-        return views.metadata_only(item) | resources.members(item, kind)
+def _add_kind(routes: web.RouteTableDef, resources: MetadataOnlyResources, kind: str) -> None:
+    def update(project: Cloud, item: MetadataOnly, wanted: schemas.NamedUpdate) -> None:
+        update_named(project.metadata_only[kind], item, wanted, _name_taken(kind))
 
-    def one(request: web.Request) -> MetadataOnly:
-        return found(kind.replace("_", " "), cloud(request).metadata_only[kind], identifier(request))
+    add_resource(
+        routes, kind, lambda project: project.metadata_only[kind], lambda _project, item: resources.view(item, kind),
+        model=schemas.NamedUpdate, update=update, delete=lambda _project, item: resources.delete(kind, item),
+    )  # fmt: skip
 
-    @routes.get(f"/{kind}s")
-    async def list_all(request: web.Request) -> web.Response:
-        return listing(
-            request, f"{kind}s", select(request, cloud(request).metadata_only[kind].values()), view, BY_NAME_AND_AGE
-        )
 
-    @routes.get(f"/{kind}s/{{id:[0-9]+}}")
-    async def get_one(request: web.Request) -> web.Response:
-        return answer({kind: view(one(request))})
-
-    @routes.put(f"/{kind}s/{{id:[0-9]+}}")
-    async def update(request: web.Request) -> web.Response:
-        item = one(request)
-        wanted = await body(request, schemas.NamedUpdate)
-        update_named(cloud(request).metadata_only[kind], item, wanted, _name_taken(kind))
-        return answer({kind: view(item)})
-
-    @routes.delete(f"/{kind}s/{{id:[0-9]+}}")
-    async def delete(request: web.Request) -> web.Response:
-        resources.delete(kind, one(request))
-        return web.Response(status=204)
+def _firewall_content(body: schemas.FirewallCreate) -> dict[str, object]:
+    """A new firewall; clients can read it and see it applied, but it filters nothing."""
+    refuse_if(bool(body.apply_to), unsupported("the lab applies firewalls at server creation only; leave apply_to out"))
+    return {"rules": body.rules or []}
 
 
 def _add_create(
     routes: web.RouteTableDef,
     resources: MetadataOnlyResources,
     kind: str,
-    model: type[schemas.Body],
-    create: Callable[[Any], MetadataOnly],
+    model: type[BodyType],
+    content: Callable[[BodyType], dict[str, object]],
 ) -> None:
     @routes.post(f"/{kind}s")
     async def handler(request: web.Request) -> web.Response:
-        item = create(await body(request, model))
-        data: dict[str, Any] = {kind: views.metadata_only(item) | resources.members(item, kind)}
+        wanted: Any = await body(request, model)
+        item = resources.add(kind, wanted.name, wanted.labels, content(wanted))
+        data: dict[str, Any] = {kind: resources.view(item, kind)}
         if kind == "placement_group":
             data["action"] = None
         if kind == "firewall":

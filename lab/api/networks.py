@@ -14,8 +14,8 @@ from aiohttp import web
 from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, not_unique, unsupported
-from .cloud_project import Cloud, check_name, check_unlocked, found, refuse_if, update_named
-from .http import BY_NAME_AND_AGE, answer, body, identifier, listing, select
+from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
+from .http import add_resource, answer, body
 from .resources import Action, LoadBalancer, Location, MetadataOnly, PrimaryIp, PrivateNet, Server, now
 
 #: As the platform: so many at most for a server in one network.
@@ -177,7 +177,6 @@ class Networks:
 _NAME_TAKEN = "primary IP name is already used"
 #: Numbers of IPv6 networks that no machine number can be.
 _FIRST_FREE_NETWORK = 0x1000
-_ONE = r"/primary_ips/{id:[0-9]+}"
 
 
 class PrimaryIps:
@@ -264,38 +263,21 @@ class PrimaryIps:
 def primary_ip_routes(addresses: PrimaryIps) -> web.RouteTableDef:
     routes = web.RouteTableDef()
 
-    def one(request: web.Request) -> PrimaryIp:
-        return found("primary IP", addresses.cloud.primary_ips, identifier(request))
+    def update(project: Cloud, item: PrimaryIp, wanted: schemas.PrimaryIpUpdate) -> None:
+        """Rename, relabel, or let it go with its server."""
+        update_named(project.primary_ips, item, wanted, _NAME_TAKEN)
+        if wanted.auto_delete is not None:
+            item.auto_delete = wanted.auto_delete
 
-    @routes.get("/primary_ips")
-    async def list_all(request: web.Request) -> web.Response:
-        """All addresses; filters name, label_selector, ip."""
-        items = select(request, addresses.cloud.primary_ips.values())
-        if "ip" in request.query:
-            items = [item for item in items if item.ip == request.query["ip"]]
-        return listing(request, "primary_ips", items, views.primary_ip, BY_NAME_AND_AGE)
+    add_resource(
+        routes, "primary_ip", lambda project: project.primary_ips, lambda _project, item: views.primary_ip(item),
+        label="primary IP", filters=["ip"], model=schemas.PrimaryIpUpdate, update=update,
+        delete=lambda _project, item: addresses.delete(item),
+    )  # fmt: skip
 
     @routes.post("/primary_ips")
     async def create(request: web.Request) -> web.Response:
         item = addresses.create(await body(request, schemas.PrimaryIpCreate))
         return answer({"primary_ip": views.primary_ip(item), "action": None}, status=201)
-
-    @routes.get(_ONE)
-    async def get(request: web.Request) -> web.Response:
-        return answer({"primary_ip": views.primary_ip(one(request))})
-
-    @routes.put(_ONE)
-    async def update(request: web.Request) -> web.Response:
-        """Rename, relabel, or let it go with its server."""
-        item, wanted = one(request), await body(request, schemas.PrimaryIpUpdate)
-        update_named(addresses.cloud.primary_ips, item, wanted, _NAME_TAKEN)
-        if wanted.auto_delete is not None:
-            item.auto_delete = wanted.auto_delete
-        return answer({"primary_ip": views.primary_ip(item)})
-
-    @routes.delete(_ONE)
-    async def delete(request: web.Request) -> web.Response:
-        addresses.delete(one(request))
-        return web.Response(status=204)
 
     return routes

@@ -13,8 +13,8 @@ from lab.numbers import whole_number
 
 from . import schemas, views
 from .api_errors import ApiError, invalid_input, not_found
-from .cloud_project import found
-from .http import BY_ID, BY_NAME, BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
+from .cloud_project import Cloud, found
+from .http import BY_ID, BY_NAME, add_resource, answer, body, chosen, cloud, identifier, listing
 from .metadata_only import MetadataOnlyResources
 from .resources import LOAD_BALANCER_TYPES, LOCATIONS, SERVER_TYPES, VAT, Action, Server
 from .server_disks import ServerDisks
@@ -29,34 +29,21 @@ _ACTIONS = _ONE + "/actions"
 def server_routes(servers: Servers) -> web.RouteTableDef:
     routes = web.RouteTableDef()
 
-    @routes.get("/servers")
-    async def list_servers(request: web.Request) -> web.Response:
-        """All servers; filters name, label_selector, status."""
-        items = select(request, cloud(request).servers.values())
-        statuses = chosen(request, "status", STATUSES)
-        items = [item for item in items if not statuses or item.status in statuses]
-        return listing(request, "servers", items, lambda item: view(request, item), BY_NAME_AND_AGE)
+    add_resource(
+        routes, "server", lambda project: project.servers, view, choices={"status": STATUSES},
+        model=schemas.ServerUpdate, update=lambda _project, server, wanted: servers.update(server, wanted),
+    )  # fmt: skip
 
     @routes.post("/servers")
     async def create_server(request: web.Request) -> web.Response:
         created = servers.create(await body(request, schemas.ServerCreate))
         data = {
-            "server": view(request, created.server),
+            "server": view(cloud(request), created.server),
             "action": views.action(created.action),
             "next_actions": [views.action(action) for action in created.next_actions],
             "root_password": created.root_password,
         }
         return answer(data, status=201)
-
-    @routes.get(_ONE)
-    async def get_server(request: web.Request) -> web.Response:
-        return answer({"server": view(request, one(request))})
-
-    @routes.put(_ONE)
-    async def update_server(request: web.Request) -> web.Response:
-        server = one(request)
-        servers.update(server, await body(request, schemas.ServerUpdate))
-        return answer({"server": view(request, server)})
 
     @routes.delete(_ONE)
     async def delete_server(request: web.Request) -> web.Response:
@@ -140,9 +127,8 @@ def one(request: web.Request) -> Server:
     return cloud(request).server(identifier(request))
 
 
-def view(request: web.Request, server: Server) -> dict[str, object]:
+def view(project: Cloud, server: Server) -> dict[str, Any]:
     """A server as this lab shows it."""
-    project = cloud(request)
     group = (
         None if server.placement_group is None else project.metadata_only["placement_group"].get(server.placement_group)
     )

@@ -58,13 +58,9 @@ def parse_selector(selector: str) -> Predicate:
     """Compile a label selector; the comma is a logical AND, an empty selector matches everything."""
     if not selector.strip():
         return lambda labels: True
-    terms = [_term(text.strip(), selector) for text in _split(selector)]
+    outside_parentheses = r",(?![^()]*\))"
+    terms = [_term(text.strip(), selector) for text in re.split(outside_parentheses, selector)]
     return lambda labels: all(term(labels) for term in terms)
-
-
-def _split(selector: str) -> list[str]:
-    """Split at the commas that are not inside parentheses."""
-    return re.split(r",(?![^()]*\))", selector)
 
 
 def _term(text: str, selector: str) -> Predicate:
@@ -153,6 +149,14 @@ class Empty(Body):
     """A request without fields."""
 
 
+class Labelled(Body):
+    labels: Labels | None = None
+
+
+class Named(Labelled):
+    name: Name
+
+
 class PublicNetCreate(Body):
     enable_ipv4: bool = True
     enable_ipv6: bool = True
@@ -164,7 +168,7 @@ class FirewallReference(Body):
     firewall: int
 
 
-class ServerCreate(Body):
+class ServerCreate(Labelled):
     name: Hostname
     server_type: IdOrName
     image: IdOrName
@@ -172,7 +176,6 @@ class ServerCreate(Body):
     datacenter: IdOrName | None = None
     ssh_keys: list[IdOrName] | None = None
     user_data: UserData | None = None
-    labels: Labels | None = None
     networks: list[int] | None = None
     firewalls: list[FirewallReference] | None = None
     volumes: list[int] | None = None
@@ -182,9 +185,8 @@ class ServerCreate(Body):
     start_after_create: bool | None = None
 
 
-class ServerUpdate(Body):
+class ServerUpdate(Labelled):
     name: Hostname | None = None
-    labels: Labels | None = None
 
 
 class EnableRescue(Body):
@@ -192,10 +194,9 @@ class EnableRescue(Body):
     ssh_keys: list[int] | None = None
 
 
-class CreateImage(Body):
+class CreateImage(Labelled):
     type: Literal["snapshot", "backup"] | None = None
     description: str | None = None
-    labels: Labels | None = None
 
 
 class Rebuild(Body):
@@ -208,24 +209,26 @@ class ChangeType(Body):
     upgrade_disk: bool
 
 
-class ChangeServerProtection(Body):
-    delete: bool | None = None
-    rebuild: bool | None = None
-
-
 class ChangeDeleteProtection(Body):
     delete: bool | None = None
+
+
+class ChangeServerProtection(ChangeDeleteProtection):
+    rebuild: bool | None = None
 
 
 class AttachIso(Body):
     iso: IdOrName
 
 
-class AttachToNetwork(Body):
+class LoadBalancerAttach(Body):
     network: int
     ip: str | None = None
-    alias_ips: list[str] | None = None
     ip_range: str | None = None
+
+
+class AttachToNetwork(LoadBalancerAttach):
+    alias_ips: list[str] | None = None
 
 
 class ChangeAliasIps(Body):
@@ -241,41 +244,33 @@ class AddToPlacementGroup(Body):
     placement_group: int
 
 
-class SshKeyCreate(Body):
-    name: Name
+class SshKeyCreate(Named):
     public_key: str
-    labels: Labels | None = None
 
 
-class NamedUpdate(Body):
+class NamedUpdate(Labelled):
     name: Name | None = None
-    labels: Labels | None = None
 
 
-class ImageUpdate(Body):
+class ImageUpdate(Labelled):
     description: str | None = None
     type: Literal["snapshot"] | None = None
-    labels: Labels | None = None
 
 
-class PrimaryIpCreate(Body):
-    name: Name
+class PrimaryIpCreate(Named):
     type: Literal["ipv4", "ipv6"]
     assignee_type: Literal["server", "load_balancer"] = "server"
     assignee_id: int | None = None
     location: IdOrName | None = None
     auto_delete: bool = False
-    labels: Labels | None = None
 
 
 class PrimaryIpUpdate(NamedUpdate):
     auto_delete: bool | None = None
 
 
-class PlacementGroupCreate(Body):
-    name: Name
+class PlacementGroupCreate(Named):
     type: Literal["spread"]
-    labels: Labels | None = None
 
 
 class SubnetCreate(Body):
@@ -285,18 +280,14 @@ class SubnetCreate(Body):
     vswitch_id: int | None = None
 
 
-class NetworkCreate(Body):
-    name: Name
+class NetworkCreate(Named):
     ip_range: str
-    labels: Labels | None = None
     subnets: list[SubnetCreate] | None = None
     routes: list[dict[str, Any]] | None = None
     expose_routes_to_vswitch: bool | None = None
 
 
-class FirewallCreate(Body):
-    name: Name
-    labels: Labels | None = None
+class FirewallCreate(Named):
     rules: list[dict[str, Any]] | None = None
     apply_to: list[dict[str, Any]] | None = None
 
@@ -327,22 +318,21 @@ class ServiceHttp(Body):
     timeout_idle: Seconds | None = None
 
 
-class ServiceUpdate(Body):
+class Service(Body):
+    destination_port: Port | None = None
+    proxyprotocol: bool | None = None
+    http: ServiceHttp | None = None
+    health_check: HealthCheck | None = None
+
+
+class ServiceUpdate(Service):
     listen_port: Port
     protocol: BalancerProtocol | None = None
-    destination_port: Port | None = None
-    proxyprotocol: bool | None = None
-    http: ServiceHttp | None = None
-    health_check: HealthCheck | None = None
 
 
-class ServiceCreate(Body):
+class ServiceCreate(Service):
     protocol: BalancerProtocol
     listen_port: Port | None = None
-    destination_port: Port | None = None
-    proxyprotocol: bool | None = None
-    http: ServiceHttp | None = None
-    health_check: HealthCheck | None = None
 
 
 class ServiceDelete(Body):
@@ -378,13 +368,11 @@ class BalancerPublicNet(Body):
     ipv6: int | None = None
 
 
-class LoadBalancerCreate(Body):
-    name: Name
+class LoadBalancerCreate(Named):
     load_balancer_type: IdOrName
     algorithm: AlgorithmChange | None = None
     location: IdOrName | None = None
     network_zone: str | None = None
-    labels: Labels | None = None
     services: list[ServiceCreate] | None = None
     targets: list[BalancerTarget] | None = None
     public_interface: bool | None = None
@@ -403,12 +391,6 @@ class Metrics(BaseModel):
 
 class LoadBalancerChangeType(Body):
     load_balancer_type: IdOrName
-
-
-class LoadBalancerAttach(Body):
-    network: int
-    ip: str | None = None
-    ip_range: str | None = None
 
 
 def parse(model: type[BodyType], body: dict[str, Any]) -> BodyType:

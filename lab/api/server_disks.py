@@ -10,13 +10,19 @@ from . import schemas, views
 from .actions import Job
 from .api_errors import ApiError, invalid_input, protected
 from .cloud_project import Cloud, check_unlocked, found, refuse_if
-from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
+from .http import add_resource, answer, body, cloud, identifier
 from .resources import Action, Image, Server, now
 from .schemas import ChangeType, CreateImage, Rebuild
 from .server_power import Power
 from .servers import Servers, check_image
 
 _GB = 10**9
+#: What a list of images can be filtered by.
+_CHOICES = {
+    "type": ("system", "app", "snapshot", "backup"),
+    "status": ("available", "creating", "unavailable"),
+    "architecture": ("x86", "arm"),
+}
 
 
 class ServerDisks:
@@ -151,31 +157,8 @@ def image_routes(disks: ServerDisks) -> web.RouteTableDef:
     """The routes, on top of what can be done with disks."""
     routes = web.RouteTableDef()
 
-    @routes.get("/images")
-    async def list_images(request: web.Request) -> web.Response:
-        """All images; filters type, status, bound_to, architecture, name, label_selector."""
-        images = select(request, cloud(request).images.values())
-        filters = {
-            "type": ("system", "app", "snapshot", "backup"),
-            "status": ("available", "creating", "unavailable"),
-            "architecture": ("x86", "arm"),
-        }
-        for name, allowed in filters.items():
-            values = chosen(request, name, allowed)
-            images = [image for image in images if not values or getattr(image, name) in values]
-        bound = set(request.query.getall("bound_to", []))
-        images = [image for image in images if not bound or str(image.bound_to) in bound]
-        return listing(request, "images", images, views.image, BY_NAME_AND_AGE)
-
-    @routes.get(r"/images/{id:[0-9]+}")
-    async def get_image(request: web.Request) -> web.Response:
-        return answer({"image": views.image(_image(request))})
-
-    @routes.put(r"/images/{id:[0-9]+}")
-    async def update_image(request: web.Request) -> web.Response:
+    def update(_project: Cloud, image: Image, wanted: schemas.ImageUpdate) -> None:
         """Describe, relabel, or turn a backup into a snapshot."""
-        image = _image(request)
-        wanted = await body(request, schemas.ImageUpdate)
         refuse_if(image.type == "system", ApiError(403, "forbidden", "system images cannot be changed"))
         if wanted.description is not None:
             image.description = wanted.description
@@ -183,17 +166,17 @@ def image_routes(disks: ServerDisks) -> web.RouteTableDef:
             image.type, image.bound_to = wanted.type, None
         if wanted.labels is not None:
             image.labels = dict(wanted.labels)
-        return answer({"image": views.image(image)})
 
-    @routes.delete(r"/images/{id:[0-9]+}")
-    async def delete_image(request: web.Request) -> web.Response:
-        disks.delete_image(_image(request))
-        return web.Response(status=204)
+    add_resource(
+        routes, "image", lambda project: project.images, lambda _project, image: views.image(image),
+        filters=["bound_to"], choices=_CHOICES, model=schemas.ImageUpdate, update=update,
+        delete=lambda _project, image: disks.delete_image(image),
+    )  # fmt: skip
 
     @routes.post(r"/images/{id:[0-9]+}/actions/change_protection")
     async def change_protection(request: web.Request) -> web.Response:
         """Protect a snapshot against deletion, or not."""
-        image = _image(request)
+        image = found("image", cloud(request).images, identifier(request))
         wanted = await body(request, schemas.ChangeDeleteProtection)
         refuse_if(image.type != "snapshot", invalid_input({"id": ["only snapshots can be protected"]}))
 
@@ -206,7 +189,3 @@ def image_routes(disks: ServerDisks) -> web.RouteTableDef:
         return answer({"action": views.action(action)}, status=201)
 
     return routes
-
-
-def _image(request: web.Request) -> Image:
-    return found("image", cloud(request).images, identifier(request))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 
@@ -76,20 +76,13 @@ class Power:
         """Set the status to running or off, by the power."""
         server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
-    def start_after(self, server: Server, created: Action) -> Action:
-        """Switch on as soon as the create action is through."""
-        return self._start(server, "start_server", self._switch_on_job(server), after=created)
-
     def power_on(self, server: Server) -> Action:
         """Switch on; without effect on a running server."""
-        check_unlocked(server)
         if self.cloud.power_control[server.id].powered:
             return self._start(server, "start_server", Job())
-        return self._start(server, "start_server", self._switch_on_job(server))
+        return self.switch_on(server)
 
     def power_off(self, server: Server) -> Action:
-        """Cut the power."""
-        check_unlocked(server)
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
@@ -97,28 +90,23 @@ class Power:
                 server.status = "stopping"
             await power_control.cut_power()
 
-        settle = self._settling(server)
-        return self._start(server, "stop_server", Job(work, settle, settle))
+        return self._settled(server, "stop_server", work)
 
     def reset(self, server: Server) -> Action:
-        check_unlocked(server)
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
             await power_control.reset()
 
-        settle = self._settling(server)
-        return self._start(server, "reset_server", Job(work, settle, settle))
+        return self._settled(server, "reset_server", work)
 
     def shutdown(self, server: Server) -> Action:
         """Press the power button; success only means that it was pressed."""
-        check_unlocked(server)
         return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
     def reboot(self, server: Server) -> Action:
         """Ask the guest to reboot; a guest that ignores it goes on."""
-        check_unlocked(server)
         return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 
     def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
@@ -135,30 +123,35 @@ class Power:
         return self._start(server, "enable_rescue", Job(done=done))
 
     def disable_rescue(self, server: Server) -> Action:
-        check_unlocked(server)
         return self._start(server, "disable_rescue", Job(done=partial(setattr, server, "rescue", None)))
 
     def reset_password(self, server: Server) -> Action:
         """Needs the QEMU guest agent, which no guest of the lab runs: accepted, then failing, as without an agent."""
-        check_unlocked(server)
 
         async def work() -> None:
             raise ActionFailedError("action_failed", "the guest agent does not answer")
 
         return self._start(server, "reset_password", Job(work))
 
-    def _switch_on_job(self, server: Server) -> Job:
+    def switch_on(self, server: Server, after: Action | None = None) -> Action:
+        """Switch on, as soon as the action ``after`` is through."""
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
             await power_control.switch_on()
 
-        settle = self._settling(server)
-        return Job(work, settle, settle)
+        return self._settled(server, "start_server", work, after)
 
-    def _settling(self, server: Server) -> Callable[[], None]:
-        return lambda: self.settle(server)
+    def _settled(
+        self, server: Server, command: str, work: Callable[[], Awaitable[None]], after: Action | None = None
+    ) -> Action:
+        """An action at whose end the status follows from the power."""
+        settle = partial(self.settle, server)
+        return self._start(server, command, Job(work, settle, settle), after)
 
     def _start(self, server: Server, command: str, job: Job, after: Action | None = None) -> Action:
+        """Start an action of a server that no other one holds, except for the one ``after`` which it comes."""
+        if after is None:
+            check_unlocked(server)
         return self.cloud.engine.start(command, server.name, [("server", server.id)], job, server, after)

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lab.machines.base import BootSource, DiskSpec, Hardware, Machine
+from lab.machines.base import Firmware, Machine, OnOff
+from lab.machines.disks import DiskSpec, Hardware
 
 from .actions import Job
 from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
@@ -100,7 +100,7 @@ class Servers:
         power_control = cloud.power_control[server.id] = ServerPower(server, cloud.delays, cloud.faults)
         start = body.start_after_create is not False
         action = self._start_create(server, power_control, start)
-        next_actions = [self.power.start_after(server, action)] if start else []
+        next_actions = [self.power.switch_on(server, action)] if start else []
         return Created(server, action, next_actions, None if keys else new_password())
 
     def update(self, server: Server, body: ServerUpdate) -> None:
@@ -143,7 +143,7 @@ class Servers:
         """Build the machine of this server, and give it to its power control."""
         hardware = self.hardware(server)
 
-        def make(firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+        def make(firmware: Firmware, on_off: OnOff) -> Machine:
             machine = self.cloud.backend.machine(hardware, firmware, on_off)
             machine.private = lambda: self.networks.places(server)
             return machine

@@ -141,7 +141,7 @@ class KubeClient:
     def call(
         self, method: str, path: str, body: Any = None, kind: str = "application/json", timeout: float = 300
     ) -> Any:
-        """One request; ApiError has the status, ApiUnreachable means that there was no answer within ``timeout`` s."""
+        """One request; KubeError has the status, KubeUnreachable means no answer within ``timeout`` s."""
         connection = http.client.HTTPSConnection(*self._address, context=self._context, timeout=timeout)
         try:
             text = None if body is None else json.dumps(body)

@@ -11,15 +11,14 @@ import abc
 import asyncio
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 from lab.cache import Progress, quiet
 from lab.errors import LabError
 from lab.machines import KINDS
 
-from .base import BootSource, Hardware, Machine, Rescue
-from .disks import MachineWithDisks
+from .base import Firmware, Machine, OnOff, Rescue
+from .disks import Hardware
 from .store import Store, discard
 
 
@@ -49,7 +48,7 @@ class Backend(abc.ABC):
         """A TCP socket listening inside the lab's network, on the gateway address unless ``host`` says otherwise."""
 
     @abc.abstractmethod
-    def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+    def machine(self, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> Machine:
         """A new machine: no disk yet, power off."""
 
     @abc.abstractmethod
@@ -119,17 +118,10 @@ def best_kind(progress: Progress = quiet) -> tuple[str, str]:
 _MACHINES = 65534
 
 
-class DryMachine(MachineWithDisks):
+class DryMachine(Machine):
     """Keeps the power state; a "guest" that obeys its power button at once."""
 
-    def __init__(
-        self,
-        folder: Path,
-        store: Store,
-        hardware: Hardware,
-        firmware: Callable[[], BootSource],
-        on_off: Callable[[], None],
-    ) -> None:
+    def __init__(self, folder: Path, store: Store, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> None:
         """A machine without disks; `create` puts them in."""
         super().__init__(store, folder / f"m{hardware.machine_id}.log", hardware, firmware, on_off)
         self._on = False
@@ -228,7 +220,7 @@ class DryBackend(Backend):
         """A socket on loopback: dry machines have no network, so only addresses of loopback can be listened on."""
         return socket.create_server((host or self.gateway, port))
 
-    def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+    def machine(self, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> Machine:
         return DryMachine(self._folder, self._store, hardware, firmware, on_off)
 
     async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:

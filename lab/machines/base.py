@@ -14,49 +14,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from lab.errors import LabError
 
-Range = tuple[int, int | None]  # of a disk: start and length in bytes; without a length up to its end
-WHOLE: Range = (0, None)
-
-
-@dataclass(frozen=True)
-class DiskSpec:
-    """One disk; a serial, WWN or model that is left out is the kind's own (see `disks.py`)."""
-
-    size_bytes: int
-    kind: Literal["scsi", "sata", "nvme"] = "scsi"  # the one disk of a cloud machine is a scsi disk
-    serial: str = ""
-    wwn: str = ""  # sata, scsi: 0x and 16 hexadecimal digits (NAA); nvme: eui. and 16; see `Machine.disks`, too
-    model: str = ""
-    rotational: bool = False
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """What a machine consists of; only disks are ever added or replaced."""
-
-    machine_id: int  # the API's server id; also the DMI serial
-    name: str
-    cores: int
-    memory_mib: int
-    disks: tuple[DiskSpec, ...]  # at least one; the firmware tries them in this order
-    mac: str
-    ipv4: str
-    ipv6: str = ""  # its public network, of which the first address is the machine's
-    public_ipv4: bool = True  # without: its IPv4 address reaches the metadata service alone
-    architecture: str = "x86"
-    manufacturer: str = "Hetzner"  # DMI; cloud-init takes this vendor for a cloud machine with a metadata service
-    product: str = "vServer"
-    uefi: bool = False
-    swaps_letters: bool = False  # at every other boot the kernel names disks of the same kind in reverse order
-
-    @property
-    def disk_bytes(self) -> int:
-        """Size of the first disk."""
-        return self.disks[0].size_bytes
+from .disks import WHOLE, Console, Disk, DiskSpec, Hardware, Identity, Range, identities
+from .store import Store
 
 
 @dataclass(frozen=True)
@@ -74,13 +36,20 @@ class FromDisk:
 
 
 BootSource = Rescue | FromDisk
+#: Asked once for each boot.
+Firmware = Callable[[], BootSource]
+#: Called when the guest switches itself off.
+OnOff = Callable[[], None]
 
 
 class Machine(abc.ABC):
-    """One machine. All methods are coroutines of the lab's event loop and may be called in any power state."""
+    """One machine, with what every kind does with its disks and its console; a kind adds how its guest lives.
 
-    def __init__(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> None:
-        """``firmware`` is asked once per boot; ``on_off`` is called when the guest switches itself off."""
+    All methods are coroutines of the lab's event loop and may be called in any power state.
+    """
+
+    def __init__(self, store: Store, console: Path, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> None:
+        """A machine without disks, which prints into ``console``; `create` puts the disks in."""
         self.hardware = hardware
         self.firmware = firmware
         self.on_off = on_off
@@ -90,6 +59,11 @@ class Machine(abc.ABC):
         self.private: Callable[[], list[tuple[int, str, str, str]]] = list
         self.in_firmware = False
         self._first: tuple[int, ...] = ()
+        self._store = store
+        self._identities = identities(hardware)
+        self._disks = [self._disk(index, disk) for index, disk in enumerate(self._identities)]
+        self._console = Console(console)
+        self._switch = asyncio.Lock()  # one change of power or hardware at a time
 
     async def _wait_for_firmware(self) -> None:
         """Let the time of the firmware pass: there is power, and nothing runs."""
@@ -115,15 +89,6 @@ class Machine(abc.ABC):
             )
         self._first = disks
 
-    def _with_disk(self, index: int, disk: DiskSpec) -> Hardware:
-        """The hardware with another disk in the place ``index``, or a further one."""
-        disks = self.hardware.disks
-        return replace(self.hardware, disks=(*disks[:index], disk, *disks[index + 1 :]))
-
-    @abc.abstractmethod
-    async def create(self, image: Path | None) -> None:
-        """Install the disks, empty; the raw image ``image`` goes onto the first one."""
-
     @abc.abstractmethod
     async def power_on(self) -> None:
         """Press the power button of a machine that is off; returns when the guest has begun to start."""
@@ -148,30 +113,6 @@ class Machine(abc.ABC):
     async def ctrl_alt_del(self) -> None:
         """The three keys on the keyboard: a guest whose init listens reboots and asks its firmware again."""
 
-    @abc.abstractmethod
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """SHA-256 (hexadecimal) of all bytes of a disk, or of a range, as they are now; ``index`` as in `Hardware`."""
-
-    @abc.abstractmethod
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Something that is the same as long as no byte changes, and is there sooner than the digest."""
-
-    @abc.abstractmethod
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """Put a further disk in, empty or holding a raw image; a machine that is on has it from its next boot on."""
-
-    @abc.abstractmethod
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Put another disk in the place of one, empty or holding a raw image; only while off."""
-
-    @abc.abstractmethod
-    async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk into the raw file ``target`` (sparse or reflinked); returns the bytes allocated."""
-
-    @abc.abstractmethod
-    async def write_disk(self, image: Path | None) -> None:
-        """Replace the first disk's content by a raw image (a rebuild), or by zeros; only while off."""
-
     async def enter(self, script: str) -> tuple[int, str, str]:
         """Run a shell script inside the guest as root, without its network: exit status, output and errors."""
         del script
@@ -183,14 +124,67 @@ class Machine(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as its guests see them: nothing left out, and what this kind cannot show as asked made true."""
-
-    @property
-    @abc.abstractmethod
     def running(self) -> bool:
         """Whether the power is on (a guest that crashed or found nothing to boot still has power)."""
 
-    @abc.abstractmethod
     def console(self) -> str:
         """What the machine printed on its console since the last power on (tail, for people and tests)."""
+        return self._console.text()
+
+    @property
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as its guests see them: nothing left out, and what this kind cannot show as asked made true."""
+        return tuple(disk.spec() for disk in self._identities)
+
+    async def create(self, image: Path | None) -> None:
+        """Install the disks, empty; the raw image ``image`` goes onto the first one."""
+        for disk in self._disks:
+            await disk.install(image if disk is self._disks[0] else None)
+
+    async def copy_disk(self, target: Path) -> int:
+        """Copy the first disk into the raw file ``target`` (sparse or reflinked); returns the bytes allocated."""
+        await self._flush()
+        return await asyncio.to_thread(self._disks[0].copy_to, target)
+
+    async def write_disk(self, image: Path | None) -> None:
+        """Replace the first disk's content by a raw image (a rebuild), or by zeros; only while off."""
+        if self.running:
+            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
+        await self._disks[0].install(image)
+
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
+        """SHA-256 (hexadecimal) of all bytes of a disk, or of a range, as they are now; ``index`` as in `Hardware`."""
+        await self._flush()
+        return await asyncio.to_thread(self._disks[index].digest, part)
+
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Something that is the same as long as no byte changes, and is there sooner than the digest."""
+        await self._flush()
+        return await asyncio.to_thread(self._disks[index].mark, part)
+
+    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
+        """Put a further disk in, empty or holding a raw image; a machine that is on has it from its next boot on."""
+        async with self._switch:
+            await self._put_in(len(self._disks), disk, image)
+
+    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        """Put another disk in the place of one, empty or holding a raw image; only while off."""
+        async with self._switch:
+            if self.running:
+                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
+            await self._put_in(index, disk, image)
+
+    async def _flush(self) -> None:  # noqa: B027 - most kinds need nothing
+        """Bring what the guest has written into the files of its disks."""
+
+    def _disk(self, index: int, identity: Identity) -> Disk:
+        return Disk(self._store, f"m{self.hardware.machine_id}-{index}", identity.size_bytes)
+
+    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        disks = self.hardware.disks
+        hardware = replace(self.hardware, disks=(*disks[:index], disk, *disks[index + 1 :]))
+        found = identities(hardware)
+        new = self._disk(index, found[index])
+        await new.install(image)
+        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
+        self._identities = found

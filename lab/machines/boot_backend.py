@@ -19,9 +19,10 @@ from lab.errors import LabError
 
 from . import host_commands, nspawn, qemu
 from .backend import Backend
-from .base import BootSource, Hardware, Machine
+from .base import Firmware, Machine, OnOff
 from .cgroup import CGroup, Watchdog
 from .disk_watcher import DiskWatcher
+from .disks import Hardware
 from .guest_view import Views
 from .host_commands import HostSettings
 from .lab_network import BadLine, Network
@@ -29,7 +30,7 @@ from .leftovers import begin, clean_up, clean_up_dead_labs, label_of, store_fold
 from .qemu import kvm_works
 from .store import Store
 
-MachineMaker = Callable[[Hardware, Callable[[], BootSource], Callable[[], None]], Machine]
+MachineMaker = Callable[[Hardware, Firmware, OnOff], Machine]
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _INOTIFY_NEEDED = 8192  # every init watches files with several; all guests count as one user
 
@@ -117,7 +118,7 @@ class BootBackend(Backend):
     def disks(self) -> Path:
         return self._store.folder
 
-    def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+    def machine(self, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> Machine:
         machine = self._machine(hardware, firmware, on_off)
         self._machines.append(machine)
         return machine

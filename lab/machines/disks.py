@@ -1,26 +1,63 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The disks and the console of one machine: what disks say of themselves, files in the store, rules for every kind."""
+"""The hardware of one machine, its disks and its console: what disks say of themselves, their files in the store."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from lab.errors import LabError
 
-from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range
 from .store import Store, clone, copy_sparse
 
+Range = tuple[int, int | None]  # of a disk: start and length in bytes; without a length up to its end
+WHOLE: Range = (0, None)
 _LONGEST = {"scsi": (36, 16), "sata": (20, 40), "nvme": (20, 40)}  # serial, model: the fields of the protocols
 _WWN = {"scsi": r"0x[0-9a-f]{16}", "sata": r"0x[0-9a-f]{16}", "nvme": r"eui\.[0-9a-f]{16}"}
 _TEXT = re.compile(r"[A-Za-z0-9_.:+-]+( [A-Za-z0-9_.:+-]+)*")
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    """One disk; a serial, WWN or model that is left out is the kind's own (see `identities`)."""
+
+    size_bytes: int
+    kind: Literal["scsi", "sata", "nvme"] = "scsi"  # the one disk of a cloud machine is a scsi disk
+    serial: str = ""
+    wwn: str = ""  # sata, scsi: 0x and 16 hexadecimal digits (NAA); nvme: eui. and 16; see `Machine.disks`, too
+    model: str = ""
+    rotational: bool = False
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine consists of; only disks are ever added or replaced."""
+
+    machine_id: int  # the API's server id; also the DMI serial
+    name: str
+    cores: int
+    memory_mib: int
+    disks: tuple[DiskSpec, ...]  # at least one; the firmware tries them in this order
+    mac: str
+    ipv4: str
+    ipv6: str = ""  # its public network, of which the first address is the machine's
+    public_ipv4: bool = True  # without: its IPv4 address reaches the metadata service alone
+    architecture: str = "x86"
+    manufacturer: str = "Hetzner"  # DMI; cloud-init takes this vendor for a cloud machine with a metadata service
+    product: str = "vServer"
+    uefi: bool = False
+    swaps_letters: bool = False  # at every other boot the kernel names disks of the same kind in reverse order
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of the first disk."""
+        return self.disks[0].size_bytes
 
 
 @dataclass(frozen=True)
@@ -210,70 +247,3 @@ class Disk:
         """Take the disk away; safe to call twice."""
         self.file.unlink(missing_ok=True)
         self._moment.unlink(missing_ok=True)
-
-
-class MachineWithDisks(Machine):
-    """What every kind of machine does with its disks and its console; a kind adds how its guest lives."""
-
-    def __init__(
-        self,
-        store: Store,
-        console: Path,
-        hardware: Hardware,
-        firmware: Callable[[], BootSource],
-        on_off: Callable[[], None],
-    ) -> None:
-        """A machine without disks, which prints into ``console``; `create` puts the disks in."""
-        super().__init__(hardware, firmware, on_off)
-        self._store = store
-        self._identities = identities(hardware)
-        self._disks = [self._disk(index, disk) for index, disk in enumerate(self._identities)]
-        self._console = Console(console)
-        self._switch = asyncio.Lock()  # one change of power or hardware at a time
-
-    async def create(self, image: Path | None) -> None:
-        for disk in self._disks:
-            await disk.install(image if disk is self._disks[0] else None)
-
-    def console(self) -> str:
-        """What was printed since the last power on."""
-        return self._console.text()
-
-    @property
-    def disks(self) -> tuple[DiskSpec, ...]:
-        return tuple(disk.spec() for disk in self._identities)
-
-    async def copy_disk(self, target: Path) -> int:
-        return await asyncio.to_thread(self._disks[0].copy_to, target)
-
-    async def write_disk(self, image: Path | None) -> None:
-        if self.running:
-            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disks[0].install(image)
-
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        return await asyncio.to_thread(self._disks[index].digest, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        return await asyncio.to_thread(self._disks[index].mark, part)
-
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        async with self._switch:
-            await self._put_in(len(self._disks), disk, image)
-
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        async with self._switch:
-            if self.running:
-                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
-            await self._put_in(index, disk, image)
-
-    def _disk(self, index: int, identity: Identity) -> Disk:
-        return Disk(self._store, f"m{self.hardware.machine_id}-{index}", identity.size_bytes)
-
-    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        hardware = self._with_disk(index, disk)
-        found = identities(hardware)
-        new = self._disk(index, found[index])
-        await new.install(image)
-        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
-        self._identities = found

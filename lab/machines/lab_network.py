@@ -184,11 +184,32 @@ def _isolation_rules(port: str, allow: tuple[str, ...]) -> list[str]:
     return [*(f'    iifname "{port}" {what} accept' for what in accepted), f'    iifname "{port}" drop']
 
 
-class Network:
+class _Bridge:
+    """A network namespace with a bridge, a DHCP server, and the cables of machines."""
+
+    def __init__(self) -> None:
+        self._ns = NetNs()
+        self._dnsmasq: asyncio.subprocess.Process | None = None
+
+    async def detach(self, port: str) -> None:
+        """Pull the cable out of the bridge; nothing happens when there is none."""
+        if self._ns.call(lambda: _is_there(port)):
+            await self._ns.ip(f"link del {port}")
+
+    async def close(self) -> None:
+        """Take everything down; the namespace ends with the last process in it."""
+        if self._dnsmasq and self._dnsmasq.returncode is None:
+            self._dnsmasq.kill()
+            await self._dnsmasq.wait()
+        self._ns.close()
+
+
+class Network(_Bridge):
     """The lab's wires; `attach` plugs a machine in."""
 
     def __init__(self, number: int, lock: TextIO, folder: Path, services: CGroup) -> None:
         """Use `Network.open`."""
+        super().__init__()
         self.number = number
         self.gateway = f"198.18.{number}.1"
         self.controller = f"198.18.{number}.254"
@@ -198,8 +219,6 @@ class Network:
         self.gateway6 = f"2001:db8:{number:x}::1" if self.ipv6 else ""
         self._lock = lock
         self._folder = folder
-        self._ns = NetNs()
-        self._dnsmasq: asyncio.subprocess.Process | None = None
         self._isolated: dict[str, tuple[str, ...]] = {}
         self._silent: set[str] = set()
         self._poor: dict[str, BadLine] = {}
@@ -263,11 +282,6 @@ class Network:
         """A tap device on the bridge, for a virtual machine that runs inside the lab's namespace."""
         await self._ns.ip(f"tuntap add dev {port} mode tap", f"link set {port} master lab up")
 
-    async def detach(self, port: str) -> None:
-        """Pull the cable out of the bridge; nothing happens when there is none."""
-        if self._ns.call(lambda: port in {name for _index, name in socket.if_nameindex()}):
-            await self._ns.ip(f"link del {port}")
-
     async def isolate(self, port: str, allow: tuple[str, ...] | None) -> None:
         """Let the machine at ``port`` send to these addresses only; None: to everyone again."""
         isolated = {name: addresses for name, addresses in self._isolated.items() if name != port}
@@ -292,15 +306,11 @@ class Network:
         self._isolated, self._silent, self._poor = isolated, silent, poor
 
     async def close(self) -> None:
-        """Take everything down; the namespace ends with the last process in it."""
         for private in self._private.values():
             await private.close()
-        if self._dnsmasq and self._dnsmasq.returncode is None:
-            self._dnsmasq.kill()
-            await self._dnsmasq.wait()
-        if _on_host(self.host_link):
+        if _is_there(self.host_link):
             await run("ip", "link", "del", self.host_link)
-        self._ns.close()
+        await super().close()
         self._lock.close()
 
     async def _build(self) -> None:
@@ -335,17 +345,8 @@ class Network:
         self._ns.call(lambda: Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1"))
         host = f"2001:db8:{self.number:x}::fe"
         await run("ip", "addr", "add", f"{host}/64", "dev", self.host_link, "nodad")
-        await run(
-            "ip",
-            "-6",
-            "route",
-            "replace",
-            f"2001:db8:{self.number:x}::/48",
-            "via",
-            self.gateway6,
-            "dev",
-            self.host_link,
-        )
+        ours = f"2001:db8:{self.number:x}::/48"
+        await run("ip", "-6", "route", "replace", ours, "via", self.gateway6, "dev", self.host_link)
 
     def _neighbours(self, link: str) -> list[str]:
         """Every machine that there can be, known at ``link`` permanently."""
@@ -372,18 +373,17 @@ class Network:
     async def leave(self, network: int, port: str) -> None:
         """Pull a cable out of a private network."""
         if network in self._private:
-            await self._private[network].leave(port)
+            await self._private[network].detach(port)
 
 
-class PrivateNetwork:
+class PrivateNetwork(_Bridge):
     """The wires of one private network: a namespace of its own, where nothing else leads to, with a bridge and DHCP."""
 
     def __init__(self, block: ipaddress.IPv4Network, folder: Path) -> None:
         """Use `PrivateNetwork.open`."""
+        super().__init__()
         self._block = block
         self._hosts = folder / "hosts"
-        self._ns = NetNs()
-        self._dnsmasq: asyncio.subprocess.Process | None = None
 
     @classmethod
     async def open(cls, block: str, folder: Path, services: CGroup) -> PrivateNetwork:
@@ -404,24 +404,12 @@ class PrivateNetwork:
 
     async def join(self, place: PrivatePlace, port: str, ns: NetNs, link: str) -> None:
         """Plug a cable in; DHCP gives the address."""
-        await self.leave(port)
+        await self.detach(port)
         (self._hosts / port).write_text(f"{place.mac},{place.ip}\n")
         await self._ns.ip(
             f"link add {port} type veth peer name {link} address {place.mac} netns {ns.path}",
             f"link set {port} master net up",
         )
-
-    async def leave(self, port: str) -> None:
-        """Pull a cable out; nothing happens when there is none."""
-        if self._ns.call(lambda: port in {name for _index, name in socket.if_nameindex()}):
-            await self._ns.ip(f"link del {port}")
-
-    async def close(self) -> None:
-        """Take everything down."""
-        if self._dnsmasq and self._dnsmasq.returncode is None:
-            self._dnsmasq.kill()
-            await self._dnsmasq.wait()
-        self._ns.close()
 
 
 async def _dhcp_server(ns: NetNs, base: Path, services: CGroup, *arguments: str) -> asyncio.subprocess.Process:
@@ -465,7 +453,8 @@ def first_of(network: str) -> str:
     return str(ipaddress.IPv6Network(network)[1])
 
 
-def _on_host(link: str) -> bool:
+def _is_there(link: str) -> bool:
+    """Whether the network namespace of this thread has such a link."""
     return link in {name for _index, name in socket.if_nameindex()}
 
 
@@ -506,10 +495,10 @@ async def remove_dead_links() -> list[str]:
 async def _remove_dead(link: str) -> None:
     """Remove a link if it is there; it may go by itself with the last process of its lab."""
     try:
-        if _on_host(link):
+        if _is_there(link):
             await run("ip", "link", "del", link)
     except LabError:
-        if _on_host(link):
+        if _is_there(link):
             raise
 
 

@@ -41,7 +41,8 @@ class Loop:
         # The kernel keeps both settings on the device: what an earlier user of it chose, and what we choose.
         self._was_read_only = self.read_only
         self._protect(False)
-        never_flush(self.number)
+        # Let writes end in the host's memory: a lab outlives its guests' power cuts, never the host's own.
+        HostSettings().change(_cache_mode(self.number), "write through")
 
     def partitions(self) -> dict[int, tuple[int, int]]:
         """Partition number → (major, minor), as the kernel knows them now."""
@@ -109,11 +110,6 @@ class Loop:
     def _protect(self, read_only: bool) -> None:
         if self.read_only != read_only:
             fcntl.ioctl(self.fd, _SET_READ_ONLY, struct.pack("i", read_only))
-
-
-def never_flush(number: int) -> None:
-    """Let writes end in the host's memory: a lab outlives its guests' power cuts, never the host's own."""
-    HostSettings().change(_cache_mode(number), "write through")
 
 
 def give_back() -> tuple[list[str], list[str]]:

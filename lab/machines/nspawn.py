@@ -19,20 +19,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .base import WHOLE, BootSource, Hardware, Range, Rescue
+from .base import BootSource, Firmware, OnOff, Rescue
 from .cgroup import CGroup, DeviceFilter, Number, hierarchy
 from .disk_watcher import DiskWatcher, mirror_nodes
-from .disks import kernel_names
+from .disks import Hardware, kernel_names
 from .guest_view import DiskView, UdevControl, View, Views
 from .lab_network import NetNs, Network, PrivatePlace, first_of
 from .loop import Loop, sync_partitions
 from .partition_table import why_not
-from .powered import PoweredMachine, rescue_credentials, write_credentials
+from .powered import End, PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
-_STATUS_REBOOT = 133
-_STATUS_OFF = 0
+_ENDS = {0: End.OFF, 133: End.AGAIN}  # by the container's exit status
 _SETTLE = 0.02  # seconds; one change of a disk is often many
 _SIG_POWEROFF = signal.SIGRTMIN + 4  # systemd(1): what its own tools ask of it
 _SIG_CTRL_ALT_DEL = signal.SIGINT
@@ -59,9 +58,7 @@ class Lab:
 class NspawnMachine(PoweredMachine):
     """One container at a time, on disks that stay."""
 
-    def __init__(
-        self, lab: Lab, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]
-    ) -> None:
+    def __init__(self, lab: Lab, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> None:
         """A machine without disks; `create` puts them in."""
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
@@ -89,18 +86,6 @@ class NspawnMachine(PoweredMachine):
         if self._nothing_boots is not None:
             self._nothing_boots.set()
         self._signal(_SIG_CTRL_ALT_DEL)
-
-    async def copy_disk(self, target: Path) -> int:
-        await self._flush()
-        return await super().copy_disk(target)
-
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        await self._flush()
-        return await super().disk_digest(index, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        await self._flush()
-        return await super().disk_mark(index, part)
 
     async def enter(self, script: str) -> tuple[int, str, str]:
         """Run a script in the guest's namespaces and control group; it ends with the guest at the latest."""
@@ -142,36 +127,17 @@ class NspawnMachine(PoweredMachine):
         for disk in self._disks:
             await asyncio.to_thread(disk.return_to_moment)
 
-    async def _live(self, begun: asyncio.Event) -> None:
-        """From power on to power off: one container after the other, the firmware asked before each."""
-        try:
-            while True:
-                try:
-                    status = await self._boot(begun)
-                except Exception as error:  # noqa: BLE001 - a machine that does not come up still has power
-                    self._console.say(f"The lab could not start this machine: {error}")
-                    status = None
-                begun.set()
-                if status == _STATUS_OFF:
-                    break
-                if status != _STATUS_REBOOT:  # nothing to boot, or a crash: power without a system
-                    self._console.say("System halted.")
-                    await self._halted(by_firmware=status is None)
-        finally:
-            begun.set()
-        await self._switched_off()
-
-    async def _halted(self, *, by_firmware: bool) -> None:
+    async def _halted(self, end: End) -> None:
         """Do nothing: a crashed system for ever, a firmware until the three keys are pressed."""
+        self._console.say("System halted.")
         keys = asyncio.Event()
-        self._nothing_boots = keys if by_firmware else None
+        self._nothing_boots = keys if end is End.NOTHING else None
         try:
             await keys.wait()
         finally:
             self._nothing_boots = None
 
-    async def _boot(self, begun: asyncio.Event) -> int | None:
-        """One boot; returns the container's exit status, None when nothing was started."""
+    async def _boot(self, begun: asyncio.Event) -> End:
         await self._kill()
         await self._wait_for_firmware()
         source = self.firmware()
@@ -182,7 +148,7 @@ class NspawnMachine(PoweredMachine):
             reasons = [await asyncio.to_thread(self._why_not, disk) for disk in order]
             if None not in reasons:
                 self._console.say(str(reasons[0]))
-                return None
+                return End.NOTHING
             order = order[reasons.index(None) :]
         self._ns = NetNs()
         network, hardware = self._lab.network, self.hardware
@@ -202,7 +168,7 @@ class NspawnMachine(PoweredMachine):
                 env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=console, stderr=console,
             )  # fmt: skip
         begun.set()
-        return await self._process.wait()
+        return _ENDS.get(await self._process.wait(), End.CRASHED)
 
     async def _show_disks(self) -> View:
         """A new boot: names for the disks, and what the guest sees of them."""

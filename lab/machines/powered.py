@@ -10,13 +10,13 @@ import base64
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 from lab.errors import LabError
 
-from .base import BootSource, Hardware, Rescue
-from .disks import MachineWithDisks
+from .base import Firmware, Machine, OnOff, Rescue
+from .disks import Hardware
 from .store import Store
 
 _MAGIC = b"openssh-key-v1\0"
@@ -71,17 +71,19 @@ def _string(data: bytes) -> tuple[bytes, bytes]:
     return data[4 : 4 + length], data[4 + length :]
 
 
-class PoweredMachine(MachineWithDisks):
-    """Power on, off and cut; a kind says how its guest lives (`_live`) and how it is killed (`_kill`)."""
+class End(Enum):
+    """How one boot ended."""
 
-    def __init__(
-        self,
-        folder: Path,
-        store: Store,
-        hardware: Hardware,
-        firmware: Callable[[], BootSource],
-        on_off: Callable[[], None],
-    ) -> None:
+    OFF = "the guest switched itself off"
+    AGAIN = "the guest reboots"
+    CRASHED = "the guest ended otherwise"
+    NOTHING = "nothing was started"
+
+
+class PoweredMachine(Machine):
+    """Power on, off and cut; a kind says how its guest runs (`_boot`) and how it is killed (`_kill`)."""
+
+    def __init__(self, folder: Path, store: Store, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> None:
         """A machine without disks in the lab's ``folder``; `create` puts them in."""
         self._name = f"m{hardware.machine_id}"
         self._folder = folder / "machines" / self._name
@@ -90,8 +92,8 @@ class PoweredMachine(MachineWithDisks):
         self._life: asyncio.Task[None] | None = None
 
     @abc.abstractmethod
-    async def _live(self, begun: asyncio.Event) -> None:
-        """From power on to power off; ``begun`` is set when the guest has begun to start, or cannot."""
+    async def _boot(self, begun: asyncio.Event) -> End:
+        """One boot, from asking the firmware to its end; ``begun`` is set when the guest has begun to start."""
 
     @abc.abstractmethod
     async def _kill(self) -> None:
@@ -102,6 +104,29 @@ class PoweredMachine(MachineWithDisks):
 
     async def _power_gone(self) -> None:
         """What is to be done after every power off."""
+
+    async def _halted(self, end: End) -> None:
+        """There is power and no guest: nothing happens until the power is cut."""
+        del end
+        await asyncio.Event().wait()
+
+    async def _live(self, begun: asyncio.Event) -> None:
+        """From power on to power off: one guest after the other; ``begun`` is also set when none can start."""
+        try:
+            while True:
+                try:
+                    end = await self._boot(begun)
+                except Exception as error:  # noqa: BLE001 - a machine that does not come up still has power
+                    self._console.say(f"The lab could not start this machine: {error}")
+                    end = End.NOTHING
+                begun.set()
+                if end is End.OFF:
+                    break
+                if end is not End.AGAIN:
+                    await self._halted(end)
+        finally:
+            begun.set()
+        await self._switched_off()
 
     async def _cut(self) -> None:
         """Pull the plug."""

@@ -27,11 +27,11 @@ from lab.cache import Progress
 from lab.errors import LabError
 from lab.images import Image
 
-from .base import BootSource, DiskSpec, Hardware, Rescue
+from .base import BootSource, Firmware, OnOff, Rescue
 from .cgroup import CGroup
-from .disks import Identity
+from .disks import DiskSpec, Hardware, Identity
 from .lab_network import Network
-from .powered import PoweredMachine, rescue_credentials, write_credentials
+from .powered import End, PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
 
 ACCELERATION = {
@@ -173,11 +173,7 @@ def _kvm_file() -> Path:
 
 
 def _fingerprint() -> list[str]:
-    return [platform.release(), _boot_id(), _version()]
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return [platform.release(), Path("/proc/sys/kernel/random/boot_id").read_text().strip(), _version()]
 
 
 def _version() -> str:
@@ -290,9 +286,7 @@ class Lab:
 class QemuMachine(PoweredMachine):
     """One QEMU process at a time, on disks that stay."""
 
-    def __init__(
-        self, lab: Lab, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]
-    ) -> None:
+    def __init__(self, lab: Lab, hardware: Hardware, firmware: Firmware, on_off: OnOff) -> None:
         """A machine without disks; `create` puts them in."""
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
@@ -331,28 +325,16 @@ class QemuMachine(PoweredMachine):
     async def _prepare(self) -> None:
         self._start_again = False
 
-    async def _live(self, begun: asyncio.Event) -> None:
-        """From power on to power off: one QEMU after the other, the firmware asked before each."""
-        try:
-            while True:
-                try:
-                    await self._wait_for_firmware()
-                    reason = await self._boot(self.firmware(), begun)
-                except Exception as error:  # noqa: BLE001 - a machine that does not come up still has power
-                    self._console.say(f"The lab could not start this machine: {error}")
-                    reason = "crash"
-                begun.set()
-                if reason == "guest-shutdown" and not self._start_again:
-                    break
-                self._start_again = False
-                if reason not in ("guest-reset", "guest-shutdown"):
-                    await asyncio.Event().wait()
-        finally:
-            begun.set()
-        await self._switched_off()
+    async def _boot(self, begun: asyncio.Event) -> End:
+        await self._wait_for_firmware()
+        reason = await self._until_end(self.firmware(), begun)
+        if reason == "guest-shutdown" and not self._start_again:
+            return End.OFF
+        self._start_again = False
+        return End.AGAIN if reason in ("guest-reset", "guest-shutdown") else End.CRASHED
 
-    async def _boot(self, source: BootSource, begun: asyncio.Event) -> str:
-        """One boot; returns why QEMU ended."""
+    async def _until_end(self, source: BootSource, begun: asyncio.Event) -> str:
+        """Run one boot; returns why QEMU ended."""
         retries = 1 if self._lab.acceleration == "tcg" else 0
         self._boots += 1
         while True:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.api.cloud_project import Cloud
-from lab.machines.base import Hardware
+from lab.machines.disks import Hardware
 
 from . import model
 from .dedicated_power import DedicatedPower

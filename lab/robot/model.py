@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from lab.machines.base import DiskSpec
+from lab.machines.disks import DiskSpec
 
 from .host_keys import HostKey
 

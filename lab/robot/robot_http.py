@@ -151,44 +151,52 @@ def answer(data: Any, status: int = 200) -> web.Response:
 HOUR = 3600
 _KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")
 
-_READ_AND_WARN = (("GET", ""), ("GET", "/{ip}"), ("POST", "/{ip}"))
+
+def _limits(rows: str) -> dict[str, int]:
+    """Rows of: requests an hour, methods, path pattern."""
+    split = (row.split() for row in rows.strip().splitlines())
+    return {f"{method} {path}": int(limit) for limit, methods, path in split for method in methods.split(",")}
+
 
 #: Requests an hour by method and path pattern.
-LIMITS: dict[str, int] = {
-    "GET /server": 200,
-    "GET /server/{server}": 200,
-    "POST /server/{server}": 200,
-    "GET /reset": 500,
-    "GET /reset/{server}": 500,
-    "POST /reset/{server}": 50,
-    "GET /wol/{server}": 500,
-    "POST /wol/{server}": 10,
-    "GET /boot/{server}": 500,
-    **{f"{method} /boot/{{server}}/{kind}": 500 for kind in _KINDS for method in ("GET", "POST", "DELETE")},
-    **{f"GET /boot/{{server}}/{kind}/last": 500 for kind in ("rescue", "linux")},
-    "GET /key": 500,
-    "POST /key": 200,
-    "GET /key/{fingerprint}": 500,
-    "POST /key/{fingerprint}": 200,
-    "DELETE /key/{fingerprint}": 200,
-    **{f"{method} /{kind}{tail}": 5000 for kind in ("ip", "subnet") for method, tail in _READ_AND_WARN},
-    "GET /ip/{ip}/mac": 5000,
-    "PUT /ip/{ip}/mac": 10,
-    "DELETE /ip/{ip}/mac": 10,
-    "GET /rdns": 500,
-    **{f"{method} /rdns/{{ip}}": 500 for method in ("GET", "PUT", "POST", "DELETE")},
-    "GET /failover": 100,
-    "GET /failover/{ip}": 100,
-    "POST /failover/{ip}": 50,
-    "DELETE /failover/{ip}": 50,
-    **{f"{method} /firewall/{{server}}": 500 for method in ("GET", "POST", "DELETE")},
-    **{f"{method} /firewall/template": 500 for method in ("GET", "POST")},
-    **{f"{method} /firewall/template/{{template}}": 500 for method in ("GET", "POST", "DELETE")},
-    "GET /vswitch": 500,
-    "GET /vswitch/{vswitch}": 500,
-    "POST /vswitch": 100,
-    **{f"{method} /vswitch/{{vswitch}}{tail}": 100 for method in ("POST", "DELETE") for tail in ("", "/server")},
-}
+LIMITS: dict[str, int] = _limits(
+    """
+    200 GET /server
+    200 GET,POST /server/{server}
+    500 GET /reset
+    500 GET /reset/{server}
+    50 POST /reset/{server}
+    500 GET /wol/{server}
+    10 POST /wol/{server}
+    500 GET /boot/{server}
+    500 GET /boot/{server}/rescue/last
+    500 GET /boot/{server}/linux/last
+    500 GET /key
+    200 POST /key
+    500 GET /key/{fingerprint}
+    200 POST,DELETE /key/{fingerprint}
+    5000 GET /ip
+    5000 GET,POST /ip/{ip}
+    5000 GET /ip/{ip}/mac
+    10 PUT,DELETE /ip/{ip}/mac
+    5000 GET /subnet
+    5000 GET,POST /subnet/{ip}
+    500 GET /rdns
+    500 GET,PUT,POST,DELETE /rdns/{ip}
+    100 GET /failover
+    100 GET /failover/{ip}
+    50 POST,DELETE /failover/{ip}
+    500 GET,POST,DELETE /firewall/{server}
+    500 GET,POST /firewall/template
+    500 GET,POST,DELETE /firewall/template/{template}
+    500 GET /vswitch
+    100 POST /vswitch
+    500 GET /vswitch/{vswitch}
+    100 POST,DELETE /vswitch/{vswitch}
+    100 POST,DELETE /vswitch/{vswitch}/server
+    """
+    + "".join(f"500 GET,POST,DELETE /boot/{{server}}/{kind}\n" for kind in _KINDS)
+)
 FAILURES = 3
 LOCKOUT_SECONDS = 600
 

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from .model import Activation, Dedicated, HostFingerprint, Key
+from .model import Activation, Dedicated, Key
 
 _ZONE = ZoneInfo("Europe/Berlin")
 
@@ -93,7 +94,7 @@ def configuration(server: Dedicated, kind: str, activation: Activation | None, n
         keys = () if activation is None else activation.keys
         shown = () if activation is None else activation.shown
         result["authorized_key"] = [{"key": _key_item(item)} for item in keys]
-        result["host_key"] = [{"key": _host_key(item)} for item in shown]
+        result["host_key"] = [{"key": asdict(item)} for item in shown]
     if kind == "rescue":
         result["boot_time"] = None if activation is None else moment(activation.booted)
     return result
@@ -107,7 +108,3 @@ def _key_item(item: Key) -> dict[str, Any]:
         "size": item.size,
         "created_at": moment(item.created),
     }
-
-
-def _host_key(item: HostFingerprint) -> dict[str, Any]:
-    return {"fingerprint": item.fingerprint, "type": item.type, "size": item.size}

@@ -168,7 +168,7 @@ class Locks:
                 found = self.others(machines, run)
                 if not any(holder.lives for holder in found.values()):
                     for name in machines:
-                        self._write(name, run)
+                        safe_files.write_json(str(self._path(name)), asdict(run), durable=False)
                 return found
             finally:
                 os.close(folder)
@@ -200,9 +200,6 @@ class Locks:
             return None
         except OSError as exc:
             raise LockError(f"{self._path(name)} cannot be read ({exc.strerror}); make it readable") from exc
-
-    def _write(self, name: str, run: Holder) -> None:
-        safe_files.write_json(str(self._path(name)), asdict(run), durable=False)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{names.check_machine_name(name)}.json"

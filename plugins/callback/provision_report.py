@@ -122,7 +122,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, listed, spaced
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, report_files, results
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report.results import Report, percentile, ratio, where
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report.results import Report, figures, ratio, where
 
 #: Where this collection's playbooks are.
 _PLAYBOOKS = os.path.realpath(Path(__file__).parents[2] / "playbooks")
@@ -368,29 +368,22 @@ def _errors(report: Report) -> list[str]:
 
 def _durations(report: Report) -> list[str]:
     """Seconds of each step over all machines, and of the whole way."""
-    rows: list[tuple[str, list[float]]] = []
-    for step in report.durations():
-        figures = [step["count"], step["avg"], step["p50"], step["p95"], step["min"], step["max"]]
-        rows.append((f"{step['from'] or '(none)'} → {step['to']}", figures))
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    rows += [(f"{step['from'] or '(none)'} → {step['to']}", step) for step in report.durations()]
     totals = {machine["name"]: machine["seconds"] for machine in report.machines if machine["transitions"]}
     spent: dict[str, list[float]] = {}
     for phase in report.phases():
         spent.setdefault(phase["phase"], []).append(phase["seconds"])
         totals[phase["machine"]] = totals.get(phase["machine"], 0) + phase["seconds"]
-    rows += [(role, _figures(seconds)) for role, seconds in spent.items()]
+    rows += [(role, figures(seconds)) for role, seconds in spent.items()]
     if not rows:
         return []
-    rows.append(("whole machine", _figures(list(totals.values()))))
-    width = max(len("seconds"), *(len(label) for label, _values in rows))
+    rows.append(("whole machine", figures(list(totals.values()))))
+    width = max(len("seconds"), *(len(label) for label, _row in rows))
     lines = ["seconds".ljust(width) + "".join(head.rjust(9) for head in _HEADS)]
-    for label, (count, *values) in rows:
-        lines.append(f"{label.ljust(width)}{count:9d}" + "".join(f"{value:9.1f}" for value in values))
+    for label, row in rows:
+        lines.append(f"{label.ljust(width)}{row['count']:9d}" + "".join(f"{row[head]:9.1f}" for head in _HEADS[1:]))
     return [*lines, ""]
-
-
-def _figures(values: list[float]) -> list[Any]:
-    average = sum(values) / len(values)
-    return [len(values), average, percentile(values, 0.5), percentile(values, 0.95), min(values), max(values)]
 
 
 def _machines(report: Report) -> list[str]:

@@ -12,6 +12,7 @@ import secrets as random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..node_plan import templates
 from ..plain import plain
 from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
@@ -25,6 +26,17 @@ _PROGRAM = re.compile(re.escape(role_inputs.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
 _BASE = re.compile(re.escape(role_inputs.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
 _GROUPED = {"owner": "root", "group": role_inputs.USER}
+_FOLDERS = (role_inputs.CONFIG, role_inputs.DATA, role_inputs.BASES, role_inputs.NMSTATE, role_inputs.OVERLAYS)
+#: Files that the service reads at its start.
+_CONFIGURATION = {
+    "environment": role_inputs.ENVIRONMENT,
+    "secret": role_inputs.SECRET,
+    "pull_secret": role_inputs.PULL_SECRET,
+    "tls_key": role_inputs.TLS_KEY,
+    "tls_certificate": role_inputs.TLS_CERTIFICATE,
+    "registries_conf": role_inputs.REGISTRIES,
+    "ca_bundle": role_inputs.CA_BUNDLE,
+}
 Facts = Mapping[str, Any]
 
 
@@ -140,14 +152,8 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
         *(
-            _directory(path)
-            for path in (
-                role_inputs.CONFIG,
-                role_inputs.DATA,
-                role_inputs.BASES,
-                role_inputs.NMSTATE,
-                role_inputs.OVERLAYS,
-            )
+            {"id": f"folder{path}", "step": "folders", "kind": "directory", "path": path, "mode": "0750", **_GROUPED}
+            for path in _FOLDERS
         ),
         _file("program", here, "0755", content_b64=base64.b64encode(content).decode("ascii")),
         {"id": "launcher", "step": "program", "kind": "link", "path": role_inputs.LAUNCHER, "target": here},
@@ -203,21 +209,22 @@ def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
 
 
 def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
-    """Files that the service reads at its start; those of features that are off are removed."""
+    """The files of `_CONFIGURATION`; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
-    found = [_file("secret", role_inputs.SECRET, "0600", **secret)]
+    found = [_file("secret", _CONFIGURATION["secret"], "0600", **secret)]
     environment = environment_file(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
-    found.append(_file("environment", role_inputs.ENVIRONMENT, "0600", **shown))
+    found.append(_file("environment", _CONFIGURATION["environment"], "0600", **shown))
     values: Mapping[str, object] = inputs
-    for name, path, mode, content in (
-        ("pull_secret", role_inputs.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
+    for name, mode, content in (
+        ("pull_secret", "0600", {"content_secret": "pull_secret"}),
         # no credential of systemd, which the service would see a new one of only after a restart
-        ("tls_key", role_inputs.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
-        ("tls_certificate", role_inputs.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
-        ("registries_conf", role_inputs.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
-        ("ca_bundle", role_inputs.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
+        ("tls_key", "0640", {"content_secret": "tls_key", **_GROUPED}),
+        ("tls_certificate", "0644", {"content": inputs["tls_certificate"]}),
+        ("registries_conf", "0640", {"content": inputs["registries_conf"], **_GROUPED}),
+        ("ca_bundle", "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
+        path = _CONFIGURATION[name]
         found.append(_file(name, path, mode, **content) if values[name] else _gone(name, path))
     return found
 
@@ -273,13 +280,7 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
     files = {
         "unit": role_inputs.UNIT_FILE,
         "launcher": role_inputs.LAUNCHER,
-        "environment": role_inputs.ENVIRONMENT,
-        "secret": role_inputs.SECRET,
-        "pull_secret": role_inputs.PULL_SECRET,
-        "tls_key": role_inputs.TLS_KEY,
-        "tls_certificate": role_inputs.TLS_CERTIFICATE,
-        "registries_conf": role_inputs.REGISTRIES,
-        "ca_bundle": role_inputs.CA_BUNDLE,
+        **_CONFIGURATION,
         "digests": role_inputs.DIGESTS,
     }
     if record["program"]:
@@ -323,10 +324,6 @@ def _address(node: Facts) -> str:
     return ""
 
 
-def _directory(path: str) -> dict[str, Any]:
-    return {"id": f"folder{path}", "step": "folders", "kind": "directory", "path": path, "mode": "0750", **_GROUPED}
-
-
 def _file(name: str, path: str, mode: str, **more: Any) -> dict[str, Any]:
     return {"id": name, "step": name.partition("/")[0], "kind": "file", "path": path, "mode": mode, **more}
 
@@ -338,83 +335,20 @@ def _gone(name: str, path: str) -> dict[str, Any]:
 # --- the image server's unit and its environment file, as text (pure)
 
 
-#: Ports below need a capability.
-_FIRST_FREE_PORT = 1024
-_HARDENING = """\
-UMask=0077
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=yes
-PrivateTmp=yes
-PrivateMounts=yes
-PrivateDevices=yes
-DevicePolicy=closed
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectProc=invisible
-ProcSubset=pid
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-RemoveIPC=yes
-KeyringMode=private
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-"""
-
-
 def unit(inputs: RoleInputs, programfile: str, publish: str) -> str:
     """The service's unit file. ``publish``: the URL that machines reach it by."""
-    command = " ".join(_word(word) for word in arguments(inputs, programfile, publish))
-    lines = [
-        "# Made by the role kubenode.provision.image_server; changes are lost at its next run.",
-        "[Unit]",
-        "Description=Live images of kubenode.provision",
-        "Wants=network-online.target",
-        "After=network-online.target",
-        "# It is never given up: machines that boot depend on it.",
-        "StartLimitIntervalSec=0",
-        "",
-        "[Service]",
-        "Type=notify",
-        "NotifyAccess=main",
-        f"User={role_inputs.USER}",
-        f"Group={role_inputs.USER}",
-        f"EnvironmentFile={role_inputs.ENVIRONMENT}",
-        *(f"LoadCredential={name}:{path}" for name, path in credentials(inputs).items()),
-        f"ExecStart={command}",
-        "ExecReload=/bin/kill -HUP $MAINPID",
-        "Restart=always",
-        "RestartSec=500ms",
-        "WatchdogSec=30s",
-        "TimeoutStartSec=600s",
-        "TimeoutStopSec=20s",
-        f"RuntimeDirectory={role_inputs.RUNTIME}",
-        "RuntimeDirectoryMode=0750",
-        "# The digests of the bases, computed once for each.",
-        f"CacheDirectory={role_inputs.RUNTIME}",
-        "CacheDirectoryMode=0700",
-        f"WorkingDirectory={role_inputs.DATA}",
-        "LimitNOFILE=65536",
-        "LimitCORE=0",
-        "TasksMax=256",
-        *([f"MemoryMax={inputs['memory_max']}"] if inputs["memory_max"] else []),
-        "",
-        *_capabilities(inputs),
-        _HARDENING + "\n".join(_addresses(inputs)),
-        "[Install]",
-        "WantedBy=multi-user.target",
-    ]
-    return "\n".join(lines) + "\n"
+    return templates.render(
+        "image_server",
+        role_inputs.UNIT + ".j2",
+        {**inputs, "template_path": ()},
+        user=role_inputs.USER,
+        environment=role_inputs.ENVIRONMENT,
+        credentials=credentials(inputs),
+        command=" ".join(_word(word) for word in arguments(inputs, programfile, publish)),
+        runtime=role_inputs.RUNTIME,
+        data=role_inputs.DATA,
+        port=role_inputs.address(inputs["bind_addr"])[1],
+    )
 
 
 def arguments(inputs: RoleInputs, programfile: str, publish: str) -> list[str]:
@@ -490,16 +424,3 @@ def _word(word: str) -> str:
     rest = word[len(own) :] if word.startswith(own) else word
     plain = rest.replace("%", "%%").replace("$", "$$")
     return (own if rest != word else "") + plain
-
-
-def _capabilities(inputs: RoleInputs) -> list[str]:
-    if role_inputs.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
-        # a capability of a user namespace of its own would not count for the port
-        return ["CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE"]
-    return ["CapabilityBoundingSet=", "AmbientCapabilities=", "PrivateUsers=yes"]
-
-
-def _addresses(inputs: RoleInputs) -> list[str]:
-    if not inputs["allow"]:
-        return [""]
-    return [f"IPAddressAllow=localhost {' '.join(inputs['allow'])}", "IPAddressDeny=any", ""]

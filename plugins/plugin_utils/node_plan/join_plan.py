@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,11 +21,12 @@ from ..plain import plain
 from . import join_inputs, plan_types, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries
+from .kubelet_config import API_VERSION, KIND
 from .plan_types import JoinInputs
 
 #: kubeadm speaks v1beta4 since then: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
 _KUBEADM_SINCE = (1, 31)
-
+_HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 
 _VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
 
@@ -285,14 +285,10 @@ def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[S
         plan_types.directory("join/dir/kubelet", join_files.KUBELET_DIR, "0750"),
         plan_types.file("join/config", join_files.CONFIG, _yaml(kubelet.config()), "0600"),
     ]
-    if kubelet.reads_drop_ins:
-        listed.append(plan_types.directory("join/dir/drop-ins", join_files.DROP_INS))
-    for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-        text = _yaml(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
-        listed.append(plan_types.file("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name), text, "0600"))
+    listed += _drop_ins(kubelet, inputs, "0600")
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
-            listed.append(plan_types.absent("join/drop-in/" + name, posixpath.join(join_files.DROP_INS, name)))
+            listed.append(plan_types.absent("join/drop-in/" + name, f"{join_files.DROP_INS}/{name}"))
     listed.append(_kubelet_env(inputs, kubelet.args()))
     return listed
 
@@ -313,7 +309,6 @@ def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     """Settings of the files that `kubeadm join` reads; the one with the token comes from node_settings' secrets."""
     if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
         raise InvalidInput(f"join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is {kubelet.version}")
-    patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
     flags = [
         f"--bootstrap-kubeconfig={join_files.BOOTSTRAP_KUBECONFIG}",
         f"--kubeconfig={join_files.KUBECONFIG}",
@@ -321,19 +316,27 @@ def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     ]
     if kubelet.reads_drop_ins:
         flags.append(f"--config-dir={join_files.DROP_INS}")
-    whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
-    listed = [
+    whole_patch = _yaml({**_HEAD, **_over(kubelet, inputs)})
+    return [
         plan_types.directory("join/dir/patches", join_files.PATCHES),
         plan_types.file("join/patch", join_files.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
         _kubelet_env(inputs, flags),
         plan_types.secret_file("join/kubeadm-join", join_files.KUBEADM_JOIN, "kubeadm-join"),
+        *_drop_ins(kubelet, inputs, "0644"),
     ]
-    if kubelet.reads_drop_ins:
-        listed.append(plan_types.directory("join/dir/drop-ins", join_files.DROP_INS))
-        for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-            path = posixpath.join(join_files.DROP_INS, name)
-            listed.append(plan_types.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
-    return listed
+
+
+def _drop_ins(kubelet: Kubelet, inputs: JoinInputs, mode: str) -> list[Setting]:
+    """The folder of drop-ins and the user's own; a kubelet that reads none is given none."""
+    if not kubelet.reads_drop_ins:
+        return []
+    return [
+        plan_types.directory("join/dir/drop-ins", join_files.DROP_INS),
+        *(
+            plan_types.file("join/drop-in/" + name, f"{join_files.DROP_INS}/{name}", _yaml({**_HEAD, **content}), mode)
+            for name, content in sorted(inputs["kubelet_drop_ins"].items())
+        ),
+    ]
 
 
 def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hashes: list[str]) -> dict[str, Any]:

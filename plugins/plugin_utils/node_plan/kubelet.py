@@ -289,11 +289,6 @@ def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
     return [plan_types.directory("cni/bin", runtime.CNI_BIN), plan_types.directory("cni/conf", runtime.CNI_CONF)]
 
 
-def kubelet_path(node: Node, inputs: BaseInputs) -> str:
-    """Where the kubelet lies."""
-    return ("/usr/bin" if inputs["kubelet_source"] == "repository" else bin_dir(node, inputs)) + "/kubelet"
-
-
 def watchdog(inputs: BaseInputs) -> int:
     """Seconds of the watchdog, 0 for none."""
     if systems.release_numbers(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
@@ -307,12 +302,13 @@ PROBE = "kubenode-runtime-probe"
 def kubelet(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Folders, unit, enabled; started by join. The unit waits until one of the two kubeconfigs is there."""
     result = [plan_types.directory("kubelet/dir-" + name, path, mode) for name, path, mode in _STATE_FOLDERS]
+    folder = "/usr/bin" if inputs["kubelet_source"] == "repository" else bin_dir(node, inputs)
     text = templates.render(
         "base",
         "kubelet.service.j2",
         inputs,
         node=node,
-        kubelet=kubelet_path(node, inputs),
+        kubelet=folder + "/kubelet",
         runtime_units=" ".join(runtime.units(inputs)),
         watchdog=watchdog(inputs),
     )

@@ -13,28 +13,13 @@ from . import base_inputs, downloads, host_settings, plan_types, runtime, system
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, known
 
+_OF_DNF = (
+    "ca-certificates", "conntrack-tools", "container-selinux", "ethtool", "iptables-nft", "kmod", "socat", "util-linux",
+)  # fmt: skip
 _BASE = {
     DEBIAN: ("ca-certificates", "conntrack", "ethtool", "iptables", "kmod", "mount", "socat", "util-linux"),
-    RHEL: (
-        "ca-certificates",
-        "conntrack-tools",
-        "container-selinux",
-        "ethtool",
-        "iptables-nft",
-        "kmod",
-        "socat",
-        "util-linux",
-    ),
-    AMAZON: (
-        "ca-certificates",
-        "conntrack-tools",
-        "container-selinux",
-        "ethtool",
-        "iptables-nft",
-        "kmod",
-        "socat",
-        "util-linux",
-    ),
+    RHEL: _OF_DNF,
+    AMAZON: _OF_DNF,
 }
 #: Its parser: without it nothing is confined where the kernel has AppArmor, and Docker starts no container.
 _APPARMOR = "apparmor"
@@ -168,9 +153,8 @@ def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
     for name in base_inputs.needed_keys(inputs):
         if name == "docker" and not system.docker_repository:
             continue
-        suffix = "asc"
         folder = "/etc/apt/keyrings" if system.package_manager == "apt" else "/etc/pki/rpm-gpg"
-        key = f"{folder}/kubenode-{name}.{suffix}"
+        key = f"{folder}/kubenode-{name}.asc"
         text = inputs["repository_keys"][name].strip() + "\n"
         result.append(plan_types.file("packages/key-" + name, key, text))
         write = _apt if system.package_manager == "apt" else _dnf

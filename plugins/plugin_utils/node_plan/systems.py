@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
@@ -82,21 +83,19 @@ def satisfies(version: str, minimums: Iterable[str]) -> bool:
 DEBIAN, RHEL, AMAZON, FLATCAR = "debian", "rhel", "amazon", "flatcar"
 
 
+@dataclass(frozen=True)
 class System:
     """What base needs to know of one operating system release."""
 
-    def __init__(
-        self, name: str, family: str, version: str, glibc: tuple[int, int], containerd: str, docker_repository: str = ""
-    ) -> None:
-        self.name = name
-        self.family = family
-        self.version = version
-        #: (major, minor) of the C library, which says whether containerd's dynamic build starts
-        self.glibc = glibc
-        #: containerd of the distribution as it was released, "" for none; taken until the machine knows better
-        self.containerd = containerd
-        #: folder below download.docker.com/linux, "" when there is none
-        self.docker_repository = docker_repository
+    name: str
+    family: str
+    version: str
+    #: (major, minor) of the C library, which says whether containerd's dynamic build starts
+    glibc: tuple[int, int]
+    #: containerd of the distribution as it was released, "" for none; taken until the machine knows better
+    containerd: str
+    #: folder below download.docker.com/linux, "" when there is none
+    docker_repository: str = ""
 
     @property
     def package_manager(self) -> str:

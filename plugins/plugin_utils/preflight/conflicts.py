@@ -133,7 +133,8 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     """
     hosts = list(hosts)
     strangers = [*specification.unknown(hosts), *specification.unknown_of_roles(hosts, roles)]
-    errors, warnings = controller_paths.findings(hosts) if _keeps_state(playbook) else ([], [])
+    keeps_state = playbook in specification.variables()["kubenode_dir"].playbooks
+    errors, warnings = controller_paths.findings(hosts) if keeps_state else ([], [])
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
     found = [*strangers, *unused(hosts, playbook), *_unused_of_kinds(kinds), *unsent(hosts, playbook), *warnings]
@@ -164,10 +165,6 @@ def _unused_of_kinds(kinds: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[s
     given = [f"{name}, " for name in specification.of_the_command_line()]
     taken = tuple(name for name in given if not all(any(one.startswith(name) for one in of_way) for of_way in found))
     return [one for of_way in found for one in of_way if not one.startswith(taken)]
-
-
-def _keeps_state(playbook: str) -> bool:
-    return playbook in specification.variables()["kubenode_dir"].playbooks
 
 
 def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

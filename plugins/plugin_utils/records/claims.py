@@ -97,13 +97,6 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
     try:
         with open(path, encoding="utf-8") as file:
             content = json_value(file.read(_MOST_BYTES))
-    except FileNotFoundError:
-        return frozenset()
-    except OSError as exc:
-        raise ClaimError(f"claim_file {path!r} cannot be read ({exc.strerror}); make it readable") from exc
-    except ValueError:
-        return frozenset()
-    try:
         age = now() - text.from_rfc3339(content["at"])
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
@@ -111,8 +104,10 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
         if content["machine"] != name or not -60 <= age <= LASTS or content.get("begun") not in (True, MAYBE):
             return frozenset()
         return identities(content["disks"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (FileNotFoundError, KeyError, TypeError, ValueError, AttributeError):
         return frozenset()
+    except OSError as exc:
+        raise ClaimError(f"claim_file {path!r} cannot be read ({exc.strerror}); make it readable") from exc
 
 
 def covers(path: str, name: str, disks: Iterable[Mapping[str, Any]]) -> bool:

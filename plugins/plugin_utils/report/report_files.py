@@ -233,9 +233,7 @@ def _shares(data: ReportData) -> list[dict[str, Any]]:
     ]
     for role in dict.fromkeys(phase["phase"] for phase in data["phases"]):
         values = [phase["seconds"] for phase in data["phases"] if phase["phase"] == role]
-        figures = {"count": len(values), "avg": sum(values) / len(values), "min": min(values), "max": max(values)}
-        figures.update(p50=percentile(values, 0.5), p95=percentile(values, 0.95))
-        steps.append({"name": f"role {role}", "state": role, **figures})
+        steps.append({"name": f"role {role}", "state": role, **results.figures(values)})
     whole = sum(step["count"] * step["avg"] for step in steps) or 1.0
     places = list(STATES)
     return [

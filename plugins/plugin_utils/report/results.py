@@ -113,6 +113,18 @@ def percentile(values: list[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
+def figures(values: list[float]) -> dict[str, float]:
+    """What a non-empty list is summed up to: count, avg, p50, p95, min, max."""
+    return {
+        "count": len(values),
+        "avg": sum(values) / len(values),
+        "p50": percentile(values, 0.50),
+        "p95": percentile(values, 0.95),
+        "min": min(values),
+        "max": max(values),
+    }
+
+
 #: Lines of what a failed program printed last that are kept of each machine.
 TAIL = 20
 _DONE = boot_states.OPERATING_SYSTEM_RUNNING
@@ -294,19 +306,11 @@ class Report:
         for machine in self._machines.values():
             for step in machine["transitions"]:
                 pairs.setdefault((step["from"], step["to"]), []).append(float(step["seconds"]))
-        return [
-            {
-                "from": pair[0],
-                "to": pair[1],
-                "count": len(values),
-                "avg": round(sum(values) / len(values), 3),
-                "p50": percentile(values, 0.50),
-                "p95": percentile(values, 0.95),
-                "min": min(values),
-                "max": max(values),
-            }
-            for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0]))
-        ]
+        found = []
+        for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0])):
+            one = figures(values)
+            found.append(cast(Duration, {"from": pair[0], "to": pair[1], **one, "avg": round(one["avg"], 3)}))
+        return found
 
     def phases(self) -> list[Phase]:
         """Every role of the node phase on every machine, roles in the order in which they began."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -322,7 +323,7 @@ class _Boot:
         if record is None:
             return False
         try:
-            code, answer = self._remote.run(proof.WRITE_RECORD, proof.record_line(record))
+            code, answer = self._remote.run(proof.WRITE_RECORD, json.dumps(record, sort_keys=True))
         except Unreachable:
             return False
         # Best effort: the root file system may be read-only, or the user not root.

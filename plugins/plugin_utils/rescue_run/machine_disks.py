@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
@@ -194,22 +195,16 @@ class _Disks:
         )
         for text in slow:
             verdict.refuse(text)
-        if verdict.errors:
-            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
-        by_name = {disk["name"]: disk for disk in self._disks}
-        todo = [by_name[name] for name in verdict.wipe]
+        todo, about = self._allowed(verdict)
         later = given["empty"] == "later"
-        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
-        about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
-        about["found_empty"] = [{key: disk[key] for key in _TARGET} for disk in chosen if not disk["holds"]]
+        if later:
+            about.update(changed=False, to_empty=_targets(todo), wiped=[])
+        about["found_empty"] = _targets(disk for disk in chosen if not disk["holds"])
         written = {disk["name"] for disk in chosen} | set(verdict.wipe)
         about["warnings"] = [f"{machine}: {text}" for text in (*guard.could_boot(self._disks, written), *notes)]
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
-        about["wiped"] = [] if later else [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
-        if todo:
-            about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
         if self._check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
@@ -232,8 +227,7 @@ class _Disks:
 
     def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
         """What the speed test says against the chosen disks, and what it could not measure."""
-        targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
-        measured = self._call(steps.MEASURE, targets=targets)["disks"]
+        measured = self._call(steps.MEASURE, targets=_targets(chosen))["disks"]
         if len(measured) != len(chosen):
             raise _Failed("the rescue did not tell how fast its disks are; run again")
         return guard.speeds(self._disks, [disk["name"] for disk in chosen], measured)
@@ -244,15 +238,8 @@ class _Disks:
             raise _Failed("a program that was started in this rescue is still running; nothing was emptied")
         wipe = self._words["wipe"]
         verdict = guard.judge(self._disks, [], self._flow.name, list(wipe), health=False, used=self._used)
-        if verdict.errors:
-            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
-        by_name = {disk["name"]: disk for disk in self._disks}
-        todo = [by_name[name] for name in verdict.wipe]
-        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
-        about["found_empty"] = []
-        about["wiped"] = [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
-        if todo:
-            about["diff"] = guard.diff(self._disks, verdict.wipe)
+        todo, about = self._allowed(verdict)
+        about["consent"] = consents.WIPE
         emptied = ", ".join(about["wiped"])
         if todo and not self._check_mode:
             # There is no claim that a failure would have to give back.
@@ -260,14 +247,23 @@ class _Disks:
         would = "would empty" if self._check_mode else "emptied"
         return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about, **self._facts()}
 
+    def _allowed(self, verdict: guard.Verdict) -> tuple[list[Any], dict[str, Any]]:
+        """The disks to empty, and what the result says when they are; _Failed when the guard refuses one."""
+        if verdict.errors:
+            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
+        by_name = {disk["name"]: disk for disk in self._disks}
+        todo = [by_name[name] for name in verdict.wipe]
+        wiped = [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about = {"in_progress": False, "changed": bool(todo), "wiped": wiped, "to_empty": [], "found_empty": []}
+        return todo, about | ({"diff": guard.diff(self._disks, verdict.wipe)} if todo else {})
+
     def _used(self, variable: str, name: str, record: dict[str, Any]) -> str:
         words = self._words[variable]
         return "" if words.covers(name, record) else words.why_not(name, record)
 
     def _wipe(self, todo: list[Any], claimed: bool, about: dict[str, Any]) -> None:
-        targets = [{key: disk[key] for key in _TARGET} for disk in todo]
         try:
-            self._disks = self._call(steps.WIPE, targets=targets)["disks"]
+            self._disks = self._call(steps.WIPE, targets=_targets(todo))["disks"]
         except _Failed as exc:
             if not exc.about.get("begun", True):
                 if not claimed:
@@ -286,6 +282,11 @@ class _Disks:
         if not isinstance(answer.get("disks"), list):
             raise _Failed("the rescue did not tell its disks; run again")
         return answer
+
+
+def _targets(disks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The disks as a step of the rescue takes them."""
+    return [{key: disk[key] for key in _TARGET} for disk in disks]
 
 
 # --- queries over the facts of disks (JMESPath)

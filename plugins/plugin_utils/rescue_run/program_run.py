@@ -96,7 +96,7 @@ class RescueRun:
         """Gate, start, watch, collect; always a result, never an exception of the flow."""
         flow, given = self._flow, self._given
         try:
-            system = self._pass_gate()
+            system = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
         except gate.GateClosed as exc:
             msg = self._masker.text(f"{flow.name}: {exc}")
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
@@ -152,9 +152,6 @@ class RescueRun:
         msg = self._masker.text(f"{flow.name}: {self._explain(status, about)} Log: {about['log_file']}")
         msg += self._ending(about)
         return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
-
-    def _pass_gate(self) -> System:
-        return gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, self._given)
 
     def _start(self, system: System) -> tuple[bool, bool]:
         try:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -212,8 +211,3 @@ def complete_record(
 def public_record(record: dict[str, Any] | None) -> dict[str, str]:
     """The keys of the contract, as strings; a record comes from a disk that anybody may have written."""
     return {key: str((record or {})[key])[:2000] for key in installed.KEYS if (record or {}).get(key) is not None}
-
-
-def record_line(record: dict[str, Any]) -> str:
-    """One line of JSON."""
-    return json.dumps(record, sort_keys=True)

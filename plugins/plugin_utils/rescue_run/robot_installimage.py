@@ -169,13 +169,9 @@ class _Run(RescueRun):
         except (Unreachable, protocol.ProtocolError, OSError):
             return None
 
-    @property
-    def refused(self) -> bool:
-        """Whether the program reported that it left every disk as it was."""
-        return self.outcome is not None and not self.outcome["began"]
-
     def _touched(self) -> bool:
-        return not self.refused
+        """False when the program reported that it left every disk as it was."""
+        return self.outcome is None or bool(self.outcome["began"])
 
     def wrote(self) -> bool:
         """No disk holds anything of ours either where those of the user's word were emptied and nothing was begun."""

@@ -120,11 +120,6 @@ class Watcher:
             self._progress(message)
         return status
 
-    @property
-    def message(self) -> str:
-        """The last progress message."""
-        return self._message
-
 
 # --- the logs of what ran in a rescue, on the controller: private files, without our secrets in them
 

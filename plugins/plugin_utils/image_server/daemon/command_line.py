@@ -205,7 +205,9 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         logging.basicConfig(
             level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
         )
-        _many_files()
+        with contextlib.suppress(ValueError, OSError):  # as many connections as the system allows
+            _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         from .service import Program
 
         program = Program(settings, environ)
@@ -220,13 +222,6 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _failed(error: ImageError, code: int) -> int:
     sys.stderr.write(f"image-server: {escaped(str(error))}\n")
     return code
-
-
-def _many_files() -> None:
-    """As many connections as the system allows."""
-    with contextlib.suppress(ValueError, OSError):
-        _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 )
 
 from .publisher import SUFFIXES, Publisher
-from .watched import LOG, Changes, CommonInputs, Problems, State, read_text, scan, state
+from .watched import LOG, Changes, CommonInputs, Problems, read_text, scan, state
 
 OPTIONS_SUFFIX = ".host.yml"
 _ARCH = re.compile(r"[A-Za-z0-9_]{1,32}\Z")
@@ -268,7 +268,7 @@ class HostFolder:
         dirty: dict[str, None] = {}
         if found != self._scanned or self._changes.waits:
             self._scanned, files = found, grouped(found)
-            changed, gone = self._changes.update({key: _state(one) for key, one in files.items()})
+            changed, gone = self._changes.update({key: state(one.all()) for key, one in files.items()})
             dirty = dict.fromkeys(changed)
             for key in gone:
                 self._forget(key)
@@ -402,7 +402,3 @@ def host_of(name: str) -> str:
         if name.endswith(ending) and name != ending:
             return name[: -len(ending)]
     return name
-
-
-def _state(files: _Files) -> State:
-    return state(files.all())

@@ -89,7 +89,7 @@ class Api:
         # Of the dynamic client only its requests are used: what is asked for is known, nothing is to be discovered.
         client = ApiClient(settings)
         client.user_agent = _AGENT  # also the name of the field manager
-        self._client = DynamicClient(client, discoverer=_undiscovered)
+        self._client = DynamicClient(client, discoverer=lambda _client, _cache_file: None)
         self.host = str(settings.host)
 
     def image(self, namespace: str, name: str) -> dict[str, Any]:
@@ -225,10 +225,6 @@ def _secret(namespace: str, name: str) -> str:
 def _path(root: str, resource: str, namespace: str | None, name: str) -> str:
     quoted = ["namespaces", urllib.parse.quote(namespace, safe="")] if namespace else []
     return "/".join([root, *quoted, resource, *([urllib.parse.quote(name, safe="")] if name else [])])
-
-
-def _undiscovered(_client: Any, _cache_file: Any) -> None:
-    return None
 
 
 # --- PreprovisioningImages and Secrets as JSON: conditions, what of a status changes, whose a Secret is (pure)

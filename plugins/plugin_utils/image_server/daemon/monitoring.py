@@ -4,25 +4,23 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
-
-if TYPE_CHECKING:
-    from .answers import Answer, Image
 import asyncio
 import contextlib
 import json
+import logging
 import re
 import socket
-from collections.abc import Callable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import metric_labels
+
 from .requests import RequestReader
+
+if TYPE_CHECKING:
+    from .answers import Answer, Image
 
 LOG = logging.getLogger("kubenode.images")
 _PARTS = 1024  # an image is watched in so many parts
