@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
     DENIED,
     SILENT,
     SYSTEM,
+    Answer,
     Ssh,
     make_ssh,
     parse_failure,
@@ -97,6 +98,22 @@ def test_hostile_output_never_gets_through(before, value):
 )
 def test_failures_are_distinguished(code, errors, kind):
     assert parse_failure(code, errors).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("detail", "listens"),
+    [
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", False),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", False),
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host", False),
+        ("kex_exchange_identification: read: Connection reset by peer", True),
+        ("banner exchange: Connection to 192.0.2.1 port 50000: invalid format", True),
+        ("Connection timed out during banner exchange", True),
+        ("Connection closed by 192.0.2.1 port 22", True),
+    ],
+)
+def test_what_speaks_no_ssh_listens_all_the_same(detail, listens):
+    assert Answer(SILENT, detail).listens is listens
 
 
 def test_the_command_line_keeps_to_our_own_host_keys():

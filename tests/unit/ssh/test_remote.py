@@ -30,6 +30,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Session,
     Unreachable,
 )
+from tests.clock import Clock
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
 SSH = r"""#!/bin/sh
@@ -252,21 +253,6 @@ def test_other_connections_than_ssh_work(tmp_path):
 
 
 # --- SSH is lost in the middle: what may be sent again is, for as long as a slow machine may need
-
-
-class Clock:
-    """A clock that only moves during a sleep."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.slept = []
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
 
 
 class Refusing:
