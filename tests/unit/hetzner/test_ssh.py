@@ -29,6 +29,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
     parse_probe,
     run_limited,
 )
+from tests.folders import put
 from tests.waiting import until
 
 IN_RAM = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
@@ -171,9 +172,7 @@ def test_behind_a_jump_host_each_type_of_host_key_is_asked_for(tmp_path, monkeyp
     blobs = {}
     for kind in ("ssh-ed25519", "ssh-rsa"):
         blobs[kind] = base64.b64encode(len(kind).to_bytes(4, "big") + kind.encode() + b"key").decode()
-    fake = tmp_path / "bin/ssh"
-    fake.parent.mkdir()
-    fake.write_text(f"""#!/bin/sh
+    fake = f"""#!/bin/sh
 [ "$1" = -G ] && {{ printf 'hostname h\nport 22\nproxyjump jump\n'; exit; }}
 for word; do
     case $word in
@@ -187,9 +186,8 @@ case $algorithms in
     *rsa*) echo "host ssh-rsa {blobs["ssh-rsa"]}" >"$file" ;;
 esac
 exit 255
-""")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+"""
+    monkeypatch.setenv("PATH", f"{put(tmp_path / 'bin/ssh', fake, 0o755).parent}:/usr/bin:/bin")
     shell = Ssh(str(tmp_path), extra_args=["-J", "jump"])
     (tmp_path / "n1.probe").write_text("what an earlier look showed\n")
     assert shell.host_keys("n1", "192.0.2.1") == [f"{kind} {blobs[kind]}" for kind in ("ssh-ed25519", "ssh-rsa")]
@@ -219,9 +217,8 @@ class Listener:
 
 def test_each_machine_is_reached_by_the_arguments_of_its_own(tmp_path):
     """A proxy of one machine is asked for it, with its address, also for host keys; the other one is asked itself."""
-    proxy, asked = tmp_path / "proxy", tmp_path / "asked"
-    proxy.write_text(f'#!/bin/sh\necho "$*" >>{asked}\n')
-    proxy.chmod(0o755)
+    asked = tmp_path / "asked"
+    proxy = put(tmp_path / "proxy", f'#!/bin/sh\necho "$*" >>{asked}\n', 0o755)
     more = "-o HostKeyAlias=of-the-user -oControlMaster=auto"
     way = {"name": "far", "ssh_args": f"-o ProxyCommand='{proxy} %h %p' {more}"}
     shell = make_ssh(*options(tmp_path, access=[way, {"name": "near", "ssh_args": ""}]))

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.folders import put
 from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh").read_text()
@@ -117,9 +118,7 @@ def test_two_controllers_at_once_start_one_command(base):
 def uploaded(base: Path, content: bytes = OK, sent: bytes | None = None) -> jobs.Job:
     """A job like `job` whose command lies in the rescue already; ``sent``: what lies there instead."""
     sha256 = hashlib.sha256(content).hexdigest()
-    place = base / protocol.COMMANDS / sha256
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content if sent is None else sent)
+    put(base / protocol.COMMANDS / sha256, content if sent is None else sent)
     like = job(content)
     about = {"sha256": sha256, "size": len(content), "digest": like.digest}
     one = jobs.Job(b"", like.bootstrap, like.arguments, like.token, like.limit, like.rule, RUNNER, uploaded=about)

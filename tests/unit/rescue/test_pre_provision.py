@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     CommandNotUsable,
     find_pre_provision_command,
 )
+from tests import folders
 from tests.unit.rescue.system import alive
 from tests.unit.rescue.test_controller_files import NAME as COMMAND
 from tests.unit.rescue.test_controller_files import UNUSABLE, put
@@ -115,10 +116,8 @@ class Rescue:
     def program(self, script: str, run: str = "run-1", limit: int = 600, head: str = "#!/bin/sh") -> jobs.Job:
         """The job of a program that the controller has put into the rescue."""
         content = f"{head}\n{script}\n"
-        upload = self.own / "upload" / NAME
-        upload.parent.mkdir(parents=True, exist_ok=True)
-        upload.unlink(missing_ok=True)
-        upload.write_text(content)
+        (self.own / "upload" / NAME).unlink(missing_ok=True)
+        folders.put(self.own / "upload" / NAME, content)
         facts = {"KUBENODE_MACHINE": "node-1", "KUBENODE_PROVIDER": "robot", "KUBENODE_SERVER": None}
         digest = hashlib.sha256(content.encode()).hexdigest()
         return pre_provision.make(NAME, digest, "node-1", facts, limit, RUNNER, run, base=str(self.base))

@@ -31,6 +31,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Unreachable,
 )
 from tests.clock import Clock
+from tests.folders import put
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
 SSH = r"""#!/bin/sh
@@ -44,8 +45,7 @@ exec sh -c "$command"
 class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "ssh").write_text(SSH.format(folder=folder))
-        (folder / "ssh").chmod(0o755)
+        put(folder / "ssh", SSH.format(folder=folder), 0o755)
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         self.config(hostname="127.0.0.1", port=self.port)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from dev.toolchain import docs
 from dev.toolchain.paths import CHECKOUT
+from tests.folders import put_files
 
 PAGES = {
     "README.md": "[a](docs/a.md#one) [l](LICENSES) [t](plugins/x.py#L1) [o](https://example.com/docs/a.md) [h](#here)",
@@ -42,9 +43,7 @@ def test_the_picture_of_the_start_page_shows_every_boot_state_in_its_order_and_l
 def test_links_of_a_guide_stay_in_the_site_or_lead_to_the_repository(tmp_path: Path):
     checkout, site = tmp_path / "checkout", tmp_path / "site"
     files = {**PAGES, "LICENSES/GPL": "", "plugins/x.py": "", "galaxy.yml": "repository: https://example.com/us\n"}
-    for name, text in {**files, "docs/docsite/index.md": START, "docs/docsite/flow.svg": "way"}.items():
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text(text)
+    put_files(checkout, {**files, "docs/docsite/index.md": START, "docs/docsite/flow.svg": "way"})
     site.mkdir()
     docs.put_guides(checkout, site, docs.repository_of(checkout))
     assert (site / "docs/docsite/flow.svg").read_text() == "way"
