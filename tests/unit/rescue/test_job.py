@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -97,17 +97,9 @@ def test_a_job_that_failed_is_started_again(base):
 
 def test_two_controllers_at_once_start_one_command(base):
     long = job(b"#!/bin/sh\necho ran >>runs; sleep 1; echo IMAGE_URL_DONE\n")
-    results: list[bool] = []
-
-    def start() -> None:
-        results.append(jobs.start_or_attach(long, run, str(base))[1])
-
-    threads = [threading.Thread(target=start) for _thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [False, True, True, True]
+    with ThreadPoolExecutor(4) as pool:
+        attached = pool.map(lambda _number: jobs.start_or_attach(long, run, str(base))[1], range(4))
+    assert sorted(attached) == [False, True, True, True]
     ended(long, base)
     assert (base / "runs").read_text() == "ran\n"
 
