@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,30 +53,22 @@ class Robot:
         return {"reset": {}}
 
 
-class Shell:
-    """A machine that does not answer."""
-
-    def proved_system(self, _name):
-        return False
-
-    def shows_another_key(self, _name):
-        return False
-
-    def shows_a_known_key(self, _name):
-        return False
-
-    def host_keys(self, _name, _address):
-        return []
-
-    def probe_elsewhere(self, _name, _address):
-        return None
+def silent():
+    """SSH to a machine that does not answer."""
+    return SimpleNamespace(
+        proved_system=lambda _name: False,
+        shows_another_key=lambda _name: False,
+        shows_a_known_key=lambda _name: False,
+        host_keys=lambda _name, _address: [],
+        probe_elsewhere=lambda _name, _address: None,
+    )
 
 
 def flow_of(robot, given, words=()):
     """The flow of one machine; the rescue is not waited for."""
     options = BootOptions([given], word=("reinstall", words), rearm=True, prove=False, timeout=60.0)
     more = RobotOptions({SW: 600.0, HW: 600.0}, (None, None), look_timeout=1.0, give_back_after=180)
-    fleet = RobotRescue(robot, Shell(), options, more)
+    fleet = RobotRescue(robot, silent(), options, more)
     run = fleet.run_of(given)
     run.result.update(server_number=7, ipv4="192.0.2.1")
     return RobotFlow(fleet, run, given)
