@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+from tests.unit.consent.test_begun import job_of, one_disk
 
 MINE, OTHER = "a" * 32, "b" * 32
 NOW = 1_800_000_000.0
@@ -227,25 +228,8 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
     entry = {"device": "sda1", "kind": "filesystem", "type": "ext4", "label": "", "uuid": "ab-cd", "detail": ""}
     entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
     emptied = []
-    monkeypatch.setattr(targets, "look_at_disks", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
-    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
-    monkeypatch.setattr(targets.wiping, "wipe", lambda _tools, names: emptied.extend(names))
-    job = targets.job.Job(
-        b"",
-        b"",
-        ["image", "n1", "sda"],
-        "",
-        60,
-        "marker",
-        "",
-        MINE,
-        ["sda"],
-        "named",
-        word,
-        json.dumps(now_open(**more)),
-    )
-
+    one_disk(monkeypatch, [entry], lambda _tools, names: emptied.extend(names))
+    job = job_of(now_open(**more), "named", reinstall=word)
     (tmp_path / targets.protocol.INTENT).parent.mkdir()
 
     def prepare():
