@@ -118,11 +118,6 @@ def kept(target: str) -> dict[str, bytes]:
     return {path.stem: base64.b64decode(path.read_bytes()) for path in sorted((CORPUS / target).glob("*.b64"))}
 
 
-def keep(target: str, name: str, case: bytes) -> None:
-    """Write a case down."""
-    (CORPUS / target / (name + ".b64")).write_bytes(base64.encodebytes(case))
-
-
 def seeds(target: str) -> list[bytes]:
     """What is mutated: the corpus, and good inputs where there are."""
     found = list(kept(target).values())
