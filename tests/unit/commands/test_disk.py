@@ -1,13 +1,16 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of partitions, while udev or a scan takes some of them away."""
+"""What the kernel says of partitions, while udev or a scan takes some of them away; which image is a raw disk."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand import root_device as disk
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.raw_disk import check_head
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.root_device import (
     KernelPartition,
     entries,
@@ -61,3 +64,29 @@ def test_changes_make_the_partitions_present_those_wanted(present, wanted):
                 kernel[number] = extent
     assert kernel == wanted
     assert disk.changes(kernel, wanted) == []
+
+
+HEAD = bytes(510) + b"\x55\xaa"
+
+
+@pytest.mark.parametrize(
+    ("head", "named"),
+    [
+        (b"QFI\xfb" + HEAD[4:], "qcow2"),
+        (b"<!DOCTYPE html><html>", "error page"),
+        (bytes(257) + b"ustar" + bytes(600), "tar"),
+        (bytes(4096), "55 AA"),
+        (b"", "55 AA"),
+        (HEAD + bytes(3584) + b"EFI PART", "4096-byte sectors"),
+    ],
+)
+def test_what_is_no_raw_disk(head, named):
+    with pytest.raises(Refused, match=named):
+        check_head(head, 512)
+
+
+def test_what_is_a_raw_disk():
+    check_head(HEAD + b"EFI PART", 512)
+    check_head(HEAD + bytes(3584) + b"EFI PART", 4096)
+    with pytest.raises(Refused, match="512-byte sectors"):
+        check_head(HEAD + b"EFI PART", 4096)

@@ -19,6 +19,9 @@ NUMBERS = (
 )  # fmt: skip
 #: the same, as far as it fits into one line without blanks at its ends
 WORDS = tuple(text for text in NUMBERS if text and text == text.strip())
+#: URLs that no client can go to
+PLACES = ("http://[", "http://[::1/x", "http://127.0.0.1:99999/", "http://127.0.0.1:²/", "http://127.0.0.1:1_0/",
+          "http://a..b/", "http://" + "a" * 64 + ".example/", "http://h:" + "9" * 30 + "/")  # fmt: skip
 #: JSON that Python reads as deep as it may, and then not at all
 DEEP = "[" * 100_000
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web as module
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import Download, DownloadError, retry_after
+from tests.unit.common import odd
 from tests.web_servers import Handler, Server
 
 DATA = bytes(range(256)) * 40
@@ -178,6 +180,38 @@ def test_what_is_there_from_an_earlier_run_is_gone_on_with(web):
     assert (one.read(), one.size) == (DATA, len(DATA))
 
 
+# --- numbers that are none
+
+
+@contextlib.contextmanager
+def odd_web(*answers: bytes) -> Iterator[SimpleNamespace]:
+    with odd.server(*answers) as url:
+        yield SimpleNamespace(url=url)
+
+
+@pytest.mark.parametrize("length", odd.WORDS)
+@pytest.mark.parametrize("read", [stream, file])
+def test_a_size_that_is_no_number_is_refused(read, length):
+    with odd_web(odd.answer(body=b"an image", Content_Length=length)) as web:
+        with pytest.raises(DownloadError, match="as a number"):
+            read(web)
+
+
+def test_a_size_with_blanks_around_it_is_one():
+    with odd_web(odd.answer(body=b"an image", Content_Length=" \t 8 ")) as web:
+        assert stream(web) == file(web) == b"an image"
+
+
+@pytest.mark.parametrize("place", [*odd.WORDS, "3"])
+def test_a_range_that_was_not_asked_for_begins_again_in_a_file_and_ends_a_stream(place):
+    first = odd.answer(body=b"an im", Content_Length="8", ETag='"a"')
+    second = odd.answer("206 Partial", b"age", Content_Range=f"bytes {place}-7/8", Content_Length="3", ETag='"a"')
+    with odd_web(first, second, odd.answer(body=b"an image", Content_Length="8", ETag='"a"')) as web:
+        assert file(web) == b"an image"
+    with odd_web(first, second) as web, pytest.raises(DownloadError, match="another range"):
+        stream(web)
+
+
 # --- how often, and for how long
 
 
@@ -269,6 +303,13 @@ def test_a_redirect_to_another_protocol_is_refused(web):
     with pytest.raises(DownloadError, match="the server redirects to ftp, which is not https") as caught:
         stream(web)
     assert caught.value.final
+
+
+@pytest.mark.parametrize("place", odd.PLACES)
+@pytest.mark.parametrize("read", [stream, file])
+def test_a_redirect_to_what_is_no_url_is_refused(read, place):
+    with odd_web(odd.answer("302 Found", Location=place)) as web, pytest.raises(DownloadError):
+        read(web)
 
 
 def test_odd_urls_end_in_an_error_that_shows_no_piece_of_them():

@@ -34,6 +34,9 @@ REFUSED = {
     "-a": "RFC 1123",
     "a-": "RFC 1123",
     "a..b": "RFC 1123",
+    ".a": "RFC 1123",
+    "$(id)": "RFC 1123",
+    "-oProxyCommand=x": "RFC 1123",
     ".": "RFC 1123",
     "..": "RFC 1123",
     "a/b": "RFC 1123",
@@ -60,6 +63,14 @@ def test_refused(name, why):
 @pytest.mark.parametrize("name", [None, 7, ["a"]])
 def test_what_is_no_text_is_no_name(name):
     assert names.machine_error(name)
+
+
+@given(st.text(max_size=80))
+def test_accepted_names_are_safe_as_file_name_and_argument(text):
+    if names.machine_error(text) is None:
+        assert not set(text) - set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+        assert text[0] not in ".-"
+        assert ".." not in text
 
 
 def by_filter(name):

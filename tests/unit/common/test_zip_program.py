@@ -12,14 +12,14 @@ import zipfile
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import main_of, zip_program
+from tests.folders import put
 
 FILES = {"house/said.py": b"def main(words):\n    print(*words)\n    return len(words)\n", "house/__init__.py": b""}
 
 
 def test_it_runs_from_any_place_under_any_name(tmp_path):
-    path = tmp_path / "a command"
-    path.write_bytes(zip_program(f"#!{sys.executable} -I\n".encode(), {**FILES, "__main__.py": main_of("house.said")}))
-    path.chmod(0o755)
+    program = zip_program(f"#!{sys.executable} -I\n".encode(), {**FILES, "__main__.py": main_of("house.said")})
+    path = put(tmp_path / "a command", program, 0o755)
     done = subprocess.run([path, "a", "b"], capture_output=True, text=True, check=False, cwd="/")
     assert (done.stdout, done.returncode) == ("a b\n", 2)
 

@@ -15,15 +15,28 @@ MACHINE, MINE, OTHER = "n1", "a" * 32, "b" * 32
 OLD = {"installation": OTHER, "consent": "reinstall", "installed_at": "T"}
 
 
+def one_disk(monkeypatch, holds, wipe):
+    """The rescue has the disk sda, which holds this."""
+    monkeypatch.setattr(targets, "look_at_disks", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
+    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
+    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.wiping, "wipe", wipe)
+
+
+def job_of(intent, consent, **more):
+    """A job for sda of this intent."""
+    installation = intent["installation"]
+    return job.Job(
+        b"", b"", ["url", MACHINE], "", 60, "", "", installation, ["sda"], consent, intent=json.dumps(intent), **more
+    )
+
+
 @pytest.fixture
 def rescue(tmp_path, monkeypatch):
     """One disk with a system; what became of it is in the list."""
     (tmp_path / protocol.STATE_DIR).mkdir(parents=True)
     done = []
     holds = [{"kind": "system", "disks": ["sda"], "system": "Debian", "installed": OLD}]
-    monkeypatch.setattr(targets, "look_at_disks", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
-    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
     monkeypatch.setattr(targets.disk_facts, "held", lambda _disk: ["a system"])
 
     def wipe(_tools, _disks):
@@ -31,24 +44,10 @@ def rescue(tmp_path, monkeypatch):
         assert intent["begun"] is True, "who comes after a cut would not know"
         done.append("emptied")
 
-    monkeypatch.setattr(targets.wiping, "wipe", wipe)
+    one_disk(monkeypatch, holds, wipe)
 
     def prepare(consent, installation=MINE, **more):
-        intent = intents.make(MACHINE, installation, "reinstall")
-        wanted = job.Job(
-            b"",
-            b"",
-            ["url", MACHINE],
-            "",
-            60,
-            "",
-            "",
-            installation,
-            ["sda"],
-            consent,
-            intent=json.dumps(intent),
-            **more,
-        )
+        wanted = job_of(intents.make(MACHINE, installation, "reinstall"), consent, **more)
         targets.prepare(lambda *_given, **_more: (0, "", ""), wanted, str(tmp_path))
         return wanted.consent
 

@@ -179,17 +179,20 @@ def test_drift_is_what_both_sides_know_and_differs():
     assert installed.drift_in_words([]) == ""
 
 
+def boot_of(folder, remote=None, **more):
+    """What proves a system that is installation MINE, whose intent lies in this folder; and its options."""
+    given = {"reboot": False, "installation": MINE, "intent_file": str(folder / "n1.json"), **more}
+    given = ArgumentSpecValidator(options.machine_boot_spec()).validate(given).validated_parameters
+    return machine_boot._Boot(remote, given, Flow({**given, "known_hosts_dir": str(folder)}, "n1"), []), given
+
+
 def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     """What a first run disproved, a copy of its record on another disk does not prove to the second one."""
     path = str(tmp_path / "n1.json")
     intents.write(path, intents.make("n1", MINE, "empty"))
     intents.note_written(path, WRITTEN, succeeded=True)
     intents.close(path, intents.GIVEN_UP)
-    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
-        {"reboot": False, "installation": MINE, "intent_file": path, "proof": "disk"}
-    )
-    given = validated.validated_parameters
-    boot = machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+    boot, given = boot_of(tmp_path, proof="disk")
 
     def judged(disk, record):
         cloud_init = system_probe.CloudInit("done")
@@ -293,11 +296,7 @@ def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, know
             written.append(json.loads(record))
             return 0, "recorded=1"
 
-    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
-        {"reboot": False, "installation": MINE, "intent_file": path, "image_url": "https://i/b.raw", "command": "b"}
-    )
-    given = validated.validated_parameters
-    boot = machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+    boot, _given = boot_of(tmp_path, Remote(), image_url="https://i/b.raw", command="b")
     boot._proof = proof.Proof(proof.NONCE)
     record = {"machine": "n1", "installation": MINE}
     system = system_probe.System("b", "n1", "6", "Debian", on(TARGET), system_probe.CloudInit("done"), record)

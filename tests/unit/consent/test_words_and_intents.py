@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_arming
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_rescue as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+from tests.unit.consent.test_begun import job_of, one_disk
 
 MINE, OTHER = "a" * 32, "b" * 32
 NOW = 1_800_000_000.0
@@ -227,25 +228,8 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
     entry = {"device": "sda1", "kind": "filesystem", "type": "ext4", "label": "", "uuid": "ab-cd", "detail": ""}
     entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
     emptied = []
-    monkeypatch.setattr(targets, "look_at_disks", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
-    monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
-    monkeypatch.setattr(targets.wiping, "wipe", lambda _tools, names: emptied.extend(names))
-    job = targets.job.Job(
-        b"",
-        b"",
-        ["image", "n1", "sda"],
-        "",
-        60,
-        "marker",
-        "",
-        MINE,
-        ["sda"],
-        "named",
-        word,
-        json.dumps(now_open(**more)),
-    )
-
+    one_disk(monkeypatch, [entry], lambda _tools, names: emptied.extend(names))
+    job = job_of(now_open(**more), "named", reinstall=word)
     (tmp_path / targets.protocol.INTENT).parent.mkdir()
 
     def prepare():
@@ -275,3 +259,46 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
 def test_every_finding_about_permissions_names_what_would_be_taken(variable, given_words, fix):
     (finding,) = consent.Words(variable, given_words).findings
     assert finding.endswith(fix)
+
+
+# --- what identifies the installation of a system that has no record
+
+
+@pytest.mark.parametrize(
+    ("state", "machine", "stands"),
+    [
+        (intents.OPEN, "n1", False),
+        (intents.DONE, "n1", False),
+        (intents.SEEN, "n1", True),
+        (intents.GIVEN_UP, "n1", True),
+        (intents.GIVEN_UP, "n2", False),
+    ],
+)
+def test_an_installation_without_proof_can_be_named_by_its_id(state, machine, stands):
+    kept = intents.make(machine, installed.new_installation(), "fresh")
+    kept.update(state=state, holds=["8F1c-uuid", "other"])
+    found = intents.record_or_kept(None, kept, "n1", ["8f1C-uuid"])
+    assert (installed.installation_of(found) == kept["installation"]) is stands
+
+
+@pytest.mark.parametrize(("holds", "uuids"), [(["a"], ["b"]), (["a"], []), (None, ["None"]), ("ab", ["a"]), ([], [])])
+def test_a_system_that_others_put_there_since_has_no_name(holds, uuids):
+    kept = {**intents.make("n1", installed.new_installation(), "fresh"), "state": intents.GIVEN_UP, "holds": holds}
+    assert intents.record_or_kept(None, kept, "n1", uuids) is None
+
+
+@pytest.mark.parametrize("state", [intents.OPEN, intents.GIVEN_UP])
+def test_what_a_command_left_is_noted_while_the_intent_is_open(tmp_path, state):
+    path = str(tmp_path / "n1.json")
+    intents.write(path, {**intents.make("n1", installed.new_installation(), "fresh"), "state": state})
+    intents.note_written(path, [{"holds": ["b", "a"]}, {"holds": ["a"]}], succeeded=True)
+    assert intents.read(path).get("holds") == (["a", "b"] if state == intents.OPEN else None)
+    intents.note_written(str(tmp_path / "none.json"), [], succeeded=True)
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_the_record_of_the_system_says_more_than_an_old_intent():
+    kept = {**intents.make("n1", installed.new_installation(), "fresh"), "state": intents.GIVEN_UP}
+    record = {"installation": installed.new_installation(), "machine": "n1"}
+    assert intents.record_or_kept(record, kept, "n1", []) == record
+    assert intents.record_or_kept(None, None, "n1", []) is None

@@ -24,6 +24,7 @@ from ansible.vars.manager import VariableManager
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, specification
 from tests.documents import CHECKOUT, COLLECTION, DOCUMENTS, Block, Step, blocks, is_of_hosts, steps
+from tests.folders import put, put_programs
 from tests.unit.docs import plugin_specs
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
@@ -182,13 +183,11 @@ def test_the_shortest_image_command_names_the_partition_and_hands_over_the_keys(
     text = (CHECKOUT / "docs/commands.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^    #!/bin/bash\n(?:    .*\n|\n)+?    echo IMAGE_URL_DONE\n", text, re.MULTILINE)
     code = re.sub(r"(?<![\w/])/(root|mnt)\b", rf"{tmp_path}/\1", textwrap.dedent(code))
-    for folder in ("root/.ssh", "mnt", "bin"):
-        (tmp_path / folder).mkdir(parents=True)
-    for name in ("curl", "zstd", "dd", "blockdev", "udevadm", "umount", "mount"):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n')
-        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "mnt").mkdir()
+    names = ("curl", "zstd", "dd", "blockdev", "udevadm", "umount", "mount")
+    put_programs(tmp_path / "bin", {name: f'echo "{name} $*" >>{tmp_path}/calls' for name in names})
     keys = "# a comment\nssh-ed25519 AAAAC3 me@home: # 1\nno-pty ecdsa-sha2-nistp256 AAAAE2=\n"
-    (tmp_path / "root/.ssh/authorized_keys").write_text(keys)
+    put(tmp_path / "root/.ssh/authorized_keys", keys)
     (tmp_path / "data").write_text("#cloud-config\n")
     environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "KUBENODE_INSTALLATION": "0" * 32}
     words = ["bash", "-c", code, "command", "http://x", str(tmp_path / "data"), "web-1", disk]

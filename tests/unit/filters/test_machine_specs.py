@@ -9,31 +9,38 @@ from ansible_collections.kubenode.provision.plugins.filter.machine_specs import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import specification
 
 
-def test_only_what_a_host_sets_is_passed_on():
-    hosts = [{"inventory_hostname": "n1", "kubenode_server_type": "cx23", "kubenode_adopt": False, "unrelated": 1}]
-    assert machine_specs(hosts, "hcloud_machine") == [{"name": "n1", "server_type": "cx23", "adopt": False}]
-
-
-def test_dynamic_inventory_is_the_fallback():
-    hosts = [
-        {"inventory_hostname": "n1", "hcloud_server_type": "cx33", "hcloud_location": "fsn1"},
-        {"inventory_hostname": "n2", "hcloud_server_type": "cx33", "kubenode_server_type": "cx43"},
-    ]
-    assert machine_specs(hosts, "hcloud_machine") == [
-        {"name": "n1", "server_type": "cx33", "location": "fsn1"},
-        {"name": "n2", "server_type": "cx43"},
-    ]
-
-
-def test_the_check_gets_the_image_variables():
-    hosts = [{"inventory_hostname": "n1", "kubenode_image_url": "https://i/x", "kubenode_image_url_command": "c"}]
-    assert machine_specs(hosts, "image_url_check") == [{"name": "n1", "image_url": "https://i/x", "command": "c"}]
-
-
-@pytest.mark.parametrize("purpose", ["image_url_check", "installimage_check"])
-def test_the_policy_about_digests_reaches_every_check(purpose):
-    hosts = [{"inventory_hostname": "n1", "kubenode_require_digest": True}]
-    assert machine_specs(hosts, purpose) == [{"name": "n1", "require_digest": True}]
+@pytest.mark.parametrize(
+    ("purpose", "variables", "found"),
+    [
+        # only what a host sets is passed on
+        (
+            "hcloud_machine",
+            {"kubenode_server_type": "cx23", "kubenode_adopt": False, "unrelated": 1},
+            {"server_type": "cx23", "adopt": False},
+        ),
+        # a dynamic inventory is the fallback
+        (
+            "hcloud_machine",
+            {"hcloud_server_type": "cx33", "hcloud_location": "fsn1"},
+            {"server_type": "cx33", "location": "fsn1"},
+        ),
+        (
+            "hcloud_machine",
+            {"hcloud_server_type": "cx33", "kubenode_server_type": "cx43"},
+            {"server_type": "cx43"},
+        ),
+        (
+            "image_url_check",
+            {"kubenode_image_url": "https://i/x", "kubenode_image_url_command": "c"},
+            {"image_url": "https://i/x", "command": "c"},
+        ),
+        # the policy about digests reaches every check
+        ("image_url_check", {"kubenode_require_digest": True}, {"require_digest": True}),
+        ("installimage_check", {"kubenode_require_digest": True}, {"require_digest": True}),
+    ],
+)
+def test_variables_of_a_host_become_options_of_its_machine(purpose, variables, found):
+    assert machine_specs([{"inventory_hostname": "n1", **variables}], purpose) == [{"name": "n1", **found}]
 
 
 def test_every_host_that_cannot_be_a_machine_is_named():

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,18 +55,12 @@ def test_many_waiters_share_their_requests():
     batches = [answer(*(action(number, "success") for number in numbers))]
     with ScriptedServer(*batches) as server:
         began: list[float] = []  # time passes from the moment on when all of them wait
-        common, done = board(server, lambda: time.monotonic() - began[0] if began else 0.0), []
-        threads = [
-            threading.Thread(target=lambda number=number: done.append(common.wait(action(number), soon())["id"]))
-            for number in numbers
-        ]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(common._waiters) == len(numbers), "thirty waiters")
-        began.append(time.monotonic())
-        for thread in threads:
-            thread.join()
-    assert sorted(done) == list(numbers)
+        common = board(server, lambda: time.monotonic() - began[0] if began else 0.0)
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            done = pool.map(lambda number: common.wait(action(number), soon())["id"], numbers)
+            until(lambda: len(common._waiters) == len(numbers), "thirty waiters")
+            began.append(time.monotonic())
+    assert list(done) == list(numbers)
     assert len(server.requests) <= 4
     assert all(path.count("id=") <= BATCH for _method, path, _headers, _body in server.requests)
 

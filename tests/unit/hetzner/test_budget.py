@@ -11,16 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Budget
-
-
-class Clock:
-    """A clock that moves only when the test moves it."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.clock import Clock
 
 
 def headers(remaining, limit=3600):
@@ -28,7 +19,7 @@ def headers(remaining, limit=3600):
 
 
 def known(remaining, limit=3600):
-    clock = Clock()
+    clock = Clock(1000.0)
     budget = Budget(clock)
     budget.answered(headers(remaining, limit), budget.sent())
     return budget, clock

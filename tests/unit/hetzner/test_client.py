@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api, cloud_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import Servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
+from tests.clock import Clock
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
 from tests.waiting import until
 
@@ -31,13 +32,9 @@ SERVER = {"id": 7, "name": "n1", "status": "off", "labels": {LABEL: "n1"}}
 
 
 def soon(seconds=20):
-    """A time limit by a clock that only pauses move, so that they take no time."""
-    now = [0.0]
-
-    def sleep(pause):
-        now[0] += pause
-
-    return Deadline(seconds, "the test", clock=lambda: now[0], sleep=sleep)
+    """A time limit whose pauses take no time."""
+    clock = Clock()
+    return Deadline(seconds, "the test", clock=clock, sleep=clock.sleep)
 
 
 def api(server, **more):
@@ -133,12 +130,12 @@ def test_reads_are_repeated_until_they_succeed():
 
 
 def test_reads_end_with_the_time_limit():
-    slept = []
-    deadline = Deadline(4, "the test", clock=lambda: sum(slept), sleep=slept.append)
+    clock = Clock()
+    deadline = Deadline(4, "the test", clock=clock, sleep=clock.sleep)
     with ScriptedServer(failure(502, "bad_gateway")) as server, pytest.raises(TimeLimit, match=r"4 s: said the"):
         api(server).read("/servers", deadline)
-    assert len(server.requests) == len(slept) + 1
-    assert sum(slept) <= 4
+    assert len(server.requests) == len(clock.slept) + 1
+    assert clock.now <= 4
 
 
 def test_no_server_listens():
@@ -151,19 +148,13 @@ def test_no_server_listens():
     assert TOKEN not in str(caught.value)
 
 
-def ticking():
-    """A clock that only pauses move."""
-    now = [0.0]
-    return lambda: now[0], lambda pause: now.__setitem__(0, now[0] + pause)
-
-
 def test_an_api_that_never_answered_is_not_waited_for():
-    clock, sleep = ticking()
+    clock = Clock()
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
-        client = Api(TOKEN, endpoint, clock=clock, sleep=sleep)
-        limit = Deadline(360, "the test", clock=clock, sleep=sleep)
+        client = Api(TOKEN, endpoint, clock=clock, sleep=clock.sleep)
+        limit = Deadline(360, "the test", clock=clock, sleep=clock.sleep)
         with pytest.raises(FleetError, match="api_endpoint") as caught:
             client.read("/servers", limit)
         with pytest.raises(FleetError, match="api_endpoint"):
@@ -176,12 +167,12 @@ def test_an_api_that_never_answered_is_not_waited_for():
 
 
 def test_an_api_that_has_answered_once_is_waited_for():
-    clock, sleep = ticking()
+    clock = Clock()
     with socket.create_server(("127.0.0.1", 0)) as gone:
-        client = Api(TOKEN, "http://127.0.0.1:%d/v1" % gone.getsockname()[1], clock=clock, sleep=sleep)
+        client = Api(TOKEN, "http://127.0.0.1:%d/v1" % gone.getsockname()[1], clock=clock, sleep=clock.sleep)
     client._first.came()
     with pytest.raises(TimeLimit, match="Errno 111"):
-        client.read("/servers", Deadline(100, "the test", clock=clock, sleep=sleep))
+        client.read("/servers", Deadline(100, "the test", clock=clock, sleep=clock.sleep))
     assert 80 <= clock() <= 100
 
 
@@ -272,19 +263,13 @@ def test_a_locked_server_is_asked_again_without_a_look():
 
 
 def test_an_empty_budget_is_waited_for():
-    slept = []
-    clock = [100.0]
-
-    def sleep(seconds):
-        slept.append(seconds)
-        clock[0] += seconds
-
+    clock = Clock(100.0)
     with ScriptedServer(Reply(200, {}, {**BUDGET, "RateLimit-Remaining": "0"})) as server:
-        client = api(server, clock=lambda: clock[0], sleep=sleep)
+        client = api(server, clock=clock, sleep=clock.sleep)
         client.request("GET", "/servers")
-        assert slept == []
+        assert clock.slept == []
         client.request("GET", "/servers")
-    assert sum(slept) == pytest.approx(1.0)
+    assert sum(clock.slept) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

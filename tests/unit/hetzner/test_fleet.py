@@ -28,6 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import MachineRun, explain, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
+from tests.clock import Clock
 
 
 class Stoppable:
@@ -111,16 +112,15 @@ def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(
     monkeypatch, limit, answers, least, most, found
 ):
     """One that boots may have no keys yet, so one refusal is not enough; a silent one has ``rescue_timeout``."""
-    now = [0.0]
-    clock = {"clock": lambda: now[0], "sleep": lambda seconds: now.__setitem__(0, now[0] + seconds)}
-    monkeypatch.setattr(boot_flow, "Deadline", functools.partial(Deadline, **clock))
+    clock = Clock()
+    monkeypatch.setattr(boot_flow, "Deadline", functools.partial(Deadline, clock=clock, sleep=clock.sleep))
     flow = object.__new__(cloud_rescue.CloudFlow)
     flow.fleet = SimpleNamespace(rescue_timeout=limit)
     flow.seen, notes = ObservedState("running"), []
-    monkeypatch.setattr(flow, "probe", lambda: Answer([kind for since, kind in answers if since <= now[0]][-1]))
+    monkeypatch.setattr(flow, "probe", lambda: Answer([kind for since, kind in answers if since <= clock.now][-1]))
     monkeypatch.setattr(flow, "note", notes.append)
     flow.look()
-    assert least <= now[0] <= most
+    assert least <= clock.now <= most
     assert flow.seen.answer == found
 
 

@@ -6,22 +6,31 @@ from __future__ import annotations
 
 import base64
 import socket
+import threading
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import (
     DENIED,
+    KILLED,
+    LONGEST_OUTPUT,
     SILENT,
     SYSTEM,
+    Answer,
     Ssh,
     make_ssh,
     parse_failure,
     parse_probe,
+    run_limited,
 )
+from tests.folders import put
+from tests.waiting import until
 
 IN_RAM = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
 ON_DISK = base64.b64encode(b"1 1 8:2 / / rw - ext4 /dev/sda2 rw\n").decode()
@@ -99,6 +108,22 @@ def test_failures_are_distinguished(code, errors, kind):
     assert parse_failure(code, errors).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("detail", "listens"),
+    [
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", False),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", False),
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host", False),
+        ("kex_exchange_identification: read: Connection reset by peer", True),
+        ("banner exchange: Connection to 192.0.2.1 port 50000: invalid format", True),
+        ("Connection timed out during banner exchange", True),
+        ("Connection closed by 192.0.2.1 port 22", True),
+    ],
+)
+def test_what_speaks_no_ssh_listens_all_the_same(detail, listens):
+    assert Answer(SILENT, detail).listens is listens
+
+
 def test_the_command_line_keeps_to_our_own_host_keys():
     shell = Ssh("/run/my pins/%h", "root", 2222, "/keys/id", ["-J", "hop"])
     line = shell.argv("n1", "192.0.2.1", "/run/my pins/%h/n1", "id")
@@ -147,9 +172,7 @@ def test_behind_a_jump_host_each_type_of_host_key_is_asked_for(tmp_path, monkeyp
     blobs = {}
     for kind in ("ssh-ed25519", "ssh-rsa"):
         blobs[kind] = base64.b64encode(len(kind).to_bytes(4, "big") + kind.encode() + b"key").decode()
-    fake = tmp_path / "bin/ssh"
-    fake.parent.mkdir()
-    fake.write_text(f"""#!/bin/sh
+    fake = f"""#!/bin/sh
 [ "$1" = -G ] && {{ printf 'hostname h\nport 22\nproxyjump jump\n'; exit; }}
 for word; do
     case $word in
@@ -163,9 +186,8 @@ case $algorithms in
     *rsa*) echo "host ssh-rsa {blobs["ssh-rsa"]}" >"$file" ;;
 esac
 exit 255
-""")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+"""
+    monkeypatch.setenv("PATH", f"{put(tmp_path / 'bin/ssh', fake, 0o755).parent}:/usr/bin:/bin")
     shell = Ssh(str(tmp_path), extra_args=["-J", "jump"])
     (tmp_path / "n1.probe").write_text("what an earlier look showed\n")
     assert shell.host_keys("n1", "192.0.2.1") == [f"{kind} {blobs[kind]}" for kind in ("ssh-ed25519", "ssh-rsa")]
@@ -195,9 +217,8 @@ class Listener:
 
 def test_each_machine_is_reached_by_the_arguments_of_its_own(tmp_path):
     """A proxy of one machine is asked for it, with its address, also for host keys; the other one is asked itself."""
-    proxy, asked = tmp_path / "proxy", tmp_path / "asked"
-    proxy.write_text(f'#!/bin/sh\necho "$*" >>{asked}\n')
-    proxy.chmod(0o755)
+    asked = tmp_path / "asked"
+    proxy = put(tmp_path / "proxy", f'#!/bin/sh\necho "$*" >>{asked}\n', 0o755)
     more = "-o HostKeyAlias=of-the-user -oControlMaster=auto"
     way = {"name": "far", "ssh_args": f"-o ProxyCommand='{proxy} %h %p' {more}"}
     shell = make_ssh(*options(tmp_path, access=[way, {"name": "near", "ssh_args": ""}]))
@@ -236,3 +257,57 @@ def test_a_key_that_cannot_be_kept_ends_one_machine_alone(tmp_path):
 
 def test_host_keys_of_no_machine_are_of_none():
     assert "n1" not in ssh_module._host_keys([{"host_keys": ["ssh-ed25519 AAAA"]}])
+
+
+# --- programs on the controller: their output, their time limit, and floods
+
+
+def test_exit_code_and_both_streams():
+    assert run_limited(["sh", "-c", "echo out; echo err >&2; exit 3"], 600) == (3, "out\n", "err\n")
+
+
+def test_a_missing_program_says_what_to_install():
+    with pytest.raises(FleetError, match=r"'no-such-program' cannot be run .* install the OpenSSH client"):
+        run_limited(["no-such-program"], 1)
+
+
+def test_there_is_no_input_and_no_shell():
+    assert run_limited(["cat"], 600) == (0, "", "")
+    assert run_limited(["printf", "%s", "$(id)"], 600)[1] == "$(id)"
+
+
+def test_bytes_that_are_no_text_are_replaced():
+    assert run_limited(["printf", r"\377a"], 600)[1] == "\ufffda"
+
+
+def test_the_time_limit_kills():
+    assert run_limited(["sleep", "600"], 0.3)[0] == KILLED
+
+
+def test_a_flood_is_cut_off():
+    code, output, errors = run_limited(["yes"], 3600)
+    assert (code, len(output), errors) == (KILLED, LONGEST_OUTPUT, "")
+
+
+def test_a_flood_of_errors_ends_with_the_time(tmp_path, monkeypatch):
+    """The pipe takes what is read at most; the time is over when it is full, however long that took."""
+    full = tmp_path / "full"
+
+    class Timer(threading.Thread):
+        def __init__(self, seconds, kill):
+            super().__init__(daemon=True)
+            assert seconds == 3
+            self.kill = kill
+
+        def run(self):
+            until(full.exists, "a full pipe")
+            self.kill()
+
+        def cancel(self):
+            """It is over."""
+
+    monkeypatch.setattr(ssh, "threading", SimpleNamespace(Timer=Timer))
+    # a third descriptor keeps the pipe of stdout open: only the time ends the wait for its end
+    flood = f"yes | head -c {LONGEST_OUTPUT} >&2; touch {full}; exec yes 3>&1 >&2"
+    code, output, errors = run_limited(["sh", "-c", flood], 3)
+    assert (code, output, len(errors)) == (KILLED, "", LONGEST_OUTPUT)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -27,6 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
+from tests.clock import Clock
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
 SECRET = "geheim-ß"
@@ -40,27 +42,12 @@ OK = Reply(200, {"rescue": {"active": False}})
 LIMIT = failure(403, "RATE_LIMIT_EXCEEDED", max_request=50, interval=3600)
 
 
-class Time:
-    """A clock that a sleep moves forward, without a real wait."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.slept = []
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
-
-
 class Scripted:
     """A client of a scripted server, with a clock of its own."""
 
     def __init__(self, *replies, patient=False, resets=50):
         self.server = ScriptedServer(*replies)
-        self.time = Time()
+        self.time = Clock()
         self.patient = patient
         self.resets = resets
 
@@ -105,11 +92,8 @@ def test_the_first_401_ends_everything_for_every_thread():
                 errors.append(str(error))
 
         ask(0)
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(1, 9)))
         assert len(robot.sent) == 1
     assert len(errors) == 9
     assert "HROBOT_API_PASSWORD" in errors[0]
@@ -126,11 +110,8 @@ def test_a_password_that_is_rotated_under_way_never_costs_the_three_logins_that_
             with pytest.raises(FleetError):
                 robot.api.read("/boot/%d/rescue" % number, robot.deadline())
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(20) as pool:
+            list(pool.map(ask, range(20)))
         assert len(robot.sent) <= CONCURRENCY < 3
 
 
@@ -241,34 +222,28 @@ def test_a_technician_under_way_is_a_permanent_error():
 ARMED = Reply(200, {"rescue": {"active": True, "password": "x", "authorized_key": [{"key": {"fingerprint": "f"}}]}})
 
 
-def test_arming_that_was_carried_out_although_its_answer_was_lost_is_not_repeated():
-    with Scripted(Reply(drop=True), ARMED) as robot:
+BLOCKED = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
+POST, LOOK = "POST /v1/boot/1/rescue", "GET /v1/boot/1/rescue"
+
+
+@pytest.mark.parametrize(
+    ("replies", "sent"),
+    [
+        # it was carried out although its answer was lost, or it was not
+        ([Reply(drop=True), ARMED], [POST, LOOK]),
+        ([Reply(drop=True), OK, ARMED], [POST, LOOK, POST]),
+        # all else that is armed is disarmed first
+        (
+            [failure(409, "BOOT_BLOCKED"), BLOCKED, Reply(200, {"linux": {"active": False}}), ARMED],
+            [POST, "GET /v1/boot/1", "DELETE /v1/boot/1/linux", POST],
+        ),
+        ([failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED], [POST, "DELETE /v1/boot/1/rescue", POST]),
+    ],
+)
+def test_arming_is_repeated_only_when_it_was_not_carried_out(replies, sent):
+    with Scripted(*replies) as robot:
         BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
-        assert robot.sent == ["POST /v1/boot/1/rescue", "GET /v1/boot/1/rescue"]
-
-
-def test_arming_that_was_not_carried_out_is_repeated():
-    with Scripted(Reply(drop=True), OK, ARMED) as robot:
-        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
-        assert robot.sent[2] == "POST /v1/boot/1/rescue"
-
-
-def test_all_else_that_is_armed_is_disarmed_first():
-    active = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
-    with Scripted(failure(409, "BOOT_BLOCKED"), active, Reply(200, {"linux": {"active": False}}), ARMED) as robot:
-        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
-        assert robot.sent == [
-            "POST /v1/boot/1/rescue",
-            "GET /v1/boot/1",
-            "DELETE /v1/boot/1/linux",
-            "POST /v1/boot/1/rescue",
-        ]
-
-
-def test_a_rescue_that_is_armed_already_is_armed_again():
-    with Scripted(failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED) as robot:
-        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
-        assert robot.sent == ["POST /v1/boot/1/rescue", "DELETE /v1/boot/1/rescue", "POST /v1/boot/1/rescue"]
+        assert robot.sent == sent
 
 
 def test_a_server_without_a_rescue_is_a_permanent_error():

@@ -20,20 +20,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
     ResetPlan,
     route_of,
 )
-
-
-class Clock:
-    """A clock that moves only when the test moves it."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.clock import Clock
 
 
 def limits(resets=HOURLY[RESET]):
-    clock = Clock()
+    clock = Clock(1000.0)
     return Limits(clock, resets=resets, rng=random.Random(1)), clock
 
 
@@ -136,15 +127,6 @@ def test_the_message_shows_the_arithmetic():
 # --- the hour of other runs
 
 
-class Wall:
-    """What time.time says."""
-
-    now = 1_800_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 def log_of(folder, wall, account="#ws+a@https://x"):
     return ResetLog(str(folder), account, wall)
 
@@ -156,7 +138,7 @@ def limits_with(log, resets=50):
 
 
 def test_the_resets_of_earlier_runs_count_for_an_hour(tmp_path):
-    wall = Wall()
+    wall = Clock(1_800_000_000.0)
     first = limits_with(log_of(tmp_path, wall))
     for _number in range(40):
         first.leaves(RESET)
@@ -170,7 +152,7 @@ def test_the_resets_of_earlier_runs_count_for_an_hour(tmp_path):
 
 
 def test_a_refusal_shows_the_next_run_that_the_hour_is_used_up(tmp_path):
-    wall = Wall()
+    wall = Clock(1_800_000_000.0)
     first = limits_with(log_of(tmp_path, wall))
     first.leaves(RESET)
     first.refused(RESET, 3600.0, 20)
@@ -198,14 +180,14 @@ def test_the_limit_is_the_api_s_own_but_never_more_than_the_user_s():
 
 
 def test_the_length_of_the_window_is_the_api_s_own_too():
-    now = [0.0]
-    limits = Limits(lambda: now[0], rng=random.Random(1))
+    clock = Clock()
+    limits = Limits(clock, rng=random.Random(1))
     for _number in range(5):
         limits.sent(RESET)
     limits.refused(RESET, 15.0, 5)
     limits.taken(RESET)
     assert limits.delay(RESET) == 15.0
-    now[0] = 15.0
+    clock.now = 15.0
     assert (limits.delay(RESET), limits.left(RESET)) == (0.0, 5)
 
 
@@ -215,7 +197,7 @@ def test_the_length_of_the_window_is_the_api_s_own_too():
      '{"sent": [], "refused": [1, 1e308, 1]}', '{"sent": [null], "refused": ["a", "b", "c"]}', "[" * 100000],
 )  # fmt: skip
 def test_a_file_that_is_none_counts_nothing_and_is_written_again(tmp_path, text):
-    wall = Wall()
+    wall = Clock(1_800_000_000.0)
     log = log_of(tmp_path, wall)
     path = tmp_path / log._path.rpartition("/")[2]
     path.write_text(text)
@@ -225,7 +207,7 @@ def test_a_file_that_is_none_counts_nothing_and_is_written_again(tmp_path, text)
 
 
 def test_a_folder_that_is_not_there_or_not_ours_stops_no_run(tmp_path):
-    log = log_of(tmp_path / "none", Wall())
+    log = log_of(tmp_path / "none", Clock(1_800_000_000.0))
     log.sent()
     log.refused(50, 3600.0)
     assert log.ages() == []

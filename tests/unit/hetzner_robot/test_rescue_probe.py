@@ -90,8 +90,12 @@ class Machine:
         return found
 
 
-def test_the_rescue_gets_commands_only_after_its_key_is_proven():
-    machine = Machine()
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_the_rescue_gets_commands_only_after_its_key_is_proven(machine):
     assert machine.see_for(100) == NOT_THERE
     assert (machine.logins, machine.asked) == ([], 0)
     machine.booted(NEW_KEY, RESCUE, [FALSE_KEY, NEW_KEY])
@@ -100,8 +104,7 @@ def test_the_rescue_gets_commands_only_after_its_key_is_proven():
     assert machine.probed.proven == [NEW_KEY]
 
 
-def test_a_false_key_ends_it_and_nothing_is_sent():
-    machine = Machine()
+def test_a_false_key_ends_it_and_nothing_is_sent(machine):
     machine.booted(FALSE_KEY, RESCUE, [NEW_KEY])
     with pytest.raises(Permanent, match="none of those Robot reports") as error:
         machine.see_for(60)
@@ -109,9 +112,8 @@ def test_a_false_key_ends_it_and_nothing_is_sent():
     assert (machine.logins, machine.pinned) == ([], None)
 
 
-def test_a_system_that_is_going_down_may_show_an_unknown_key():
+def test_a_system_that_is_going_down_may_show_an_unknown_key(machine):
     """It was asked for one type of key, and shows another one in its last seconds."""
-    machine = Machine()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
     assert machine.see_for(10) == NOT_THERE
     assert machine.probed.undecided
@@ -121,9 +123,8 @@ def test_a_system_that_is_going_down_may_show_an_unknown_key():
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
-def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(left):
+def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(machine, left):
     """A connection shows one type; in its last seconds, the system may show any other one alone."""
-    machine = Machine()
     machine.shown, machine.negotiated, machine.answer = [OLD_KEY, key(b"rsa"), key(b"ecdsa")], OLD_KEY, OLD_SYSTEM
     machine.probed.look()
     machine.published, machine.active = [NEW_KEY], False
@@ -135,8 +136,7 @@ def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(left)
     assert machine.asked == 0
 
 
-def test_a_mismatch_counts_only_when_the_same_keys_are_shown_again():
-    machine = Machine()
+def test_a_mismatch_counts_only_when_the_same_keys_are_shown_again(machine):
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
     assert machine.see_for(12) == NOT_THERE
     machine.shown = [key(b"another")]
@@ -145,8 +145,7 @@ def test_a_mismatch_counts_only_when_the_same_keys_are_shown_again():
         machine.see_for(20)
 
 
-def test_keys_that_change_all_the_time_do_not_hold_a_run_for_ever():
-    machine = Machine()
+def test_keys_that_change_all_the_time_do_not_hold_a_run_for_ever(machine):
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
 
     def show_others():
@@ -160,8 +159,7 @@ def test_keys_that_change_all_the_time_do_not_hold_a_run_for_ever():
     assert machine.logins == []
 
 
-def test_the_old_system_between_two_mismatches_ends_the_first_one():
-    machine = Machine()
+def test_the_old_system_between_two_mismatches_ends_the_first_one(machine):
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
     machine.probed.look()
     machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
@@ -175,8 +173,7 @@ def test_the_old_system_between_two_mismatches_ends_the_first_one():
         machine.see_for(20)
 
 
-def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
-    machine = Machine()
+def test_the_system_seen_before_is_recognised_by_its_key_without_a_request(machine):
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
     machine.probed.look()
     assert machine.see_for(100) == SAME_BOOT
@@ -187,8 +184,7 @@ def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
     assert machine.see() == ARRIVED
 
 
-def test_a_false_rescue_with_the_old_key_never_counts():
-    machine = Machine()
+def test_a_false_rescue_with_the_old_key_never_counts(machine):
     machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
     machine.probed.look()
     machine.booted(OLD_KEY, RESCUE, [NEW_KEY])
@@ -199,15 +195,13 @@ def test_a_false_rescue_with_the_old_key_never_counts():
     assert machine.pinned is None
 
 
-def test_a_system_that_answers_while_the_rescue_is_armed_is_another_one():
-    machine = Machine()
+def test_a_system_that_answers_while_the_rescue_is_armed_is_another_one(machine):
     machine.shown, machine.answer = [FALSE_KEY], DISK_SYSTEM
     assert machine.see_for(10) == OTHER_SYSTEM
     assert machine.asked == 1
 
 
-def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
-    machine = Machine()
+def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute(machine):
     machine.booted(NEW_KEY, RESCUE, [])
     with pytest.raises(MachineError, match="accept-new") as error:
         machine.see_for(200)
@@ -218,8 +212,7 @@ def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
     assert not error.value.permanent
 
 
-def test_fingerprints_that_come_late_are_good_enough():
-    machine = Machine()
+def test_fingerprints_that_come_late_are_good_enough(machine):
     machine.booted(NEW_KEY, RESCUE, [])
     assert machine.see_for(30) == NOT_THERE
     assert machine.probed.undecided
@@ -228,8 +221,7 @@ def test_fingerprints_that_come_late_are_good_enough():
     assert not machine.probed.undecided
 
 
-def test_a_rescue_that_falls_silent_again_is_undecided_no_more():
-    machine = Machine()
+def test_a_rescue_that_falls_silent_again_is_undecided_no_more(machine):
     machine.booted(NEW_KEY, RESCUE, [])
     machine.see_for(10)
     machine.shown = []
@@ -237,8 +229,7 @@ def test_a_rescue_that_falls_silent_again_is_undecided_no_more():
     assert not machine.probed.undecided
 
 
-def test_a_proven_rescue_that_refuses_our_key_is_given_up():
-    machine = Machine()
+def test_a_proven_rescue_that_refuses_our_key_is_given_up(machine):
     machine.booted(NEW_KEY, Answer(DENIED, "Permission denied (publickey)"), [NEW_KEY])
     assert machine.see() == NOT_THERE
     with pytest.raises(Permanent, match="refuses ours"):
@@ -262,8 +253,7 @@ def clocked(machine, seconds):
     return Deadline(seconds, "the proof", clock=lambda: machine.now, sleep=sleep)
 
 
-def test_a_rescue_that_is_there_already_is_proven_too():
-    machine = Machine()
+def test_a_rescue_that_is_there_already_is_proven_too(machine):
     machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
     machine.probed.look()
     assert machine.probed.wait_for_proof([], clocked(machine, 70))
@@ -276,8 +266,7 @@ def test_a_rescue_that_is_there_already_is_proven_too():
         machine.probed.wait_for_proof([FALSE_KEY], clocked(machine, 70))
 
 
-def test_a_rescue_that_was_armed_again_since_it_booted_cannot_be_proven():
-    machine = Machine()
+def test_a_rescue_that_was_armed_again_since_it_booted_cannot_be_proven(machine):
     machine.booted(NEW_KEY, RESCUE, [])
     machine.active = True
     machine.probed.look()
@@ -300,16 +289,14 @@ def test_a_rescue_that_was_armed_again_since_it_booted_cannot_be_proven():
         (Answer(DENIED, "no"), NOT_THERE),
     ],
 )
-def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(answer, found):
+def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(machine, answer, found):
     """Where the rescue's port is silent: it may be in use, and is not reset."""
-    machine = Machine()
     machine.elsewhere = answer
     assert machine.see() == found
     assert machine.asked == 0
 
 
-def test_what_answers_on_another_port_is_never_the_rescue():
-    machine = Machine()
+def test_what_answers_on_another_port_is_never_the_rescue(machine):
     machine.elsewhere = RESCUE
     assert machine.see() == NOT_THERE
     assert machine.pinned is None

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import contact_used
+from tests.unit.hetzner.test_decisions import ANSWERS, label
 
 
 def seen(answer=None, **more):
@@ -23,13 +24,6 @@ def seen(answer=None, **more):
     return ObservedState(answer=answer, **more)
 
 
-ANSWERS = (
-    decision.RESCUE,
-    decision.INSTALLED,
-    decision.OTHER,
-    decision.SILENT,
-    decision.DENIED,
-)
 ARMING = (decision.ARM_AND_REBOOT, decision.ARM_AND_RESET, decision.CONTINUE)
 
 RESCUE_TABLE = [
@@ -72,6 +66,18 @@ RESCUE_TABLE = [
     (seen(decision.SILENT, proven=True, reinstall=True, off=False), decision.ARM_AND_RESET),
     (seen(decision.SILENT, proven=True, rearm=True), decision.CONTINUE),
     (seen(decision.RESCUE, proven=True), decision.ASK_RESCUE),
+    # a finished system that shows no more than an open port, or nothing, is never reset without consent
+    (seen(decision.SILENT, unproven="port", listens=True), decision.LEAVE),
+    (seen(decision.DENIED, unproven="port", listens=True), decision.LEAVE),
+    (seen(decision.SILENT, unproven="port"), decision.REFUSE_SILENT),
+    (seen(decision.SILENT, unproven="port", may_reset=True), decision.REFUSE_SILENT),
+    (seen(decision.SILENT, unproven="none"), decision.ASK_POWER),
+    (seen(decision.SILENT, unproven="none", off=False), decision.LEAVE),
+    (seen(decision.SILENT, unproven="none", off=True), decision.REFUSE_SILENT),
+    (seen(decision.DENIED, unproven="none", may_reset=True), decision.LEAVE),
+    (seen(decision.DENIED, unproven="none", reinstall=True), decision.ARM_AND_RESET),
+    (seen(decision.RESCUE, unproven="none", intended=""), decision.REFUSE_RESCUE),
+    (seen(decision.INSTALLED, unproven="none"), decision.LEAVE),
 ]
 
 OS_TABLE = [
@@ -83,14 +89,6 @@ OS_TABLE = [
     (seen(decision.OTHER), decision.LEAVE),
     (seen(decision.SILENT), decision.LEAVE),
 ]
-
-
-def label(value):
-    return (
-        " ".join("%s=%s" % item for item in vars(value).items() if item[1])
-        if isinstance(value, ObservedState)
-        else value
-    )
 
 
 @pytest.mark.parametrize(("state", "expected"), RESCUE_TABLE, ids=label)

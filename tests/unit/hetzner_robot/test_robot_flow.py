@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,26 +53,16 @@ class Robot:
         return {"reset": {}}
 
 
-class Shell:
-    """A machine that does not answer."""
-
-    def proved_system(self, _name):
-        return False
-
-    def shows_another_key(self, _name):
-        return False
-
-    def shows_a_known_key(self, _name):
-        return False
-
-    def host_keys(self, _name, _address):
-        return []
-
-    def probe_elsewhere(self, _name, _address):
-        return None
-
-    def keys_of_last_probe(self, _name):
-        return [KEY]
+def silent():
+    """SSH to a machine that does not answer."""
+    return SimpleNamespace(
+        proved_system=lambda _name: False,
+        shows_another_key=lambda _name: False,
+        shows_a_known_key=lambda _name: False,
+        host_keys=lambda _name, _address: [],
+        probe_elsewhere=lambda _name, _address: None,
+        keys_of_last_probe=lambda _name: [KEY],
+    )
 
 
 def flow_of(robot, given, words=(), *, intents_dir=None, look_only=False):
@@ -82,7 +73,7 @@ def flow_of(robot, given, words=(), *, intents_dir=None, look_only=False):
     more = RobotOptions(
         {SW: 600.0, HW: 600.0}, (None, None), look_timeout=1.0, give_back_after=180, look_only=look_only
     )
-    fleet = RobotRescue(robot, Shell(), options, more)
+    fleet = RobotRescue(robot, silent(), options, more)
     run = fleet.run_of(given)
     run.result.update(server_number=7, ipv4="192.0.2.1")
     return RobotFlow(fleet, run, given)

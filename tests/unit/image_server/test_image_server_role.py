@@ -26,6 +26,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server im
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.role_plan import image_server_plan
+from tests.folders import put
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {
@@ -364,9 +365,7 @@ def test_the_digest_of_the_program_names_its_file():
 
 
 def test_the_program_knows_the_options_of_its_unit(tmp_path):
-    file = tmp_path / "program.pyz"
-    file.write_bytes(pack_program.program_bytes(sys.executable))
-    file.chmod(0o755)
+    file = put(tmp_path / "program.pyz", pack_program.program_bytes(sys.executable), 0o755)
     done = subprocess.run([str(file), "--help"], capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     options = set(re.findall(r"--[a-z-]+", done.stdout))

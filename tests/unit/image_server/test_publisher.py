@@ -60,6 +60,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def world(place) -> World:
+    return World(place)
+
+
+@pytest.fixture
 def own(place: Path, tmp_path: Path, monkeypatch) -> Path:
     """Bases that a test may replace, without a wait until they count as whole."""
     for path in (place / "live.iso", place / "live.img"):
@@ -69,8 +74,7 @@ def own(place: Path, tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_the_same_inputs_give_the_same_url_and_no_work(place, monkeypatch):
-    world = World(place)
+def test_the_same_inputs_give_the_same_url_and_no_work(world, monkeypatch):
     first = world.publisher.publish("ns-web-1-uid-x86_64", HOST, "x86_64", BOTH, modified=5)
     images = [world.image(url) for url in first.values()]
     monkeypatch.setattr(module.hosts, "build", None)  # nothing is built again
@@ -87,8 +91,7 @@ def test_paths_are_short_have_suffixes_and_are_those_of_every_replica(place):
     assert urls[0]["initramfs"].endswith(".initramfs")
 
 
-def test_other_inputs_give_another_image_behind_the_same_url(place):
-    world = World(place)
+def test_other_inputs_give_another_image_behind_the_same_url(world):
     first = world.publisher.publish("key", HOST, "", ["iso"], modified=5)
     before = world.image(first["iso"])
     assert world.publisher.publish("key", replace(HOST, hostname="db-1"), "", ["iso"], modified=5) == first
@@ -97,8 +100,7 @@ def test_other_inputs_give_another_image_behind_the_same_url(place):
     assert after.modified > before.modified
 
 
-def test_other_inputs_of_all_hosts_are_noticed(place):
-    world = World(place)
+def test_other_inputs_of_all_hosts_are_noticed(world):
     url = world.publisher.publish("key", HOST, "", ["iso"])["iso"]
     before = world.image(url).etag
     world.inputs = replace(INPUTS, ntp_servers=("time.test",))
@@ -106,16 +108,14 @@ def test_other_inputs_of_all_hosts_are_noticed(place):
     assert world.image(url).etag != before
 
 
-def test_values_of_one_host(place):
-    world = World(place)
+def test_values_of_one_host(world):
     outcome = world.publisher.offer("key", HOST, "", ["iso"], agent={"agent_image": "example.test/other:2"})
     (embedded,) = iso.of(world.image(outcome.urls["iso"]).overlay).embedded.values()
     assert b"example.test/other:2" in embedded
     assert b"example.test/ipa:1" not in embedded
 
 
-def test_what_is_wrong_now_is_not_served_as_it_was(place):
-    world = World(place)
+def test_what_is_wrong_now_is_not_served_as_it_was(world):
     url = world.publisher.publish("key", HOST, "", ["iso"])["iso"]
     with pytest.raises(ImageError, match="RFC 1123"):
         world.publisher.publish("key", replace(HOST, hostname="no good"), "", ["iso"])
@@ -126,8 +126,7 @@ def test_what_is_wrong_now_is_not_served_as_it_was(place):
     assert not world.publisher.withheld(url.removeprefix(ADDRESS))
 
 
-def test_too_large_is_known_when_it_is_published(place):
-    world = World(place)
+def test_too_large_is_known_when_it_is_published(world):
     host = replace(HOST, files={"/etc/noise": (random.Random(1).randbytes(300_000), 0o600)})
     with pytest.raises(ImageError, match=r"too large: packed it has \d+ bytes, \d+ more than the 262144"):
         world.publisher.publish("key", host, "", ["iso"])
@@ -169,15 +168,13 @@ def test_a_replaced_base_means_another_image(own):
     assert len({image.file for _path, image in world.registry.items()}) == len(world.registry._files) == 1
 
 
-def test_a_format_that_is_not_wanted_any_more_goes(place):
-    world = World(place)
+def test_a_format_that_is_not_wanted_any_more_goes(world):
     urls = world.publisher.publish("key", HOST, "", BOTH)
     world.publisher.publish("key", HOST, "", ["iso"])
     assert world.image(urls["initramfs"]) is None
 
 
-def test_discard(place):
-    world = World(place)
+def test_discard(world):
     urls = world.publisher.publish("key", HOST, "", BOTH)
     world.publisher.discard("key")
     world.publisher.discard("key")
@@ -187,8 +184,7 @@ def test_discard(place):
     assert world.registry._files == {}
 
 
-def test_boot_files(place):
-    world = World(place)
+def test_boot_files(world, place):
     urls = world.publisher.boot_files("x86_64")
     assert urls == World(place).publisher.boot_files("x86_64")
     assert world.image(urls["kernel"]).overlay.size == 6000

@@ -14,6 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
     post_install,
     system_network,
 )
+from tests.folders import put_files, put_programs
 
 V4 = {"family": "inet", "local": "203.0.113.20", "prefixlen": 26, "scope": "global"}
 V6 = {"family": "inet6", "local": "2001:db8:1::2", "prefixlen": 64, "scope": "global"}
@@ -163,22 +164,14 @@ PLUGIN = {"usr/lib64/NetworkManager/1.40/libnm-settings-plugin-ifcfg-rh.so": "x"
 
 def settled(top, files, programs=(), services=()):
     """Run the part in a system with these files, programs and services that are on; what it said and wrote."""
-    for path, content in files.items():
-        (top / path).parent.mkdir(parents=True, exist_ok=True)
-        (top / path).write_text(content)
-    own = top / "programs"
-    own.mkdir()
+    put_files(top, files)
+    on = "|".join(f"{service}.service" for service in services) or "none"
+    systemctl = (
+        f'[ "$1" = is-enabled ] || {{ echo "$*" >>{top}/systemctl; exit 0; }}\ncase $3 in {on}) exit 0 ;; esac\nexit 1'
+    )
+    own = put_programs(top / "programs", {**dict.fromkeys(programs, ""), "systemctl": systemctl})
     for name in ("awk", "base64", "cat", "chmod", "find", "grep", "mkdir", "mv", "sed"):
         (own / name).symlink_to(subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout[:-1])
-    for name in programs:
-        (own / name).write_text("#!/bin/sh\n")
-        (own / name).chmod(0o755)
-    on = "|".join(f"{service}.service" for service in services) or "none"
-    (own / "systemctl").write_text(
-        f'#!/bin/sh\n[ "$1" = is-enabled ] || {{ echo "$*" >>{top}/systemctl; exit 0; }}\n'
-        f"case $3 in {on}) exit 0 ;; esac\nexit 1\n"
-    )
-    (own / "systemctl").chmod(0o755)
     part = post_install.network_part(FOUND).replace("top=''", f"top='{top}'")
     put = post_install._SCRIPT[post_install._SCRIPT.index("put() {") : post_install._SCRIPT.index("say begin")]
     helpers = 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n' + put

@@ -26,6 +26,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import autosetup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import robot_installimage as action
+from tests.folders import put
 from tests.unit.disks import recorded
 from tests.waiting import until
 
@@ -334,10 +335,8 @@ def test_the_program_is_the_same_bytes_every_time():
 
 
 def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
-    path, data = folder / "image-url-command", folder / "bootstrap.data"
-    path.write_bytes(rescue_programs.installimage())
-    path.chmod(0o700)
-    data.write_bytes(specs.pack(spec))
+    path = put(folder / "image-url-command", rescue_programs.installimage(), 0o700)
+    data = put(folder / "bootstrap.data", specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)
     found = re.search(r"^%s(.*)$" % rescue_program.RESULT, done.stdout, re.M)
     assert found, done.stdout + done.stderr
@@ -490,9 +489,7 @@ def test_nonsense_is_no_outcome(line):
 
 def installed(tmp_path: Path, script: str, over=lambda text: False) -> tuple[int | None, str]:
     """Run a program in place of installimage, until the time is ``over``."""
-    path = tmp_path / "installimage"
-    path.write_text("#!/bin/sh\n" + script)
-    path.chmod(0o755)
+    path = put(tmp_path / "installimage", "#!/bin/sh\n" + script, 0o755)
     terminal = install.Terminal(lambda line: None, lambda text: None)
     installer = install.Installer(str(path), "config", "hook", terminal)
     began = time.monotonic()

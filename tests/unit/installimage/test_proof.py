@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from tests.folders import put_files, put_programs
 
 ENTRY = """\
 function load_video { insmod all_video; }
@@ -54,15 +55,8 @@ GOOD_ENTRY = "title Rocky\nlinux /vmlinuz-6.1\ninitrd /initrd.img-6.1 $tuned_ini
 
 def proven(top, changes, uefi):
     """What the proof says of a system that differs from the good one; a file without content is missing."""
-    for path, content in {**SYSTEM, **changes}.items():
-        if content is not None:
-            (top / path).parent.mkdir(parents=True, exist_ok=True)
-            (top / path).write_text(content)
-    programs = top / "programs"
-    programs.mkdir()
-    for name, text in DEVICES.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
+    put_files(top, {path: content for path, content in {**SYSTEM, **changes}.items() if content is not None})
+    programs = put_programs(top / "programs", DEVICES)
     part = post_install.proof([f"{top}/dev/sda", f"{top}/dev/sdb"], uefi).replace("top=''", f"top='{top}'")
     helpers = 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n'
     environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
@@ -137,15 +131,9 @@ HOOK = {"usr/share/initramfs-tools/hooks/cryptroot": "x"}
     ],
 )
 def test_an_encrypted_system_can_open_its_own_disk(tmp_path, files, programs, words):
-    for path, content in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(content)
-    own = tmp_path / "programs"
-    own.mkdir()
+    put_files(tmp_path, files)
+    own = put_programs(tmp_path / "programs", programs)
     (own / "grep").symlink_to("/usr/bin/grep")
-    for name, text in programs.items():
-        (own / name).write_text(f"#!/bin/sh\n{text}\n")
-        (own / name).chmod(0o755)
     helpers = f"top='{tmp_path}'\n" + 'dead() { echo "$*"; exit 1; }\nmounted() { echo /dev/mapper/x; }\n'
     words_of = ["/bin/sh", "-c", helpers + post_install._CRYPT]
     done = subprocess.run(words_of, env={"PATH": str(own)}, capture_output=True, text=True, check=False)
@@ -164,29 +152,21 @@ def test_only_an_encrypted_system_is_asked_that():
     assert "crypttab" not in scripted()
 
 
-def test_the_boot_loader_is_where_the_firmware_looks(tmp_path):
-    for number, (changes, uefi, words) in enumerate(
-        (
-            (
-                {"dev/sdb": "\0" * 440},
-                False,
-                "there is no boot loader at the beginning of /dev/sdb; debug.txt has what",
-            ),
-            ({"dev/sda": None}, False, "there is no boot loader at the beginning of /dev/sda"),
-            ({"boot/efi/EFI/BOOT/BOOTX64.EFI": None}, False, ""),
-            (
-                {"boot/efi/EFI/BOOT/BOOTX64.EFI": ""},
-                True,
-                "there is no EFI/BOOT/BOOTX64.EFI in the EFI system partition",
-            ),
-            ({"dev/sda": None, "dev/sdb": None}, True, ""),
-            ({"proc/mounts": "/dev/sda2 / ext4 rw 0 0\n"}, True, "warning the EFI system partition is not mounted"),
-        )
-    ):
-        (tmp_path / str(number)).mkdir()
-        said = proven(tmp_path / str(number), changes, uefi)
-        assert said.startswith(words)
-        assert bool(said) == bool(words)
+@pytest.mark.parametrize(
+    ("changes", "uefi", "words"),
+    [
+        ({"dev/sdb": "\0" * 440}, False, "there is no boot loader at the beginning of /dev/sdb; debug.txt has what"),
+        ({"dev/sda": None}, False, "there is no boot loader at the beginning of /dev/sda"),
+        ({"boot/efi/EFI/BOOT/BOOTX64.EFI": None}, False, ""),
+        ({"boot/efi/EFI/BOOT/BOOTX64.EFI": ""}, True, "there is no EFI/BOOT/BOOTX64.EFI in the EFI system partition"),
+        ({"dev/sda": None, "dev/sdb": None}, True, ""),
+        ({"proc/mounts": "/dev/sda2 / ext4 rw 0 0\n"}, True, "warning the EFI system partition is not mounted"),
+    ],
+)
+def test_the_boot_loader_is_where_the_firmware_looks(tmp_path, changes, uefi, words):
+    said = proven(tmp_path, changes, uefi)
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
 
 
 def test_only_the_first_disk_has_a_boot_loader_without_an_array():

@@ -19,129 +19,77 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import SILENT, Unreachable
-from tests.web_servers import Handler, Server
+from tests.unit.common.test_download import DATA as PAGE
+from tests.unit.common.test_download import Web, cut, rest, send
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024 + 17)
-DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
 
 
-class Web:
-    """A web server that serves one file, badly on demand."""
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
 
-    def __init__(self) -> None:
-        self.content, self.tag, self.requests = DATA, '"a"', []
-        self.cuts: list[int] = []  # bytes after which the next answers end
-        self.statuses: list[int] = []  # of the next answers, instead of the file
-        self.after_cut = lambda: None
-        self.location = ""
-        web = self
 
-        class Answers(Handler):
-            def do_GET(self) -> None:
-                web.answer(self)
-
-        self.server = Server(Answers)
-        self.url = f"{self.server.url}/x.tar"
-
-    def answer(self, handler: Handler) -> None:
-        self.requests.append(dict(handler.headers))
-        if self.location or self.statuses:
-            where = {"Location": self.location} if self.location else {}
-            handler.reply(302 if self.location else self.statuses.pop(0), headers=where)
-            return
-        start, wanted = 0, handler.headers.get("Range", "")
-        if wanted and handler.headers.get("If-Range") == self.tag:
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
-            headers = {"Content-Range": f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"}
-        else:
-            headers = {}
-        body = self.content[start:]
-        tag = {"ETag": self.tag} if self.tag else {}
-        handler.head(206 if headers else 200, {**headers, "Content-Length": str(len(body)), **tag})
-        if self.cuts:
-            handler.wfile.write(body[: self.cuts.pop(0)])
-            self.after_cut()
-            handler.close_connection = True
-            return
-        handler.wfile.write(body)
+DIGEST, PAGE_DIGEST = sha256(DATA), sha256(PAGE)
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
     web = Web()
     yield web
-    web.server.close()
+    web.close()
 
 
-def fetched(web: Web, folder: Path, wanted: str = DIGEST, url: str = "") -> str:
+def fetched(web: Web, folder: Path, wanted: str = PAGE_DIGEST, content: bytes = PAGE) -> str:
     target = folder / "x.tar"
-    digest = image_file.Download(url or web.url, str(target), "https://x/x.tar", pause=0).fetch(wanted)
-    assert target.read_bytes() == web.content
+    digest = image_file.Download(web.url, str(target), "https://x/x.tar", pause=0).fetch(wanted)
+    assert target.read_bytes() == content
     assert os.listdir(folder) == ["x.tar"]
     return digest
 
 
 def test_a_download_is_verified(web, tmp_path):
-    assert fetched(web, tmp_path) == fetched(web, tmp_path, "") == DIGEST
+    web.answers = [send(200, PAGE)]
+    assert fetched(web, tmp_path) == fetched(web, tmp_path, "") == PAGE_DIGEST
 
 
-def test_it_goes_on_where_it_was_cut(web, tmp_path):
-    web.cuts = [1000, 2_000_000, 0]
+def test_it_goes_on_where_it_was_cut_and_never_mixes_two_versions(web, tmp_path):
+    """The rest is of the common download; what is thrown away and what is kept in the file is this one's."""
+    web.answers = [cut(2000, ETag='"a"'), send(503), rest(2000, ETag='"a"')]
     fetched(web, tmp_path)
-    assert [request.get("Range") for request in web.requests] == [
-        None, "bytes=1000-", "bytes=2001000-", "bytes=2001000-"]  # fmt: skip
-
-
-def test_without_a_validator_it_starts_over(web, tmp_path):
-    web.cuts, web.tag = [1000], ""
-    fetched(web, tmp_path)
-    assert [request.get("Range") for request in web.requests] == [None, None]
-
-
-def test_two_versions_of_a_file_are_never_mixed(web, tmp_path):
-    def change() -> None:
-        web.content, web.tag = DATA[::-1], '"b"'
-
-    web.cuts, web.after_cut = [1000], change
-    assert fetched(web, tmp_path, "") == "sha256:" + hashlib.sha256(DATA[::-1]).hexdigest()
+    other = PAGE[:1000:-1]
+    web.answers = [cut(len(PAGE) - 1, ETag='"a"'), send(200, other, ETag='"b"')]
+    assert fetched(web, tmp_path, "", other) == sha256(other)
 
 
 def test_a_wrong_digest_leaves_nothing(web, tmp_path):
+    web.answers = [send(200, PAGE)]
     with pytest.raises(Refused, match="nothing was written to a disk") as caught:
         fetched(web, tmp_path, "sha256:" + "0" * 64)
     assert caught.value.permanent
     assert os.listdir(tmp_path) == []
 
 
-def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(web, tmp_path):
-    web.statuses = [503, 429, 502]
-    fetched(web, tmp_path)
-    web.statuses, web.requests = [404], []
-    with pytest.raises(Refused, match="404") as caught:
+@pytest.mark.parametrize(("status", "why", "permanent"), [(404, "404", True), (503, "given up after 6 tries", False)])
+def test_a_missing_file_is_missing_for_good_and_a_busy_server_is_not(web, tmp_path, status, why, permanent):
+    web.answers = [send(status)]
+    with pytest.raises(Refused, match=why) as caught:
         fetched(web, tmp_path)
-    assert caught.value.permanent
-    assert len(web.requests) == 1
-
-
-def test_a_server_that_never_answers_well_is_given_up(web, tmp_path):
-    web.statuses = [503] * 100
-    with pytest.raises(Refused, match="given up after 6 tries") as caught:
-        fetched(web, tmp_path)
-    assert not caught.value.permanent
+    assert caught.value.permanent is permanent
 
 
 def test_the_login_goes_to_its_own_server_only(web, tmp_path):
     other = Web()
-    web.location = other.url
+    other.answers, web.answers = [send(200, PAGE)], [send(302, Location=other.url)]
     url = web.url.replace("//", "//user:p%40ss@")
-    image_file.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(DIGEST)
+    image_file.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(PAGE_DIGEST)
     assert web.requests[0]["Authorization"] == "Basic " + base64.b64encode(b"user:p@ss").decode()
     assert "Authorization" not in other.requests[0]
-    other.server.close()
+    other.close()
 
 
 def test_what_does_not_fit_is_refused_with_figures(web, tmp_path, monkeypatch):
     monkeypatch.setattr(image_file, "RESERVE", 1 << 60)
+    web.answers = [send(200, whole=3 << 20)]
     with pytest.raises(Refused, match=r"needs 3 MiB .* are free"):
         fetched(web, tmp_path)
     monkeypatch.undo()

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.system_network import Network
+from tests.folders import put_files, put_programs
 
 ED, RSA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB"
 
@@ -73,20 +74,16 @@ luks-3 UUID=3 none luks,discard,tries=5
 
 def run(top, breaks="", hooks=HOOKS):
     """Run the part in a folder in place of the new system; returns what it said, the folder's name left out."""
-    for path, content in {
+    files = {
         **{f"usr/share/initramfs-tools/hooks/{name}": "x" for name in hooks},
         "etc/dropbear/initramfs/dropbear_rsa_host_key": "of the image",
         "etc/crypttab": CRYPTTAB,
         "etc/initramfs-tools/conf.d/keep": "x",
         "boot/initrd.img-6.1.0-1-amd64": "x",
         "dir/keep": "x",
-    }.items():
-        (top / path).parent.mkdir(parents=True, exist_ok=True)
-        (top / path).write_text(content)
-    (top / "programs").mkdir()
-    for name, text in PROGRAMS.items():
-        (top / "programs" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (top / "programs" / name).chmod(0o755)
+    }
+    put_files(top, files)
+    put_programs(top / "programs", PROGRAMS)
     whole = post_install.script(specs.make(hostname="n"), "5f", "i", {}, ["/dev/sda"], False)
     put = whole[whole.index("put() {") : whole.index("say begin")]
     helpers = f"top='{top}'\ndir='{top}/dir'\nconfig=x\n"

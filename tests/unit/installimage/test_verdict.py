@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer, post_install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from tests.folders import put_programs
 
 NONCE = "5f0c9d"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
@@ -412,9 +413,7 @@ def test_host_keys_that_the_image_lacks_are_made_before_they_are_reported():
 )
 def test_a_system_with_an_ssh_server_gets_keys_or_the_installation_fails(tmp_path, programs, said):
     """The part of the script alone, with a folder of its own in the place of /etc/ssh."""
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    put_programs(tmp_path, programs)
     part = post_install._KEYS.replace("/etc/ssh", str(tmp_path)).replace("/usr/sbin/sshd", str(tmp_path / "none"))
     script = (
         'fail() { echo "failed $*"; exit 1; }\n' + part + f"\n[ ! -e {tmp_path}/ssh_host_ed25519_key.pub ] || echo made"

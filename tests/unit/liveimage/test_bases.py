@@ -11,14 +11,13 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as module
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
+from tests.folders import put
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 
 
 def folder(tmp_path: Path, *names: str) -> Path:
     for name in names:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"base")
+        put(tmp_path / name, b"base")
     return tmp_path
 
 

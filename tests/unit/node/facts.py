@@ -17,151 +17,42 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 #: when the facts were read, seconds since 1970
 READ_AT = 1795000000.0
 
-#: name → id, version_id, id_like, pretty_name, codename, kernel, systemd, SELinux, running time service
-_SYSTEMS: dict[str, tuple[str, str, list[str], str, str, str, int, str, str]] = {
-    "debian-12": (
-        "debian",
-        "12",
-        [],
-        "Debian GNU/Linux 12 (bookworm)",
-        "bookworm",
-        "6.1.0-38-cloud-amd64",
-        252,
-        "absent",
-        "",
-    ),
-    "debian-13": (
-        "debian",
-        "13",
-        [],
-        "Debian GNU/Linux 13 (trixie)",
-        "trixie",
-        "6.12.48+deb13-cloud-amd64",
-        257,
-        "absent",
-        "systemd-timesyncd",
-    ),
-    "ubuntu-22.04": (
-        "ubuntu",
-        "22.04",
-        ["debian"],
-        "Ubuntu 22.04.5 LTS",
-        "jammy",
-        "5.15.0-151-generic",
-        249,
-        "absent",
-        "systemd-timesyncd",
-    ),
-    "ubuntu-24.04": (
-        "ubuntu",
-        "24.04",
-        ["debian"],
-        "Ubuntu 24.04.3 LTS",
-        "noble",
-        "6.8.0-79-generic",
-        255,
-        "absent",
-        "chrony",
-    ),
-    "ubuntu-26.04": (
-        "ubuntu",
-        "26.04",
-        ["debian"],
-        "Ubuntu 26.04 LTS",
-        "resolute",
-        "7.0.0-10-generic",
-        259,
-        "absent",
-        "chrony",
-    ),
-    "rocky-9": (
-        "rocky",
-        "9.6",
-        ["rhel", "centos", "fedora"],
-        "Rocky Linux 9.6 (Blue Onyx)",
-        "",
-        "5.14.0-570.el9.x86_64",
-        252,
-        "enforcing",
-        "chronyd",
-    ),
-    "rocky-10": (
-        "rocky",
-        "10.0",
-        ["rhel", "centos", "fedora"],
-        "Rocky Linux 10.0 (Red Quartz)",
-        "",
-        "6.12.0-55.el10.x86_64",
-        257,
-        "enforcing",
-        "chronyd",
-    ),
-    "almalinux-9": (
-        "almalinux",
-        "9.6",
-        ["rhel", "centos", "fedora"],
-        "AlmaLinux 9.6 (Sage Margay)",
-        "",
-        "5.14.0-570.el9.x86_64",
-        252,
-        "enforcing",
-        "chronyd",
-    ),
-    "almalinux-10": (
-        "almalinux",
-        "10.0",
-        ["rhel", "centos", "fedora"],
-        "AlmaLinux 10.0 (Purple Lion)",
-        "",
-        "6.12.0-55.el10.x86_64",
-        257,
-        "enforcing",
-        "chronyd",
-    ),
-    "rhel-9": (
-        "rhel",
-        "9.6",
-        ["fedora"],
-        "Red Hat Enterprise Linux 9.6 (Plow)",
-        "",
-        "5.14.0-570.el9.x86_64",
-        252,
-        "enforcing",
-        "chronyd",
-    ),
-    "rhel-10": (
-        "rhel",
-        "10.0",
-        ["centos", "fedora"],
-        "Red Hat Enterprise Linux 10.0 (Coughlan)",
-        "",
-        "6.12.0-55.el10.x86_64",
-        257,
-        "enforcing",
-        "chronyd",
-    ),
-    "amzn-2023": (
-        "amzn",
-        "2023",
-        ["fedora"],
-        "Amazon Linux 2023.8.20250721",
-        "",
-        "6.1.144-170.amzn2023",
-        252,
-        "permissive",
-        "chronyd",
-    ),
-    "flatcar": (
-        "flatcar",
-        "4230.2.2",
-        ["coreos"],
-        "Flatcar Container Linux by Kinvolk 4230.2.2 (Oklo)",
-        "",
-        "6.6.100-flatcar",
-        255,
-        "permissive",
-        "systemd-timesyncd",
-    ),
+#: a system a line, "-" where there is none; like: ID_LIKE of its os-release, time: the time service that runs
+_TABLE = """\
+name          version   like                codename  kernel                     systemd  selinux     time
+debian-12     12        -                   bookworm  6.1.0-38-cloud-amd64       252      absent      -
+debian-13     13        -                   trixie    6.12.48+deb13-cloud-amd64  257      absent      systemd-timesyncd
+ubuntu-22.04  22.04     debian              jammy     5.15.0-151-generic         249      absent      systemd-timesyncd
+ubuntu-24.04  24.04     debian              noble     6.8.0-79-generic           255      absent      chrony
+ubuntu-26.04  26.04     debian              resolute  7.0.0-10-generic           259      absent      chrony
+rocky-9       9.6       rhel,centos,fedora  -         5.14.0-570.el9.x86_64      252      enforcing   chronyd
+rocky-10      10.0      rhel,centos,fedora  -         6.12.0-55.el10.x86_64      257      enforcing   chronyd
+almalinux-9   9.6       rhel,centos,fedora  -         5.14.0-570.el9.x86_64      252      enforcing   chronyd
+almalinux-10  10.0      rhel,centos,fedora  -         6.12.0-55.el10.x86_64      257      enforcing   chronyd
+rhel-9        9.6       fedora              -         5.14.0-570.el9.x86_64      252      enforcing   chronyd
+rhel-10       10.0      centos,fedora       -         6.12.0-55.el10.x86_64      257      enforcing   chronyd
+amzn-2023     2023      fedora              -         6.1.144-170.amzn2023       252      permissive  chronyd
+flatcar       4230.2.2  coreos              -         6.6.100-flatcar            255      permissive  systemd-timesyncd
+"""
+_PRETTY_NAMES = """\
+Debian GNU/Linux 12 (bookworm)
+Debian GNU/Linux 13 (trixie)
+Ubuntu 22.04.5 LTS
+Ubuntu 24.04.3 LTS
+Ubuntu 26.04 LTS
+Rocky Linux 9.6 (Blue Onyx)
+Rocky Linux 10.0 (Red Quartz)
+AlmaLinux 9.6 (Sage Margay)
+AlmaLinux 10.0 (Purple Lion)
+Red Hat Enterprise Linux 9.6 (Plow)
+Red Hat Enterprise Linux 10.0 (Coughlan)
+Amazon Linux 2023.8.20250721
+Flatcar Container Linux by Kinvolk 4230.2.2 (Oklo)
+"""
+#: name → its pretty name and the values of its line
+_SYSTEMS = {
+    line.split()[0]: [pretty, *("" if value == "-" else value for value in line.split()[1:])]
+    for line, pretty in zip(_TABLE.splitlines()[1:], _PRETTY_NAMES.splitlines(), strict=True)
 }
 NAMES = tuple(_SYSTEMS)
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "flatcar": "none"}
@@ -185,12 +76,13 @@ def given(**variables: Any) -> dict[str, Any]:
 
 def node(name: str, **over: Any) -> dict[str, Any]:
     """A machine right after its first boot."""
-    identity, version, like, pretty, codename, kernel, systemd, selinux, service = _SYSTEMS[name]
+    pretty, version, like, codename, kernel, systemd, selinux, service = _SYSTEMS[name]
+    identity, likes = name.partition("-")[0], like.split(",") if like else []
     facts: dict[str, Any] = {
-        "os": {"id": identity, "version_id": version, "id_like": like, "pretty_name": pretty, "codename": codename},
+        "os": {"id": identity, "version_id": version, "id_like": likes, "pretty_name": pretty, "codename": codename},
         "arch": "amd64",
         "kernel": kernel,
-        "systemd": systemd,
+        "systemd": int(systemd),
         "cgroup": 2,
         "container": False,
         "virtualization": "kvm",

@@ -14,6 +14,7 @@ import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
 from dev import versions
+from tests.folders import put
 from tests.web_servers import Handler, Server
 
 HEAD = """---
@@ -48,9 +49,7 @@ class Projects:
         self.folder, self.url = folder, url
 
     def put(self, url: str, text: str) -> None:
-        path = self.folder / url.partition("://")[2]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        put(self.folder / url.partition("://")[2], text)
 
     def publish(self, component: str, version: str) -> None:
         source = versions.SOURCES[component]

@@ -2,28 +2,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole plans against files that were read by people.
 
-Three plans are whole files, golden/differences.txt makes all others of them; differences.py says how. After a change
-that is meant, KUBENODE_GOLDEN=write dev/run pytest tests/unit/node/test_golden.py writes all files again.
+Three plans are whole files, golden/differences.txt has what all others differ by. After a change that is meant,
+KUBENODE_GOLDEN=write dev/run pytest tests/unit/node/test_golden.py writes all files again.
 """
 
 from __future__ import annotations
 
-import itertools
+import difflib
 import os
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.node import differences
-from tests.unit.node.differences import Blocks, blocks
 from tests.unit.node.facts import NAMES, given, node
 from tests.unit.node.openpgp_keys import DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.rendering import PROBE_SCRIPT, rendered
 from tests.unit.node.samples import CA
 
 GOLDEN = Path(__file__).parent / "golden"
-TABLE = GOLDEN / "differences.txt"
 #: minor → release, the newest first
 RELEASES = {"1.36": "1.36.4", "1.35": "1.35.8", "1.34": "1.34.11"}
 NEWEST = "1.36"
@@ -108,108 +107,107 @@ VARIANTS = {
     "debian-13-container": (node("debian-13", container=True), {}),
     "debian-13-cgroup-1": (node("debian-13", cgroup=1), {"kubernetes_version": "1.35.8"}),
 }
-
-
-#: choices → the plans they are written down against, and the sections whose differences they share
+#: choices → the plans they are written down against; one against nothing is there as a whole
 AGAINST = {
-    "debian-13-arm64": ["debian-13"],
-    "rocky-9-arm64": ["rocky-9", "debian-13-arm64"],
-    "flatcar-arm64": ["flatcar", "debian-13-arm64"],
-    "debian-12-distribution": ["debian-12"],
-    "debian-13-distribution": ["debian-13-1.34", "debian-12-distribution"],
-    "ubuntu-26.04-distribution": ["ubuntu-26.04"],
-    "rocky-9-distribution": ["nothing"],
-    "amzn-2023-distribution": ["amzn-2023", "ubuntu-26.04-distribution"],
-    "flatcar-distribution": ["flatcar", "ubuntu-26.04-distribution"],
-    "debian-13-repository": ["debian-13"],
-    "rocky-10-repository": ["rocky-10", "debian-13-repository"],
-    "amzn-2023-repository": ["nothing"],
-    "debian-13-docker": ["debian-13"],
-    "rocky-9-docker": ["rocky-9", "debian-13-docker"],
-    "debian-13-everything": ["debian-13"],
-    "rocky-9-everything": ["rocky-9", "debian-13-everything"],
-    "debian-13-container": ["debian-13"],
-    "debian-13-cgroup-1": ["nothing"],
+    "debian-13-arm64": "debian-13",
+    "rocky-9-arm64": "rocky-9",
+    "flatcar-arm64": "flatcar",
+    "debian-12-distribution": "debian-12",
+    "debian-13-distribution": "debian-13-1.34",
+    "ubuntu-26.04-distribution": "ubuntu-26.04",
+    "rocky-9-distribution": "nothing",
+    "amzn-2023-distribution": "amzn-2023",
+    "flatcar-distribution": "flatcar",
+    "debian-13-repository": "debian-13",
+    "rocky-10-repository": "rocky-10",
+    "amzn-2023-repository": "nothing",
+    "debian-13-docker": "debian-13",
+    "rocky-9-docker": "rocky-9",
+    "debian-13-everything": "debian-13",
+    "rocky-9-everything": "rocky-9",
+    "debian-13-container": "debian-13",
+    "debian-13-cgroup-1": "nothing",
 }
+#: how the table of differences begins
+HEAD = """\
+Every plan that is no whole file, by what it differs by from the plan that RELATIVES and AGAINST of test_golden.py
+name. Each section is a block of plans and what becomes of it, as a unified diff without the lines around it; order
+stands for the names of the blocks. KUBENODE_GOLDEN=write writes this file.
+"""
 
 
-def _plans() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """Name of a plan → facts of its machine and variables."""
-    fresh = {
-        name if minor == NEWEST else "%s-%s" % (name, minor): (node(name), {"kubernetes_version": release})
-        for minor, release in RELEASES.items()
-        for name in NAMES
-    }
-    return {**fresh, **VARIANTS}
+def _plans() -> tuple[dict[str, tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
+    """Name of a plan → facts of its machine and variables, and name of a plan → the one it is written down against."""
+    plans, against, newer = {}, dict(RELATIVES), ""
+    for minor, release in RELEASES.items():
+        for name in NAMES:
+            own = name if minor == NEWEST else f"{name}-{minor}"
+            plans[own] = (node(name), {"kubernetes_version": release})
+            if minor != NEWEST:
+                against[own] = name if newer == NEWEST else f"{name}-{newer}"
+        newer = minor
+    return {**plans, **VARIANTS}, {**against, **AGAINST}
 
 
-PLANS = _plans()
+PLANS, OTHERS = _plans()
 
 
-def _against() -> dict[str, list[str]]:
-    """The plans of the table in its order, as AGAINST has them."""
-    result = {name: [base] for name, base in RELATIVES.items()}
-    for newer, minor in itertools.pairwise(RELEASES):
-        for name in (WHOLE[0], *(name for name in NAMES if name != WHOLE[0])):
-            base = name if newer == NEWEST else "%s-%s" % (name, newer)
-            result["%s-%s" % (name, minor)] = [base] if name == WHOLE[0] else [base, "%s-%s" % (WHOLE[0], minor)]
-    return {**result, **AGAINST}
+@cache
+def text(name: str) -> str:
+    """A rendered plan."""
+    facts, variables = PLANS[name]
+    return rendered(facts, given(**variables))
 
 
-def _table(plans: dict[str, Blocks]) -> str:
-    """The table that makes these plans."""
-    sections: dict[str, differences.Section] = {}
-    for name, (base, *others) in _against().items():
-        like = {other: sections[other].own for other in others}
-        sections[name] = differences.section(base, plans, like, plans[name])
-    return differences.table(sections)
+@cache
+def blocks(name: str) -> dict[str, list[str]]:
+    """Lines of a plan by block: its head, which is called plan, each artifact, each setting; and their order."""
+    if name == "nothing":
+        return {}
+    head, *others = re.split(r"\n\n(?=\S)", text(name).removesuffix("\n"))
+    keys = ["plan", *(re.match(r"(?:== )?([^:\s]+)", block)[1] for block in others)]  # type: ignore[index]
+    assert len(keys) == len(set(keys)), "two blocks have one name"
+    return {**dict(zip(keys, (block.split("\n") for block in [head, *others]), strict=True)), "order": keys}
 
 
-@pytest.fixture(scope="module")
-def golden() -> dict[str, Blocks]:
-    """The plans as the files have them."""
-    if os.environ.get("KUBENODE_GOLDEN") == "write":
-        texts = {name: rendered(facts, given(**variables)) for name, (facts, variables) in PLANS.items()}
-        for name in WHOLE:
-            (GOLDEN / (name + ".txt")).write_text(texts[name], encoding="utf-8")
-        TABLE.write_text(_table({name: blocks(text) for name, text in texts.items()}), encoding="utf-8")
-        (GOLDEN / "runtime-probe.sh").write_text(_probe(), encoding="utf-8")
-    whole = {name: blocks((GOLDEN / (name + ".txt")).read_text(encoding="utf-8")) for name in WHOLE}
-    sections = differences.read(TABLE.read_text(encoding="utf-8"))
-    return {name: differences.made(name, sections, whole) for name in [*whole, *sections]}
+def differences() -> str:
+    """The table: each change of a block with all plans that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, base in OTHERS.items():
+        for key, lines in blocks(name).items():
+            before = blocks(base).get(key, [])
+            if lines != before:
+                change = "\n".join([*difflib.unified_diff(before, lines, lineterm="", n=0)][2:])
+                found.setdefault((key, change), []).append(name)
+    return HEAD + "".join(f"\n### {key}: {', '.join(names)}\n{change}\n" for (key, change), names in found.items())
 
 
-def _probe() -> str:
+def probe() -> str:
     header = "#!/bin/sh\n# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
     return PROBE_SCRIPT.replace("#!/bin/sh\n", header, 1)
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_a_plan(golden, name):
-    facts, variables = PLANS[name]
-    text = rendered(facts, given(**variables))
-    if text != differences.joined(golden[name]):
-        changed = differences.shown(differences.differences(golden[name], blocks(text)))
-        lines = [
-            "the plan %s differs from its golden one:" % name,
-            *changed,
-            "read what changed; KUBENODE_GOLDEN=write takes it",
-        ]
-        pytest.fail("\n".join(lines), pytrace=False)
+#: file → what writes it, and what stands between its pieces that are compared
+FILES = {
+    **{f"{name}.txt": (lambda name=name: text(name), "\n") for name in WHOLE},
+    "differences.txt": (differences, "\n\n"),
+    "runtime-probe.sh": (probe, "\n"),
+}
 
 
-def test_the_probe(golden):
-    assert (GOLDEN / "runtime-probe.sh").read_text(encoding="utf-8") == _probe()
+@pytest.mark.parametrize("file", FILES)
+def test_plans_are_those_that_were_read(file):
+    make, between = FILES[file]
+    found = make()
+    if os.environ.get("KUBENODE_GOLDEN") == "write":
+        (GOLDEN / file).write_text(found, encoding="utf-8")
+    known = (GOLDEN / file).read_text(encoding="utf-8")
+    if found != known:
+        changed = difflib.unified_diff(known.split(between), found.split(between), "golden", "now", lineterm="", n=0)
+        wrong = [f"golden/{file} is not what is planned:", *changed, "read it; KUBENODE_GOLDEN=write takes it"]
+        pytest.fail("\n".join(wrong), pytrace=False)
 
 
-def test_the_table_is_as_it_would_be_written(golden):
-    assert TABLE.read_text(encoding="utf-8") == _table(golden)
-
-
-def test_no_golden_file_is_left_over(golden):
-    assert golden.keys() == PLANS.keys()
-    assert {path.name for path in GOLDEN.iterdir()} == {
-        *(name + ".txt" for name in WHOLE),
-        TABLE.name,
-        "runtime-probe.sh",
-    }
+def test_every_plan_has_its_place_and_no_file_is_left_over():
+    assert {*WHOLE, *OTHERS} == PLANS.keys()
+    assert {path.name for path in GOLDEN.iterdir()} == FILES.keys()

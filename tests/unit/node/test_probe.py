@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.folders import put
 from tests.unit.node.rendering import PROBE_SCRIPT
 
 CRICTL = """#!/bin/sh
@@ -33,8 +34,7 @@ class Probe:
     def __init__(self, folder):
         self.folder = folder
         for name, text in (("crictl", CRICTL), ("systemctl", SYSTEMCTL), ("probe", PROBE_SCRIPT)):
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
+            put(folder / name, text, 0o755)
         (folder / "state").mkdir()
         self.set(active="active", answer="0")
 

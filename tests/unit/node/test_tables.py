@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -16,7 +16,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubel
 )
 from dev.kubelet_api.__main__ import RELEASES, render, tables
 from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, fields, flags, for_linux
+from tests.folders import put
 
+KUBELET = Path(__file__).with_name("kubelet_sources.txt")
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 
 #: what a real kubelet 1.36 refuses as an unknown flag, and what it takes without a word (observed)
@@ -90,158 +92,12 @@ def test_fields_are_nested_and_typed(minor: str) -> None:
     assert ("defaultPodSysctls" in known) is (minor == "1.37")
 
 
-def _write(folder: Path, name: str, text: str) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dedent(text).replace("    ", "\t"), encoding="utf-8")
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Sources:
     """A small kubelet in Go, with every form that the real one uses."""
-    _write(
-        tmp_path,
-        "k8s.io/kubelet/config/v1beta1/types.go",
-        """
-        package v1beta1
-
-        import (
-            v1 "k8s.io/api/core/v1"
-            metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-        )
-
-        type Mode string
-
-        // type Hidden struct { a comment is no declaration }
-        type KubeletConfiguration struct {
-            metav1.TypeMeta `json:",inline"`
-            // someField says `json:"notAField"` in a comment
-            SomeField *bool `json:"someField,omitempty"`
-            Period metav1.Duration `json:"period"`
-            Mode Mode `json:"mode,omitempty"`
-            Headers map[string][]string `json:"headers,omitempty"`
-            Taints []v1.Taint `json:"taints,omitempty"`
-            Nested *Nested `json:"nested"`
-            Secret string `json:"-"`
-        }
-
-        type Nested struct {
-            Embedded `json:",inline"`
-            Sizes v1.ResourceList `json:"sizes"`
-        }
-
-        type Embedded struct {
-            Count int32 `json:"count"`
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "k8s.io/api/core/v1/types.go",
-        """
-        package v1
-
-        type Taint struct {
-            Key string `json:"key" protobuf:"bytes,1,opt,name=key"`
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "k8s.io/kubernetes/cmd/kubelet/app/options/options.go",
-        """
-        package options
-
-        import (
-            logsapi "k8s.io/component-base/logs/api/v1"
-        )
-
-        func (f *KubeletFlags) AddFlags(mainfs *pflag.FlagSet) {
-            fs.StringVar(&f.Config, "config", f.Config, "Takes (a file, or \\"nothing\\").")
-            fs.Var(&labels, "node-labels", fmt.Sprintf("one of (%s)", strings.Join(all(), ", ")))
-            fs.StringVar(&f.Old, "old-thing", f.Old, "")
-            fs.MarkDeprecated("old-thing", "use config, \\"please\\"")
-        }
-
-        func AddKubeletConfigFlags(mainfs *pflag.FlagSet, c *Configuration) {
-            defer func() {
-                notDeprecated := map[string]bool{
-                    "v": true,
-                }
-                fs.VisitAll(func(f *pflag.Flag) {
-                    if notDeprecated[f.Name] {
-                        return
-                    }
-                    f.Deprecated = deprecated
-                })
-            }()
-            fs.BoolVar(&c.SomeField, "some-field", c.SomeField, "")
-            logsapi.AddFlags(&c.Logging, fs)
-        }
-
-        func unrelated() {
-            fs.StringVar(&f.Other, "not-ours", f.Other, "")
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "k8s.io/kubernetes/cmd/kubelet/app/options/globalflags_linux.go",
-        """
-        //go:build linux
-
-        package options
-
-        import (
-            "example.com/names"
-        )
-
-        func addCadvisorFlags(fs *pflag.FlagSet) {
-            register(global, local, names.Housekeeping)
-            registerDeprecated(global, local, "boot_id_file", deprecated)
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "k8s.io/kubernetes/cmd/kubelet/app/options/globalflags_other.go",
-        """
-        //go:build !linux
-
-        package options
-
-        func addCadvisorFlags(fs *pflag.FlagSet) {
-            fs.StringVar(&f.X, "elsewhere", f.X, "")
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "k8s.io/component-base/logs/api/v1/options.go",
-        """
-        package v1
-
-        const FlushName = "log-flush-frequency"
-
-        func AddFlags(c *LoggingConfiguration, fs *pflag.FlagSet) {
-            addFlags(c, fs)
-        }
-
-        func addFlags(c *LoggingConfiguration, fs flagSet) {
-            fs.DurationVar(&c.FlushFrequency, FlushName, c.FlushFrequency, "")
-            fs.VarP(Verbosity(&c.Verbosity), "v", "v", "")
-        }
-        """,
-    )
-    _write(
-        tmp_path,
-        "example.com/names/names.go",
-        """
-        package names
-
-        const Housekeeping = "housekeeping_interval"
-        """,
-    )
+    for part in re.split(r"^-- ", KUBELET.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        name, _dashes, text = part.partition(" --\n")
+        put(tmp_path / name, text)
     return below(tmp_path)
 
 
@@ -291,7 +147,7 @@ def test_every_table_is_of_a_release() -> None:
 
 
 def test_sources_that_lack_a_type_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path, "k8s.io/kubelet/config/v1beta1/types.go", "package v1beta1\n")
+    put(tmp_path / "k8s.io/kubelet/config/v1beta1/types.go", "package v1beta1\n")
     with pytest.raises(Missing, match="no type KubeletConfiguration"):
         fields(below(tmp_path))
 

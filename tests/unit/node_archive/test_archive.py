@@ -30,6 +30,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
     segments,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
+from tests.folders import put
 
 EPOCH = 1_700_000_000
 NAME = "Debian-1300-trixie-amd64-kubenode-1.36.4.tar.zst"
@@ -60,9 +61,7 @@ def make(root, order=1):
         "umlaut-ü": "x",
     }
     for path, content in list(files.items())[::order]:
-        file = root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        put(root / path, content)
     (root / "bin").symlink_to("usr/bin")
     os.link(root / "umlaut-ü", root / "another-name")
     os.mkfifo(root / "fifo")
@@ -214,8 +213,7 @@ IDENTITY = {
 @pytest.mark.parametrize("path", IDENTITY)
 def test_identity_is_found(tmp_path, path):
     root = make(tmp_path / "r")
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text("0123456789abcdef\n")
+    put(root / path, "0123456789abcdef\n")
     (fault,) = Root(str(root)).faults()
     assert IDENTITY[path] in fault
 

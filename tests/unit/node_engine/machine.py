@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import PENDING_FILE, Done, Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Context
+from tests.folders import put
 
 
 class PowerCut(BaseException):
@@ -37,9 +38,7 @@ class Machine:
 
     def put(self, path: str, text: str = "", mode: int = 0o644) -> None:
         """Write a file."""
-        self.file(path).parent.mkdir(parents=True, exist_ok=True)
-        self.file(path).write_text(text)
-        self.file(path).chmod(mode)
+        put(self.file(path), text, mode)
 
     def unit(self, name: str, active: str = "inactive", enabled: str = "disabled", **more: str) -> dict[str, str]:
         """Install a unit."""

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, units
+from tests.clock import Clock
 from tests.unit.node_engine.machine import Machine, PowerCut, setting
 
 CONFIG = setting("file", "config", path="/etc/containerd/config.toml", content="new")
@@ -113,15 +112,14 @@ def test_a_start_may_take_as_long_as_the_unit_says(span, seconds):
 
 def started(machine, monkeypatch, state, **more):
     """How long, in seconds of its clock, a start was waited for until it was given up."""
-    clock = [0.0]
+    clock = Clock()
     # the module's own clock: other threads of this process may sleep meanwhile
-    own = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    monkeypatch.setattr(units, "time", own)
+    monkeypatch.setattr(units, "time", clock)
     machine.unit("x.service", enabled="enabled", **more)
     machine.programs["systemctl start"] = lambda: machine.units["x.service"].update(state) or Done(0, "", "")
     with pytest.raises(engine.ApplyError, match=r"unit x\.service is activating"):
         machine.apply([setting("unit", name="x", state="started")])
-    return clock[0]
+    return clock.now
 
 
 def test_a_unit_is_waited_for_until_its_own_limit(machine, monkeypatch):

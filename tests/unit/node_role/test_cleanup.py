@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
+from tests.folders import put
 
 DEFAULT = [item for item in cleanup.ITEMS if item not in cleanup.ASKED]
 MACHINE = {
@@ -83,9 +84,7 @@ class Machine:
         return [Done(0, "", "") for _command in commands]
 
     def write(self, path, text):
-        real = self.root / path.lstrip("/")
-        real.parent.mkdir(parents=True, exist_ok=True)
-        real.write_text(text)
+        put(self.root / path.lstrip("/"), text)
 
     def files(self):
         """Path → content of everything that is no folder; links by their target."""

@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
+from tests.folders import put
 
 HOSTS = "all:\n  hosts:\n    n1:\n"
 
@@ -57,9 +58,7 @@ def test_the_first_inventory_that_is_there_decides(site):
 
 
 def test_a_script_and_the_configuration_of_a_plugin_are_files(site):
-    script = site / "machines"
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
+    script = put(site / "machines", "#!/bin/sh\n", 0o755)
     assert controller_paths.state_folder([str(script)]) == str(site / "kubenode")
 
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -219,10 +219,7 @@ def test_threads_of_a_module_write_whole_lines(tmp_path):
     api = Api()
     news = News(str(tmp_path / "news"), api)
     runs = [fleet_run.MachineRun(f"n{number}" * 20) for number in range(8)]
-    threads = [threading.Thread(target=lambda run=run: [news.write(run) for _time in range(50)]) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(lambda run: [news.write(run) for _time in range(50)], runs))
     lines = (tmp_path / "news").read_text().splitlines()
     assert len([json.loads(line) for line in lines]) == 400

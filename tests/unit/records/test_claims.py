@@ -113,10 +113,10 @@ def test_what_a_refused_run_claimed_is_forgotten_and_what_was_begun_is_kept(path
     assert claims.covers(path, "node-1", DISKS) is begun
 
 
-def _intent(path, **more):
-    made = intents.make("node-1", installed.new_installation(), "wipe", **more)
-    intents.write(_folder_of(path), made)
-    return made
+def _intent(path):
+    made = intents.make("node-1", installed.new_installation(), "wipe")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    intents.write(path, made)
 
 
 def test_a_claim_counts_from_the_start_of_what_may_write(path):
@@ -171,13 +171,8 @@ def test_a_claim_that_does_not_say_whether_it_has_begun_is_none(path):
 
 
 def test_an_open_intent_outlives_what_a_refused_run_claimed(path):
-    intents.write(_folder_of(path), intents.make("node-1", installed.new_installation(), "wipe"))
+    _intent(path)
     before = intents.read(path)
     claims.claim(path, "node-1", DISKS, begun=False)
     claims.release_unbegun(path)
     assert intents.read(path) == before
-
-
-def _folder_of(path):
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return path

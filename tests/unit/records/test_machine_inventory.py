@@ -8,7 +8,7 @@ import base64
 import os
 import shlex
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -117,14 +117,8 @@ def test_later_runs_know_the_machine_unless_the_user_says_how_it_is_reached(fold
 
 def test_runs_at_the_same_time_lose_nothing_of_each_other(folder):
     path = str(folder / "new" / machine_inventory.NAME)
-    runs = [
-        threading.Thread(target=machine_inventory.change, args=(path, {f"n{number}": {"ansible_host": "h"}}))
-        for number in range(20)
-    ]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
+    with ThreadPoolExecutor(20) as runs:
+        list(runs.map(lambda number: machine_inventory.change(path, {f"n{number}": {"ansible_host": "h"}}), range(20)))
     assert sorted(machine_inventory.read(path)) == sorted(f"n{number}" for number in range(20))
     assert not machine_inventory.change(path, {"n1": {"ansible_host": "h"}})
     assert machine_inventory.change(path, {}, gone=["n1", "never there"])
@@ -155,14 +149,14 @@ def test_a_file_that_is_not_ours_stays_as_it_is(folder, text, words):
     assert path.read_text() == text
 
 
-def call(path, check_mode=False, sources=(), **given):
+def call(path, check_mode=False, sources=(), hostvars=None, **given):
     """What the action answers."""
     task = SimpleNamespace(
         action="machine_inventory", args={"path": str(path), **given}, async_val=0, check_mode=check_mode,
         collections=[], diff=False,
     )  # fmt: skip
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), become=None)
-    variables = {"ansible_inventory_sources": list(sources)}
+    variables = {"ansible_inventory_sources": list(sources), **({"hostvars": hostvars} if hostvars else {})}
     return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, variables)
 
 
@@ -265,12 +259,7 @@ def prove(folder, name, key, boot=BOOT):
 def take(folder, known, *others, **more):
     """Another controller takes it; its run has these machines."""
     hosts = {name: {"inventory_hostname": name} for name in [*known, *others]}
-    task = SimpleNamespace(
-        action="machine_inventory", args={"path": str(folder / machine_inventory.NAME), "known": known, **more},
-        async_val=0, check_mode=False, collections=[], diff=False,
-    )  # fmt: skip
-    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), become=None)
-    return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {"hostvars": hosts})
+    return call(folder / machine_inventory.NAME, hostvars=hosts, known=known, **more)
 
 
 def test_what_one_controller_hands_on_another_one_has_as_if_it_were_its_own(folder, tmp_path):

@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
+from tests.clock import Clock
 from tests.unit.report import reports
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "report_schema.json").read_text(encoding="utf-8"))
@@ -71,25 +72,25 @@ def test_a_run_that_begins_replaces_what_an_older_run_wrote(files, tmp_path):
 
 
 def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
-    clock = [1000.0]
-    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
+    clock = Clock(1000.0)
+    monkeypatch.setattr(report_files.time, "time", clock)
     written = []
 
     def slow(path, text):
         written.append(path)
-        clock[0] += 0.25
+        clock.now += 0.25
 
     monkeypatch.setattr(report_files, "write", slow)
     for number in range(250):
         files.note("localhost", machine(f"n{number}"))
-        clock[0] += 0.1
+        clock.now += 0.1
     assert len(written) == 6  # two files, each half a second of ten
     assert len(files.report.machines) == 250
 
 
 def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path, monkeypatch):
-    clock = [1000.0]
-    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
+    clock = Clock(1000.0)
+    monkeypatch.setattr(report_files.time, "time", clock)
 
     def names():
         return [one["name"] for one in json.loads((tmp_path / "report.json").read_text())["machines"]]
@@ -97,7 +98,7 @@ def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path,
     real = report_files.write
 
     def slow(path, text):
-        clock[0] += 0.25
+        clock.now += 0.25
         real(path, text)
 
     monkeypatch.setattr(report_files, "write", slow)
@@ -106,19 +107,19 @@ def test_what_was_not_written_at_once_is_written_a_little_later(files, tmp_path,
     files.note("localhost", machine("n2"))
     report_files.catch_up()
     assert names() == ["n1"]
-    clock[0] += 10
+    clock.now += 10
     report_files.catch_up()
     assert names() == ["n1", "n2"]
-    written = clock[0]
-    clock[0] += 100
+    written = clock.now
+    clock.now += 100
     report_files.catch_up()
-    assert clock[0] == written + 100, "nothing is new"
+    assert clock.now == written + 100, "nothing is new"
 
 
 def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path, monkeypatch):
     """The worker is a fork with a report of its own, and dies without a result."""
-    clock = [1000.0]
-    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
+    clock = Clock(1000.0)
+    monkeypatch.setattr(report_files.time, "time", clock)
 
     def step(to, at):
         return {"from": "", "to": to, "at": f"2026-11-21T10:00:{at}.000Z", "seconds": 1.0}
@@ -142,8 +143,8 @@ def test_what_a_worker_has_written_survives_an_interruption(files, tmp_path, mon
     files.take_back()
     assert (files.report.machines[1]["boot_state"], files.report.machines[1]["failed"]) == ("EnablingRescue", False)
     # what the main process knows better stays, and no other run's machines are taken
-    clock[0] += 1
-    files._not_before = clock[0] + 1
+    clock.now += 1
+    files._not_before = clock.now + 1
     files.note("localhost", machine("n2", boot_state="BootingToRescue"))
     files.take_back()
     assert files.report.machines[1]["boot_state"] == "BootingToRescue"

@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.callback.provision_report import TAILS, table
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import results
 from tests.unit.report import reports
+
+
+@pytest.fixture
+def report() -> results.Report:
+    return results.Report()
 
 
 def step(start, end, seconds, at="2026-11-21T00:00:00.000Z"):
@@ -18,36 +24,22 @@ def fleet(*machines, api_calls=0):
     return {"machines": list(machines), "api_calls": api_calls}
 
 
-def test_fleet_and_machine_results_become_one_machine():
-    report = results.Report()
-    report.add(
-        "localhost",
-        fleet(
-            {
-                "name": "n1",
-                "boot_state": "BootingToRescue",
-                "changed": True,
-                "api_calls": 3,
-                "transitions": [step("", "Initializing", 3.0)],
-            },
-            api_calls=7,
-        ),
-    )
-    report.add(
-        "n1",
-        {
-            "boot_state": "BootingToRealOS",
-            "changed": True,
-            "transitions": [step("BootingToRescue", "RunningImageCommand", 38.0)],
-        },
-    )
+def begun(name, seconds):
+    """The result of a machine that is there now."""
+    transitions = [step("", "Initializing", seconds)]
+    return {"name": name, "boot_state": "Initializing", "changed": True, "transitions": transitions}
+
+
+def test_fleet_and_machine_results_become_one_machine(report):
+    report.add("localhost", fleet({**begun("n1", 3.0), "boot_state": "BootingToRescue", "api_calls": 3}, api_calls=7))
+    written = [step("BootingToRescue", "RunningImageCommand", 38.0)]
+    report.add("n1", {"boot_state": "BootingToRealOS", "changed": True, "transitions": written})
     (machine,) = report.machines
     assert (machine["name"], machine["boot_state"], machine["seconds"]) == ("n1", "BootingToRealOS", 41.0)
     assert (machine["api_calls"], report.api_calls) == (3, 7)
 
 
-def test_address_and_id_are_what_was_heard_last():
-    report = results.Report()
+def test_address_and_id_are_what_was_heard_last(report):
     report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 4711, "ipv4": "203.0.113.5"}))
     second = {"name": "n2", "boot_state": "", "server_number": 321, "ipv6_address": "2001:db8::1"}
     report.add("localhost", fleet(second))
@@ -60,8 +52,7 @@ def test_address_and_id_are_what_was_heard_last():
     assert "  n3:" not in text
 
 
-def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine():
-    report = results.Report()
+def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine(report):
     report.hosts.update(["n1", "n2", "n3"])
     for _time in range(2):
         report.fail({"msg": "api_token: the API refused the token"})
@@ -94,52 +85,45 @@ def test_machines_of_batches_that_did_not_begin_were_not_attempted():
     assert table(report)[0] == "Not attempted: n2, n4"
 
 
-def test_the_same_transition_is_counted_once():
-    report = results.Report()
+def test_the_same_transition_is_counted_once(report):
     result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}
     report.add("n1", result)
     report.add("n1", result)
     assert [one["count"] for one in report.durations()] == [1]
 
 
-def test_results_of_a_loop_are_collected():
-    report = results.Report()
+def test_results_of_a_loop_are_collected(report):
     report.add("localhost", {"results": [fleet({"name": "n1", "boot_state": "Initializing"}, api_calls=2)]})
     assert [machine["name"] for machine in report.machines] == ["n1"]
 
 
-def test_foreign_results_are_ignored():
-    report = results.Report()
+def test_foreign_results_are_ignored(report):
     report.add("n1", {"msg": "hello", "machines": ["a", "b"]})
     report.add("n1", {"transitions": "not a list"}, failed=True)
     assert not report
 
 
-def test_durations_follow_the_order_of_the_states():
-    report = results.Report()
+def test_durations_follow_the_order_of_the_states(report):
     report.add("n1", {"boot_state": "x", "transitions": [step("BootingToRealOS", "OperatingSystemRunning", 5.0)]})
     report.add("n1", {"boot_state": "x", "transitions": [step("", "Initializing", 1.0)]})
     assert [one["to"] for one in report.durations()] == ["Initializing", "OperatingSystemRunning"]
 
 
-def test_a_machine_that_passed_on_its_second_try_is_not_failed():
-    report = results.Report()
+def test_a_machine_that_passed_on_its_second_try_is_not_failed(report):
     report.add("n1", {"boot_state": "BootingToRescue", "msg": "not in the rescue"}, failed=True)
     assert report.machines[0]["failed"]
     report.add("n1", {"boot_state": "OperatingSystemRunning", "changed": True})
     assert not report.machines[0]["failed"]
 
 
-def test_an_ordinary_task_that_fails_later_fails_the_machine():
-    report = results.Report()
+def test_an_ordinary_task_that_fails_later_fails_the_machine(report):
     report.add("n1", {"boot_state": "OperatingSystemRunning"})
     report.add("n1", {"msg": "disk full"}, failed=True)
     assert report.machines[0]["reason"] == "disk full"
 
 
-def test_a_machine_that_is_given_up_on_its_way_has_the_time_that_it_took():
+def test_a_machine_that_is_given_up_on_its_way_has_the_time_that_it_took(report):
     """The last task of a machine that did not reach its rescue is no step of ours."""
-    report = results.Report()
     on_its_way = {"from": "EnablingRescue", "to": "BootingToRescue", "at": "2026-11-21T10:00:10.000Z", "seconds": 2.0}
     report.add("n1", {"boot_state": "BootingToRescue", "transitions": [on_its_way]})
     for _time in range(2):
@@ -164,21 +148,9 @@ def test_a_machine_that_is_given_up_on_its_way_has_the_time_that_it_took():
     assert report.machines[2]["transitions"][1]["seconds"] == 0.0
 
 
-def test_table_names_the_figures_and_the_failure():
-    report = results.Report()
+def test_table_names_the_figures_and_the_failure(report):
     for name, seconds in (("n1", 10.0), ("n2", 30.0)):
-        report.add(
-            "localhost",
-            fleet(
-                {
-                    "name": name,
-                    "boot_state": "Initializing",
-                    "changed": True,
-                    "transitions": [step("", "Initializing", seconds)],
-                },
-                api_calls=2,
-            ),
-        )
+        report.add("localhost", fleet(begun(name, seconds), api_calls=2))
     report.add("n2", {"boot_state": "ProvisioningFailed", "msg": "rescue \x1b[31mlost\x07\n"}, failed=True)
     text = "\n".join(table(report))
     assert "(none) → Initializing        2     20.0     10.0     30.0     10.0     30.0" in text
@@ -187,14 +159,12 @@ def test_table_names_the_figures_and_the_failure():
     assert "\x1b" not in text
 
 
-def test_a_run_without_changes_says_so():
-    report = results.Report()
+def test_a_run_without_changes_says_so(report):
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
     assert "Nothing changed" in "\n".join(table(report))
 
 
-def test_what_is_not_as_it_was_asked_for_is_reported():
-    report = results.Report()
+def test_what_is_not_as_it_was_asked_for_is_reported(report):
     state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
     differs = {"what": "command", "runs": "a", "since": "2026-11-21T10:00:00Z", "wanted": "b"}
     machines = [
@@ -213,8 +183,7 @@ def test_what_is_not_as_it_was_asked_for_is_reported():
     assert "Nothing changed" not in text
 
 
-def test_a_failure_shows_what_was_printed_last():
-    report = results.Report()
+def test_a_failure_shows_what_was_printed_last(report):
     printed = {
         "stderr_tail": ["no space\x1b[31m"],
         "interleaved_tail": ["0.10 out writing", "0.20 err no space\x1b[31m"],
@@ -253,8 +222,7 @@ def test_percentile_is_a_seen_value_with_the_share_at_or_below_it(values, share)
     assert sum(value <= found for value in values) >= share * len(values) - 1e-9
 
 
-def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
-    report = results.Report()
+def test_roles_of_the_node_phase_are_rows_of_the_table(report) -> None:
     report.phase("node-1", "base", 10.0, 11.0, changed=False, failed=None)
     report.phase("node-1", "base", 11.5, 14.0, changed=True, failed=None)
     report.phase("node-1", "base", 14.0, 15.0, changed=False, failed=None)
@@ -277,8 +245,7 @@ def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
     assert report.as_dict()["changed"]
 
 
-def test_a_task_that_fails_and_is_rescued_leaves_its_role_well() -> None:
-    report = results.Report()
+def test_a_task_that_fails_and_is_rescued_leaves_its_role_well(report) -> None:
     report.phase("node-1", "join", 1.0, 2.0, changed=False, failed="first try")
     report.phase("node-1", "join", 2.0, 3.0, changed=True, failed=None)
     (phase,) = report.phases()

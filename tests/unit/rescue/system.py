@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.folders import put
 from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh")
@@ -34,16 +35,12 @@ class Rescue:
         (base / protocol.RUNNER).write_bytes(RUNNER.read_bytes())
         (self.dir / RECORDER.name).write_bytes(RECORDER.read_bytes())
         (base / protocol.BOOTSTRAP).write_text("#cloud-config\n")
-        (base / "bin").mkdir()
-        (base / "bin/sleep").write_text(SLEEP)
-        (base / "bin/sleep").chmod(0o755)
+        put(base / "bin/sleep", SLEEP, 0o755)
         self.grace = "1"
         self.cap = 8 << 20  # bytes kept of each log
 
     def install(self, command: str) -> None:
-        path = self.base / protocol.COMMAND
-        path.write_text("#!/bin/sh\n" + command)
-        path.chmod(0o700)
+        put(self.base / protocol.COMMAND, "#!/bin/sh\n" + command, 0o700)
         (self.dir / "arguments").write_text("https://image.example/a b.raw?x='y'\nnode-1\nsda sdb\n")
         (self.dir / "token").write_text("user:pass word")
 

@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     LARGEST_SENT_ALONG,
     find_command,
 )
+from tests.folders import put
 
 NAME = "image-url-command-x"
 BOOT_ID = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
@@ -39,9 +40,7 @@ class Rescue:
 
 
 def inputs(folder: Path, size: int) -> image_inputs.Inputs:
-    path = folder / NAME
-    path.write_bytes(b"#!/bin/sh\n" + b"x" * (size - 10))
-    path.chmod(0o755)
+    put(folder / NAME, b"#!/bin/sh\n" + b"x" * (size - 10), 0o755)
     return image_inputs.Inputs("node-1", "https://x/y", find_command(NAME, str(folder)), b"data", ["sda"])
 
 

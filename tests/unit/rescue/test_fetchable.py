@@ -64,9 +64,11 @@ class Request(Handler):
             return self.send(401, {"WWW-Authenticate": realm if name == "bearer" else 'Basic realm="x"'})
         return self.send(200 if path.endswith("/v1") else 404)
 
-    def send(self, status, headers=(), body=b""):
-        self.head(status, {**dict(headers), "Content-Length": str(len(body))})
-        self.wfile.write(b"" if self.command == "HEAD" else body)
+    def send(self, status, headers=None, body=b""):
+        if self.command == "HEAD":
+            self.head(status, {**(headers or {}), "Content-Length": str(len(body))})
+        else:
+            self.reply(status, body, headers)
 
 
 @pytest.fixture

@@ -256,12 +256,6 @@ def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_repo
         "robot_installimage": (steps["robot_installimage"][0], written),
     })  # fmt: skip
 
-    class Host:
-        name, check_mode = "node-1", False
-
-        def close(self):
-            """Nothing is open."""
-
     machine = {**dict.fromkeys(steps), "notes": None, "refused": None, "address": None, "installed": False,
                **planned(INSTALLIMAGE)}  # fmt: skip
     result = machine_install.run(Host(), machine)

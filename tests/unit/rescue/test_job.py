@@ -7,13 +7,14 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.folders import put
 from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh").read_text()
@@ -96,17 +97,9 @@ def test_a_job_that_failed_is_started_again(base):
 
 def test_two_controllers_at_once_start_one_command(base):
     long = job(b"#!/bin/sh\necho ran >>runs; sleep 1; echo IMAGE_URL_DONE\n")
-    results: list[bool] = []
-
-    def start() -> None:
-        results.append(jobs.start_or_attach(long, run, str(base))[1])
-
-    threads = [threading.Thread(target=start) for _thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [False, True, True, True]
+    with ThreadPoolExecutor(4) as pool:
+        attached = pool.map(lambda _number: jobs.start_or_attach(long, run, str(base))[1], range(4))
+    assert sorted(attached) == [False, True, True, True]
     ended(long, base)
     assert (base / "runs").read_text() == "ran\n"
 
@@ -117,9 +110,7 @@ def test_two_controllers_at_once_start_one_command(base):
 def uploaded(base: Path, content: bytes = OK, sent: bytes | None = None) -> jobs.Job:
     """A job like `job` whose command lies in the rescue already; ``sent``: what lies there instead."""
     sha256 = hashlib.sha256(content).hexdigest()
-    place = base / protocol.COMMANDS / sha256
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content if sent is None else sent)
+    put(base / protocol.COMMANDS / sha256, content if sent is None else sent)
     like = job(content)
     about = {"sha256": sha256, "size": len(content), "digest": like.digest}
     one = jobs.Job(b"", like.bootstrap, like.arguments, like.token, like.limit, like.rule, RUNNER, uploaded=about)

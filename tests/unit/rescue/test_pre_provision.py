@@ -22,7 +22,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     CommandNotUsable,
     find_pre_provision_command,
 )
+from tests import folders
 from tests.unit.rescue.system import alive
+from tests.unit.rescue.test_controller_files import NAME as COMMAND
+from tests.unit.rescue.test_controller_files import UNUSABLE, put
 from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh").read_text()
@@ -55,13 +58,6 @@ def test_a_name_that_is_too_short_is_not_said_to_have_wrong_letters_alone():
         pre_provision.check_name("ab")
 
 
-def put(path: Path, mode: int = 0o755, text: str = "#!/bin/sh\n") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
-    return path
-
-
 def as_given(path: str) -> str:
     if not Path(path).is_file():
         raise AnsibleFileNotFound(file_name=path)
@@ -76,24 +72,13 @@ def test_a_name_is_a_file_of_the_directory_and_a_path_is_a_path(tmp_path):
     assert (named.head, own.head) == (b"#!/bin/sh\n# shared\n", b"#!/bin/sh\n# own\n")
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda base: None, "there is no"),
-        (lambda base: put(base / NAME, 0o644), "is not executable; chmod +x"),
-        (lambda base: put(base / NAME, text="#!/bin/sh\r\ntrue\r\n"), "CRLF"),
-        (lambda base: put(base / NAME, text="echo hi\n"), "names no interpreter (#!/bin/sh)"),
-        (lambda base: (base / NAME).mkdir(), "is not a file"),
-        (lambda base: (base / NAME).symlink_to("nowhere"), "leads nowhere"),
-        (lambda base: (base / NAME).symlink_to(put(base.parent / "outside" / NAME)), "outside of"),
-    ],
-)
+@pytest.mark.parametrize(("make", "why"), UNUSABLE)
 @pytest.mark.parametrize("by_path", [False, True])
 def test_a_file_that_cannot_be_used_is_one_finding_with_variable_and_value(tmp_path, make, why, by_path):
     base = tmp_path / "shared"
     base.mkdir()
     make(base)
-    given = str(base / NAME) if by_path else NAME
+    given = str(base / COMMAND) if by_path else COMMAND
     found, findings = image_inputs.examine_pre_provision({"pre_provision_command": given}, str(base), lambda path: path)
     assert found is None
     (finding,) = findings
@@ -131,10 +116,8 @@ class Rescue:
     def program(self, script: str, run: str = "run-1", limit: int = 600, head: str = "#!/bin/sh") -> jobs.Job:
         """The job of a program that the controller has put into the rescue."""
         content = f"{head}\n{script}\n"
-        upload = self.own / "upload" / NAME
-        upload.parent.mkdir(parents=True, exist_ok=True)
-        upload.unlink(missing_ok=True)
-        upload.write_text(content)
+        (self.own / "upload" / NAME).unlink(missing_ok=True)
+        folders.put(self.own / "upload" / NAME, content)
         facts = {"KUBENODE_MACHINE": "node-1", "KUBENODE_PROVIDER": "robot", "KUBENODE_SERVER": None}
         digest = hashlib.sha256(content.encode()).hexdigest()
         return pre_provision.make(NAME, digest, "node-1", facts, limit, RUNNER, run, base=str(self.base))

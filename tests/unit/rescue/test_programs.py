@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
+from tests.folders import put
 
 COMMANDS = sorted(rescue_programs.IMAGE_COMMANDS)
 
@@ -25,16 +26,13 @@ def members(content: bytes) -> dict[str, bytes]:
     return {name.removeprefix(f"{rescue_programs.TOP}/"): archive.read(name) for name in archive.namelist()}
 
 
-def put(folder: Path, content: bytes) -> Path:
-    path = folder / "image-url-command"
-    path.write_bytes(content)
-    path.chmod(0o700)
-    return path
+def program(folder: Path, content: bytes) -> Path:
+    return put(folder / "image-url-command", content, 0o700)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_runs_alone_and_says_how_it_is_called(tmp_path, name):
-    path = put(tmp_path, rescue_programs.image_command(name))
+    path = program(tmp_path, rescue_programs.image_command(name))
     words = {"PATH": os.environ["PATH"]}
     done = subprocess.run([path], capture_output=True, text=True, check=False, cwd="/", env=words)
     usage = f'usage: {name} IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n'
@@ -43,14 +41,14 @@ def test_a_command_runs_alone_and_says_how_it_is_called(tmp_path, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_rescue_without_python_says_so(tmp_path, name):
-    path = put(tmp_path, rescue_programs.image_command(name))
+    path = program(tmp_path, rescue_programs.image_command(name))
     done = subprocess.run([path], capture_output=True, text=True, check=False, env={"PATH": "/nowhere"})
     said = f"{name}: python3 is missing in this rescue; install python3\n"
     assert (done.returncode, done.stdout, done.stderr) == (127, "", said)
 
 
 def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
-    path = put(tmp_path, rescue_programs.image_command("image-url-command-raw-disk"))
+    path = program(tmp_path, rescue_programs.image_command("image-url-command-raw-disk"))
     (tmp_path / "data").write_bytes(b"")
     done = subprocess.run(
         [path, "ftp://x/y", tmp_path / "data", "node-1", "nothing"], capture_output=True, text=True, check=False
@@ -79,7 +77,7 @@ def test_a_program_holds_what_it_imports_and_no_more():
     "content", [rescue_programs.installimage, rescue_programs.steps], ids=["installimage", "steps"]
 )
 def test_a_program_imports_nothing_that_is_not_inside(tmp_path, content):
-    path = put(tmp_path, content())
+    path = program(tmp_path, content())
     names = [name for name in members(content()) if name.endswith(".py") and name != "__main__.py"]
     modules = [f"{rescue_programs.TOP}.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in names]
     code = f"import importlib, sys; sys.path[:0] = [{str(path)!r}]; [importlib.import_module(n) for n in {modules!r}]"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.folders import put_programs
 from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive
 from tests.waiting import until
 
@@ -330,10 +331,8 @@ def test_many_lines_are_recorded_completely(rescue):
 
 
 def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
-    (rescue.base / "bin/tee").write_text(
-        f'#!/bin/sh\nwhile read -r line; do sleep 0.5; echo "$line" | {shutil.which("tee")} -a "$1" "$2"; done 9>"$2"\n'
-    )
-    (rescue.base / "bin/tee").chmod(0o755)
+    slow = f'while read -r line; do sleep 0.5; echo "$line" | {shutil.which("tee")} -a "$1" "$2"; done 9>"$2"'
+    put_programs(rescue.base / "bin", {"tee": slow})
     rescue.start("for i in 1 2 3 4 5 6 7 8; do echo $i; done; echo IMAGE_URL_DONE")
     assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
     assert rescue.fetch("stdout") == b"1\n2\n3\n4\n5\n6\n7\n8\nIMAGE_URL_DONE\n"

@@ -30,6 +30,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Session,
     Unreachable,
 )
+from tests.clock import Clock
+from tests.folders import put
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
 SSH = r"""#!/bin/sh
@@ -43,8 +45,7 @@ exec sh -c "$command"
 class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "ssh").write_text(SSH.format(folder=folder))
-        (folder / "ssh").chmod(0o755)
+        put(folder / "ssh", SSH.format(folder=folder), 0o755)
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         self.config(hostname="127.0.0.1", port=self.port)
@@ -252,21 +253,6 @@ def test_other_connections_than_ssh_work(tmp_path):
 
 
 # --- SSH is lost in the middle: what may be sent again is, for as long as a slow machine may need
-
-
-class Clock:
-    """A clock that only moves during a sleep."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.slept = []
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
 
 
 class Refusing:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import pytest
 
 from dev.toolchain import borders
+from tests.folders import put
 
 OURS = "ansible_collections.kubenode.provision.plugins"
 
 
 def findings(tmp_path, name: str, source: str) -> list[str]:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source, encoding="utf-8")
+    put(tmp_path / name, source)
     return borders.findings(tmp_path, [name])
 
 

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from dev.toolchain import docs
 from dev.toolchain.paths import CHECKOUT
+from tests.folders import put_files
 
 PAGES = {
     "README.md": "[a](docs/a.md#one) [l](LICENSES) [t](plugins/x.py#L1) [o](https://example.com/docs/a.md) [h](#here)",
@@ -96,9 +97,7 @@ def test_links_of_a_guide_stay_in_the_site_or_lead_to_the_repository(tmp_path: P
     checkout, site = tmp_path / "checkout", tmp_path / "site"
     files = {**PAGES, "LICENSES/GPL": "", "plugins/x.py": "", "galaxy.yml": "repository: https://example.com/us\n"}
     beside = {"docs/docsite/index.md": START, "docs/docsite/flow.svg": "way", "docs/docsite/style.css": "look"}
-    for name, text in {**files, **beside}.items():
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text(text)
+    put_files(checkout, {**files, **beside})
     site.mkdir()
     docs.put_guides(checkout, site, docs.repository_of(checkout))
     assert (site / "docs/docsite/flow.svg").read_text() == "way"

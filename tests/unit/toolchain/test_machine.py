@@ -15,13 +15,11 @@ import pytest
 from dev.toolchain import SetupError, environments, paths, setup
 from dev.toolchain import __main__ as toolchain
 from dev.toolchain.paths import CHECKOUT
+from tests.folders import put
 
 
 def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)
-    return path
+    return put(path, text, 0o755)
 
 
 def test_shims_that_do_not_run_are_no_interpreters(tmp_path, monkeypatch):

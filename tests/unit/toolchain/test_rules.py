@@ -8,12 +8,11 @@ import pytest
 
 from dev.toolchain import rules
 from dev.toolchain.paths import CHECKOUT
+from tests.folders import put
 
 
 def write(tmp_path, name: str, text: str) -> str:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    put(tmp_path / name, text)
     return name
 
 
@@ -109,9 +108,7 @@ def test_language(tmp_path, name, text, language):
 
 
 def findings(tmp_path, source: str, name: str = "lab/x.py") -> list[str]:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(source, encoding="utf-8")
+    put(tmp_path / name, source)
     return rules.numbers(tmp_path, [name])
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from dev.pytest_suites import Progress
 from tests import conftest
+from tests.folders import put_files
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = {
@@ -48,9 +49,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    put_files(tmp_path, FILES)
     return tmp_path
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 from tests.unit.liveimage import maker
@@ -118,11 +119,7 @@ def kept(target: str) -> dict[str, bytes]:
     return {path.stem: base64.b64decode(path.read_bytes()) for path in sorted((CORPUS / target).glob("*.b64"))}
 
 
-def keep(target: str, name: str, case: bytes) -> None:
-    """Write a case down."""
-    (CORPUS / target / (name + ".b64")).write_bytes(base64.encodebytes(case))
-
-
+@cache
 def seeds(target: str) -> list[bytes]:
     """What is mutated: the corpus, and good inputs where there are."""
     found = list(kept(target).values())

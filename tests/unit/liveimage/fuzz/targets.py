@@ -3,7 +3,7 @@
 """What every parser has to keep for any bytes it is given: a function for each, which raises when it does not.
 
 Only ImageError may come out, with a text that can be shown; what is accepted has the properties that users rely on.
-Used by the tests beside this file, and by `longer.py` for hours.
+Used by the tests beside this file; `make fuzz SECONDS=3600 PYTEST_ARGS=tests/unit/liveimage/fuzz` does so for an hour.
 """
 
 from __future__ import annotations

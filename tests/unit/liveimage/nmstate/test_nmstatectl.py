@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import conversion, with_nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen, start
+from tests.folders import put_programs
 
 DOCUMENT = {"interfaces": [{"name": "eth0"}]}
 
@@ -21,9 +22,8 @@ def program(tmp_path):
     """Writes a program, gives how to run it."""
 
     def write(body):
-        path = tmp_path / "nmstatectl"
-        path.write_text('#!/bin/sh\ncat > %s/seen\necho "$*" > %s/arguments\n%s\n' % (tmp_path, tmp_path, body))
-        path.chmod(0o755)
+        lines = 'cat > %s/seen\necho "$*" > %s/arguments\n%s' % (tmp_path, tmp_path, body)
+        path = put_programs(tmp_path, {"nmstatectl": lines}) / "nmstatectl"
 
         def run(command, text):
             done = subprocess.run([str(path), *command[1:]], input=text, text=True, capture_output=True, check=False)
