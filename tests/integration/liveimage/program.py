@@ -95,6 +95,11 @@ class Program:
     def status(self, path: str) -> int:
         return self.head(path).status_code
 
+    def until_served(self, *paths: str) -> None:
+        """Wait until all of these images are there."""
+        for path in paths:
+            until(lambda path=path: self.status(path) == 200, f"{path} is served")
+
     def watch(self, path: str) -> str:
         """A page for those who look after the server."""
         return requests.get(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=PATIENCE).text

@@ -73,9 +73,7 @@ class Reader:
         """One request and its check."""
         path = self._chance.choice(sorted(self._known))
         size = len(next(iter(self._known[path].values())))
-        kind = self._chance.choice(
-            ["small", "small", "small", "large", "suffix", "several", "if-range", "stale", "match"]
-        )
+        kind = self._chance.choice(KINDS)
         if self._chance.random() < 0.002:
             kind = "whole"
         first = self._chance.randrange(size)

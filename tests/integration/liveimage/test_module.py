@@ -153,7 +153,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
         assert len(images) == 2 * 4 + 2
         for image in images:
             path = image["url"].removeprefix("http://images.example.com")
-            until(lambda path=path: server.status(path) == 200, f"{path} is served")
+            server.until_served(path)
             answer = server.get(path)
             assert answer.content == (tmp_path / "files" / image["name"]).read_bytes()
             assert answer.headers["ETag"] == '"%s"' % image["etag"]

@@ -20,26 +20,17 @@ import requests
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
 from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
-from tests.unit.liveimage.maker import LAYOUTS, Layout, make
+from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
 
 SECRET = "0123456789abcdef" * 4
 
 
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("bases")
-    make(place / "live.iso", LAYOUTS["2023-igninfo"])
-    (place / "live.img").write_bytes(b"INITRD" * 3335)
-    return place
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "hosts"
-    place.mkdir()
-    (place / "web-1.yaml").write_text("")
-    return place
+def folder(folder: Path) -> Path:
+    """With one host."""
+    (folder / "web-1.yaml").write_text("")
+    return folder
 
 
 def refused(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:
