@@ -132,15 +132,6 @@ def nginx(root: Path, folder: Path, workers: int, *, cached: bool = False, certi
     return Server(command, port, folder / "out", tls=certificate is not None)
 
 
-def certificate(folder: Path) -> Path:
-    """A pair for HTTPS, in a folder of its own."""
-    folder.mkdir(parents=True)
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=bench", "-days", "2", "-keyout", str(folder / "key.pem")]
-    subprocess.run([*command, "-out", str(folder / "cert.pem")], check=True, capture_output=True)
-    return folder
-
-
 def _nginx_program() -> Path:
     """Debian's nginx, unpacked and not installed: an installed one would begin to listen on port 80."""
     found = shutil.which("nginx", path="/usr/sbin:/usr/bin:" + os.environ["PATH"])

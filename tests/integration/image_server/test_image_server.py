@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lab.nodes import Node
 from tests.integration.image_server.conftest import PROXY, Download, World, network, server_of
 from tests.integration.runs import Run
 from tests.waiting import until
+from tests.web_servers import certificate
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.long]
 
@@ -211,7 +211,7 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
     node = runs.node
     started = f"journalctl -o cat -u {UNIT} | grep -c '^Started {UNIT}'"
     before, old = int(node.run(started)), node.run("readlink /usr/local/bin/kubenode-image-server")
-    crt, key = certificate(tmp_path, node.address)
+    crt, key = (path.read_text() for path in certificate(tmp_path, node.address))
     world.variables.update(python="/usr/bin/python3.13", tls_certificate=crt, tls_key=key)
     play = world.run("--diff")
     assert play.rc == 0, play.output
@@ -231,20 +231,11 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
 @pytest.mark.long
 def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, tmp_path: Path):
     node, before = runs.node, pid(runs.node)
-    crt, key = certificate(tmp_path, node.address)
+    crt, key = (path.read_text() for path in certificate(tmp_path, node.address))
     play = world.run(tls_certificate=crt, tls_key=key)
     assert play.settings("images-1") == {"tls_key", "tls_certificate", "service"}, play.output
     until(lambda: shown(node) == crt.strip(), "the new certificate")
     assert pid(node) == before
-
-
-def certificate(folder: Path, address: str) -> tuple[str, str]:
-    """A certificate for this address, signed by itself, and its key."""
-    crt, key = folder / "tls.crt", folder / "tls.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-subj", "/CN=images", "-addext", f"subjectAltName=IP:{address}", "-days", "2"]
-    subprocess.run([*command, *names, "-keyout", key, "-out", crt], check=True, capture_output=True)
-    return crt.read_text(), key.read_text()
 
 
 def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: World):

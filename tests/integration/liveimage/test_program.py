@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server im
 from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
 from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
+from tests.web_servers import certificate
 
 SECRET = "0123456789abcdef" * 4
 
@@ -138,38 +139,30 @@ def test_signed_urls(bases, folder, tmp_path):
         until(fresh, "a URL of the table that is served")
 
 
-def certificate(place: Path, name: str) -> None:
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-keyout", str(place / "key.new"), "-out", str(place / "cert.new"), "-days", "2",
-                    "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-                   check=True, capture_output=True)  # fmt: skip
-
-
 def test_tls_is_renewed(bases, folder, tmp_path):
-    certificate(tmp_path, "first")
-    for what in ("key", "cert"):
-        (tmp_path / f"{what}.new").rename(tmp_path / f"{what}.pem")
-    first = (tmp_path / "cert.pem").read_text()
-    arguments = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
+    crt, key = certificate(tmp_path)
+    first = crt.read_text()
+    arguments = ["--tls-cert", str(crt), "--tls-key", str(key)]
     with Program("--nmstate-dir", str(folder), *arguments, bases=bases, scheme="https") as server:
-        assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
+        assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
 
         def served() -> str:
             return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=PATIENCE)
 
         assert served() == first
-        certificate(tmp_path, "second")
-        (tmp_path / "cert.new").rename(tmp_path / "cert.pem")
+        (tmp_path / "second").mkdir()
+        other_crt, other_key = certificate(tmp_path / "second")
+        other_crt.rename(crt)
         server.signal(signal.SIGHUP)  # half of a pair: the one before stays
         assert "the certificate that was there before is used" in until(
             lambda: server.problems().get("TLS"), "the problem in the status"
         )
         assert served() == first
-        (tmp_path / "key.new").rename(tmp_path / "key.pem")
+        other_key.rename(key)
         server.signal(signal.SIGHUP)
         until(lambda: not server.problems(), "the problem is over")
-        assert served() == (tmp_path / "cert.pem").read_text()
-        assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
+        assert served() == crt.read_text() != first
+        assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
 
 
 def test_systemd_is_notified(bases, folder, tmp_path):

@@ -8,7 +8,6 @@ import hashlib
 import io
 import os
 import random
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import no
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
 from tests.integration.node_engine.artifact_site import Web, cut, serving, status, trickle
+from tests.web_servers import certificate
 
 DATA = random.Random(1).randbytes(3 << 20)
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -153,27 +153,14 @@ def test_a_password_in_the_url_is_sent_and_not_shown(web, tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that only its owner trusts, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    files = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days=2"]
-        + ["-subj=/CN=lab", "-addext=subjectAltName=IP:127.0.0.1", f"-out={files[0]}", f"-keyout={files[1]}"],
-        check=True,
-        capture_output=True,
-    )
-    return files
-
-
-def test_tls_needs_a_trusted_certificate_and_stays(web, certificate, tmp_path):
-    with serving(certificate) as safe:
+def test_tls_needs_a_trusted_certificate_and_stays(web, tmp_path):
+    pair = certificate(tmp_path)
+    with serving(pair) as safe:
         safe.files["/data"] = DATA
         url, part = safe.url("/data", scheme="https"), str(tmp_path / "part")
         with pytest.raises(fetch.FetchError, match="certificate that is not trusted"):
             fetch.Fetcher().fetch(url, part, SHA)
-        trusting = fetch.Fetcher(extra_ca=[certificate[0].read_text()], retries=0)
+        trusting = fetch.Fetcher(extra_ca=[pair[0].read_text()], retries=0)
         assert trusting.fetch(url, part, SHA) == len(DATA)
         safe.answers = [status(302, Location=web.url("/data"))]
         with pytest.raises(fetch.FetchError, match="which is not https"):
