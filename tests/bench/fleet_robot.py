@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from dev.testbed import DedicatedTestbed
-from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
+from tests.bench._figures import RESULTS
+from tests.bench._fleet import COMMAND, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_robot_peer.yml")
 FIRST = 5001
