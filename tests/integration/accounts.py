@@ -118,14 +118,6 @@ class _Account(Controller):
         """The lab works again."""
         self.lab.control("DELETE", "/faults")
 
-    def forget_requests(self) -> None:
-        """Count from here."""
-        self.lab.control("DELETE", "/requests")
-
-    def _requests(self, api: str) -> list[dict[str, Any]]:
-        """The requests that an API got, oldest first."""
-        return [one for one in self.lab.control("GET", "/requests")["requests"] if one["api"] == api]
-
 
 class CloudAccount(CloudCalls, _Account):
     """A project of the Cloud API that knows our key. A lab is shared: what was made is deleted in the end."""
@@ -148,7 +140,7 @@ class CloudAccount(CloudCalls, _Account):
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests that the API got, oldest first."""
-        return self._requests("cloud")
+        return self.asked("cloud")
 
     def fault(self, **fault: object) -> None:
         """Add a fault to the lab's script."""
@@ -232,8 +224,7 @@ class RobotAccount(RobotCalls, _Account):
 
     def requests(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
         """The requests that Robot got, oldest first."""
-        found = self._requests("robot")
-        return [one for one in found if one["method"].startswith(method) and one["path"].startswith(path)]
+        return [one for one in self.asked("robot") if one["method"].startswith(method) and one["path"].startswith(path)]
 
     def fault(self, **fault: object) -> None:
         """Add a fault to the lab's script; ``machine`` by our name."""

@@ -71,6 +71,14 @@ class Controller:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
         return path
 
+    def forget_requests(self) -> None:
+        """Count from here."""
+        self.lab.control("DELETE", "/requests")
+
+    def asked(self, api: str = "") -> list[dict[str, Any]]:
+        """The requests that the lab, or one API of it, got, oldest first."""
+        return [one for one in self.lab.control("GET", "/requests")["requests"] if api in ("", one["api"])]
+
     @property
     def settings(self) -> dict[str, str]:
         """The environment variables that keep Ansible, and what it remembers, below the folder."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from tests.image_commands import written_by_shell
 from tests.integration.accounts import remote_lab
 from tests.integration.controller import Controller
 from tests.integration.runs import LIMIT, Run, Running
+
+#: An image that nothing fetches.
+NOWHERE = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
 
 TestbedKind = TypeVar("TestbedKind", bound=Testbed)
 
@@ -50,6 +54,25 @@ class Operator(Controller, Generic[TestbedKind]):
     def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> int:
         """The exit code of a run."""
         return self.finish(*arguments, inventory=inventory, limit=limit).rc
+
+    @contextmanager
+    def playing(self, playbook: str) -> Iterator[None]:
+        """Run another playbook meanwhile."""
+        main, self.testbed.playbook = self.testbed.playbook, f"kubenode.provision.{playbook}"
+        try:
+            yield
+        finally:
+            self.testbed.playbook = main
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """That of the last run, or of the one that goes on."""
+        return json.loads(self.testbed.report.read_text())
+
+    @property
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """What the report says of each machine."""
+        return {one["name"]: one for one in self.report["machines"]}
 
     def control(self, method: str, path: str, body: object = None) -> Any:
         """Call one of the lab's own routes."""

@@ -84,8 +84,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the last run's report says of a machine."""
-        machines = json.loads(self.testbed.report.read_text())["machines"]
-        (found,) = [machine for machine in machines if machine["name"] == name]
+        (found,) = [machine for machine in self.report["machines"] if machine["name"] == name]
         return found
 
     def command(self, name: str, script: str) -> dict[str, str]:

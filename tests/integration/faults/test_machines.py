@@ -145,8 +145,7 @@ class Fleet:
             victim.person.close()
         self.scene.output = done.output
         self.outputs.append(done.output)
-        machines = json.loads(self.scene.testbed.report.read_text())["machines"]
-        self.runs.append({machine["name"]: machine for machine in machines})
+        self.runs.append(self.scene.machines)
         return self.runs[-1]
 
     def _struck(self, name: str, running: Any) -> tuple[Victim, threading.Thread]:
@@ -209,7 +208,7 @@ class Fleet:
             assert record["verified_at"], record
         assert len(self.scene.call("GET", "/ssh_keys")["ssh_keys"]) == 1
         assert not self.scene.call("GET", "/images?type=snapshot")["images"]
-        ours = [one for one in self.scene.control("GET", "/requests")["requests"] if "kubenode" in one["user_agent"]]
+        ours = [one for one in self.scene.asked() if "kubenode" in one["user_agent"]]
         most = 3 * len(self.names) + SHARED * len(self.runs) + VICTIM * len(self.strikes)
         assert len(ours) <= most, f"{len(ours)} requests, {most} at most"
         self.judge_words()
@@ -285,8 +284,7 @@ def test_an_image_server_that_starts_again_is_waited_for(scene):
     images.start()
     done = running.wait(2400)
     fleet.outputs.append(done.output)
-    machines = json.loads(scene.testbed.report.read_text())["machines"]
-    fleet.runs.append({machine["name"]: machine for machine in machines})
+    fleet.runs.append(scene.machines)
     assert not fleet.failed(), fleet.failed()
     for name in fleet.names:
         assert scene.boots(name) == ["rescue", "disk"], (name, scene.boots(name))

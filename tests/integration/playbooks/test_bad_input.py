@@ -12,7 +12,7 @@ import hcloud
 import pytest
 import yaml
 
-SHIPPED = "image-url-command-raw-disk"
+from tests.integration.testbeds import NOWHERE
 
 #: variables of one machine that are wrong → words of its finding: the field, the value, the fix
 OF_A_MACHINE = {
@@ -120,9 +120,8 @@ def inventory(dry, names=("wrong-1",), **variables):
     """An inventory in which everything is right but the given variables; None leaves a variable out."""
     other = str(dry.testbed.folder / "other")
     variables = {key: other if value == "{other_key}" else value for key, value in variables.items()}
-    image = {"kubenode_image_url": "https://images.example.com/x.raw.zst#sha256=" + "0" * 64}
-    dry.testbed.image_url = lambda: image["kubenode_image_url"]
-    dry.testbed.write_inventory(list(names), **{**image, **variables})
+    dry.testbed.image_url = lambda: NOWHERE
+    dry.testbed.write_inventory(list(names), **{"kubenode_image_url": NOWHERE, **variables})
     return other
 
 
@@ -219,21 +218,11 @@ def test_what_only_later_steps_take_is_looked_at_before_anything_is_created(dry)
     assert servers(dry.testbed) == []
 
 
+NAMED = ({"kubenode_image_name": "debian-13"}, 'kubenode_image_name is "debian-13" and kubenode_image_url')
+TARBALL = ({"kubenode_image": {"name": "x"}}, 'kubenode_image is {"name": "x"} and kubenode_image_url is')
 CONTRADICTIONS = {
-    "hcloud_image_url": (
-        {"kubenode_image_name": "debian-13"},
-        'kubenode_image_name is "debian-13" and kubenode_image_url',
-    ),
-    "hcloud_image_name": (
-        {"kubenode_image_name": "debian-13"},
-        'kubenode_image_name is "debian-13" and kubenode_image_url',
-    ),
-    "robot_image_url": ({"kubenode_image": {"name": "x"}}, 'kubenode_image is {"name": "x"} and kubenode_image_url is'),
-    "robot_installimage": (
-        {"kubenode_image": {"name": "x"}},
-        'kubenode_image is {"name": "x"} and kubenode_image_url is',
-    ),
-}
+    "hcloud_image_url": NAMED, "hcloud_image_name": NAMED, "robot_image_url": TARBALL, "robot_installimage": TARBALL,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("playbook", CONTRADICTIONS)
@@ -243,12 +232,9 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     with_report = playbook == "hcloud_image_name"
     if not with_report:
         monkeypatch.delitem(dry.testbed.environment, "ANSIBLE_CALLBACKS_ENABLED")
-    dry.testbed.playbook = f"kubenode.provision.{playbook}"
-    dry.control("DELETE", "/requests")
-    try:
+    dry.forget_requests()
+    with dry.playing(playbook):
         done = dry.finish()
-    finally:
-        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
     assert done.failed
     reported = " ".join(done.output.split())
     assert f"wrong-1: {words}" in reported
@@ -256,7 +242,7 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     assert "kubenode_image_ulr, set for wrong-1, is no variable" in reported
     assert ("kubenode_notify_url is set, but nothing will be sent" in reported) is not with_report
     assert "s3cr3t" not in reported
-    assert dry.control("GET", "/requests")["requests"] == []
+    assert dry.asked() == []
 
 
 #: playbook → variables of a host that do not exist, and what is said of them
@@ -279,11 +265,8 @@ def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
     content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["all"] = {"vars": variables}  # also for localhost
     dry.testbed.inventory.write_text(yaml.safe_dump(content))
-    dry.testbed.playbook = f"kubenode.provision.{playbook}"
-    try:
+    with dry.playing(playbook):
         done = dry.finish("--check")
-    finally:
-        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
     reported = " ".join(done.output.split())
     for word in words:
         assert word in reported

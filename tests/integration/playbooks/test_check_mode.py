@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
+from tests.integration.testbeds import NOWHERE
 
 CHECK = ("--check", "--diff")
 #: Nothing answers on these machines; nothing waits for them either.
 QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
-URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
-COMMAND = {"kubenode_image_url": URL, "kubenode_image_url_command": "image-url-command-raw-disk"}
+COMMAND = {"kubenode_image_url": NOWHERE, "kubenode_image_url_command": "image-url-command-raw-disk"}
 DISKS = {"kubenode_root_device_hints": {"smallest": True}}
-BASE = {"name": "debian-12", "image_url": URL, "command": "image-url-command-rootfs-tar"}
+BASE = {"name": "debian-12", "image_url": NOWHERE, "command": "image-url-command-rootfs-tar"}
 IMAGES = {"kubenode_image_matrix": {"kubernetes": ["1.36.4"], "base": [BASE], "architecture": ["x86"]}}
 
 
@@ -32,11 +32,10 @@ class _Checks:
         """The run; it has changed nothing at the providers', and kept nothing of the machines."""
         kept = self.folder / "kubenode"
         before = files(kept) if kept.exists() else set()
-        self.lab.control("DELETE", "/requests")
+        self.forget_requests()
         shared = {"kubenode_dir": str(kept), "ansible_ssh_private_key_file": str(self.key), **shared}
         done = self.play(f"kubenode.provision.{playbook}", *CHECK, hosts=hosts, shared=shared, env=QUICK)
-        asked = self.lab.control("GET", "/requests")["requests"]
-        assert [one for one in asked if one["method"] not in ("GET", "HEAD")] == [], done.output
+        assert [one for one in self.asked() if one["method"] not in ("GET", "HEAD")] == [], done.output
         assert (files(kept) if kept.exists() else set()) - before == set()
         assert "Traceback" not in done.output
         assert "The error was" not in done.output
@@ -109,10 +108,7 @@ def test_an_image_command_on_cloud_machines(cloud):
     assert "exists; then its system" in cloud.said
 
 
-@pytest.mark.parametrize(
-    "playbook",
-    ["node_image_snapshot", "node_image_tarball"],
-)
+@pytest.mark.parametrize("playbook", ["node_image_snapshot", "node_image_tarball"])
 def test_node_images_that_do_not_exist(cloud, playbook):
     done = cloud.written(playbook, **IMAGES)
     assert done.rc == 0, done.output

@@ -4,11 +4,7 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-
-from lab.state import call_lab
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.fleet, pytest.mark.timeout(3000)]
 
@@ -24,13 +20,11 @@ def test_fifty_cloud_machines_are_provisioned_in_one_run(operator, forks):
     fleet.testbed.write_inventory(names)
     fleet.testbed.environment |= {"ANSIBLE_FORKS": forks}
     assert fleet.run(limit=2700) == 0, fleet.output[-20000:]
-    requests = call_lab(fleet.testbed.lab["endpoint"], fleet.testbed.token, "GET", "/requests")["requests"]
-    assert len(requests) <= REQUESTS * SIZE
-    report = json.loads(fleet.testbed.report.read_text())
-    assert sorted(machine["name"] for machine in report["machines"]) == names
+    assert len(fleet.asked()) <= REQUESTS * SIZE
+    assert sorted(machine["name"] for machine in fleet.report["machines"]) == names
     for name in names:
         assert fleet.boots(name) == ["rescue", "disk"]
         assert fleet.testbed.ssh(name, "hostname").strip() == name
 
     assert fleet.run(limit=900) == 0, fleet.output[-20000:]
-    assert not json.loads(fleet.testbed.report.read_text())["changed"]
+    assert not fleet.report["changed"]

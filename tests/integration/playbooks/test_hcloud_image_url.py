@@ -80,7 +80,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert sorted(one.rpartition("=")[2] for one in opened) == ["first-1.os", "first-1.rescue"], "one for each system"
     assert vain.total() <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
     assert (testbed.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     for machine in report["machines"]:
         assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS
         assert machine["boot_state"] == "OperatingSystemRunning"
@@ -130,7 +130,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
 
     through_relay = (testbed.folder / "relay.log").read_text().splitlines()
     assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(testbed.report.read_text())["changed"]
+    assert not nspawn.report["changed"]
     assert "Nothing changed" in nspawn.output
     assert nspawn.boots("first-1") == ["rescue", "disk"]
     looks = (testbed.folder / "relay.log").read_text().splitlines()[len(through_relay) :]
@@ -162,7 +162,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     first.until("start 1")
     assert first.interrupt().failed
     assert "Run the same command again: it goes on where this one was." in first.output
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     assert (report["interrupted"], report["finished"]) == (True, None)
     assert [(one["name"], one["boot_state"]) for one in report["machines"]] == [("cut-1", "BootingToRescue")]
     assert "The run was interrupted" in testbed.report.with_suffix(".html").read_text()
@@ -175,7 +175,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     assert nspawn.run() == 0, nspawn.output
     assert nspawn.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
     assert nspawn.boots("cut-1") == ["rescue", "disk"]
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     assert (report["interrupted"], report["check"], report["machines"][0]["verified"]) == (False, False, True)
     assert report["machines"][0]["log_file"].startswith(str(testbed.folder / "kubenode" / "logs"))
     (stdout,) = (testbed.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
@@ -237,7 +237,7 @@ def test_one_bad_machine_does_not_fail_the_others(nspawn):
     fault |= {"message": "error during placement", "times": 1}
     nspawn.control("POST", "/faults", fault)
     assert nspawn.run() != 0
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])
     assert states[0] == (False, "OperatingSystemRunning")
     assert states[1][0]
@@ -255,12 +255,12 @@ def test_a_machine_with_ipv6_only_is_written_and_verified(nspawn):
     assert image.startswith("http://[2001:db8:")
     testbed.write_inventory(["six-1"], kubenode_enable_ipv4=False, kubenode_image_url=image)
     assert nspawn.run() == 0, nspawn.output
-    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    (machine,) = nspawn.report["machines"]
     assert (machine["boot_state"], machine["verified"]) == ("OperatingSystemRunning", True)
     assert nspawn.boots("six-1") == ["rescue", "disk"]
     there = nspawn.control("POST", "/machines/six-1/enter", {"script": "cat /etc/kubenode-proof"})
     assert "made by the bootstrap data" in there["out"]
     # a second run looks at it by IPv6, and leaves it alone
     assert nspawn.run() == 0, nspawn.output
-    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    (machine,) = nspawn.report["machines"]
     assert (machine["changed"], machine["verified"]) == (False, True)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 
 import pytest
@@ -43,7 +42,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
     del access["kubenode_os_port"]
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
     assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(testbed.report.read_text())["changed"], nspawn.output
+    assert not nspawn.report["changed"], nspawn.output
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")
     assert nspawn.run() != 0
     assert "kubenode_os_port: 'ssh' is no port" in nspawn.output

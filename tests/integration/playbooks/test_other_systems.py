@@ -12,13 +12,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.accounts import CloudAccount
+from tests.integration.testbeds import NOWHERE
 from tests.web_servers import Handler, Server
 
 from ..leaving.kubernetes_double import EventDouble
 
 SECRET = "s3cr3t-of-the-receiver"
-URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
-COMMAND = {"kubenode_image_url": URL, "kubenode_image_url_command": "image-url-command-raw-disk"}
+COMMAND = {"kubenode_image_url": NOWHERE, "kubenode_image_url_command": "image-url-command-raw-disk"}
 
 
 class Receiver:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.playbooks.screens import OnTerminal
+from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
 NAMES, OTHERS = ([f"{stem}-{number}" for number in range(1, 7)] for stem in ("fleet", "other"))
@@ -26,7 +27,7 @@ LIMIT = 800
 def fleet(operator):
     """A lab whose machines never answer: they are late, tried once more, and given up."""
     lab = operator("dry")
-    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: NOWHERE
     return lab
 
 
@@ -85,7 +86,7 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     run = fleet.start()
 
     def states():
-        return [(one["name"], one["boot_state"]) for one in json.loads(report.read_text())["machines"]]
+        return [(one["name"], one["boot_state"]) for one in fleet.report["machines"]]
 
     try:
         run.until(lambda: states() == [(name, state) for name in names], "a report")
@@ -94,7 +95,7 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     finally:
         run.kill()
         fleet.control("DELETE", "/faults")
-    left = json.loads(report.read_text())
+    left = fleet.report
     assert (left["finished"], left["interrupted"]) == (None, by != signal.SIGKILL)
     assert states() == [(name, state) for name in names]
     assert not any(one["failed"] for one in left["machines"])

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
@@ -27,7 +25,7 @@ def test_a_whole_machine_boots_what_was_written(operator):
     # A boot loader from the disk started this kernel, and the root is a partition of the disk that was written.
     assert "BOOT_IMAGE=" in kernel
     assert root.startswith("/dev/sda")
-    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    (machine,) = lab.report["machines"]
     assert machine["boot_state"] == "OperatingSystemRunning"
     size = int(testbed.ssh("whole-1", "lsblk -bno SIZE $(findmnt -no SOURCE /)"))
     # The image has 1 GiB; the root partition was grown to the machine's disk.

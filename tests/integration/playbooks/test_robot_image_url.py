@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.integration.accounts import disk_marks
@@ -81,34 +79,25 @@ def disks(lab, name):
     return disk_marks(lab, NUMBERS[name])
 
 
-def requests(lab, method=None, path=""):
-    found = [one for one in lab.control("GET", "/requests")["requests"] if one["api"] == "robot"]
-    return [one for one in found if method in (None, one["method"]) and one["path"].startswith(path)]
-
-
-def report(lab):
-    return {one["name"]: one for one in json.loads(lab.testbed.report.read_text())["machines"]}
-
-
 def test_from_empty_disks_to_verified_systems_and_again(lab):
     inventory(lab, "first-1", "first-2")
     before = {name: disks(lab, name) for name in ("first-1", "first-2")}
-    lab.control("DELETE", "/requests")
+    lab.forget_requests()
     assert lab.run() == 0, lab.output
     for name in ("first-1", "first-2"):
-        assert [(step["from"], step["to"]) for step in report(lab)[name]["transitions"]] == FIVE_STEPS
+        assert [(step["from"], step["to"]) for step in lab.machines[name]["transitions"]] == FIVE_STEPS
         assert lab.proof(name) == [name, "made by the bootstrap data"]
         assert boots(lab, name)[-2:] == ["rescue", "disk"]
         assert len(resets(lab, name)) == 1
         assert machine(lab, name)["name"] == name
         # The larger disk was not asked for.
         assert disks(lab, name)[1] == before[name][1]
-    fleet = [one for one in requests(lab) if one["path"] in ("/server", "/key", "/reset")]
-    assert len(requests(lab)) - len(fleet) <= 2 * 4
-    lab.control("DELETE", "/requests")
+    fleet = [one for one in lab.asked("robot") if one["path"] in ("/server", "/key", "/reset")]
+    assert len(lab.asked("robot")) - len(fleet) <= 2 * 4
+    lab.forget_requests()
     assert lab.run(*THERE) == 0, lab.output
     assert "changed=0" in lab.output
-    assert not [one for one in requests(lab) if one["method"] != "GET"]
+    assert not [one for one in lab.asked("robot") if one["method"] != "GET"]
     # A node that was proven and is silent now may be down for a reason: it is not reset.
     lab.testbed.ssh("first-2", "systemctl stop ssh.socket ssh.service")
     assert lab.run() != 0
@@ -159,11 +148,11 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
     assert lab.run() != 0
     assert "NOT-THERE" in lab.output
-    lab.control("DELETE", "/requests")
+    lab.forget_requests()
     inventory(lab, "mended-1")
     assert lab.run() != 0
     assert "in quarantine since" in lab.output
-    assert requests(lab) == []
+    assert lab.asked("robot") == []
     assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE) == 0, lab.output
     assert lab.proof("mended-1") == ["mended-1", "made by the bootstrap data"]
 
@@ -212,12 +201,9 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     name = "swapped-1"
     (wanted, _other) = machine(lab, name)["disks"]
     before = disks(lab, name)
-    lab.testbed.playbook, main = "kubenode.provision.robot_inspect", lab.testbed.playbook
     inventory(lab, name)
-    try:
+    with lab.playing("robot_inspect"):
         assert lab.run() == 0, lab.output
-    finally:
-        lab.testbed.playbook = main
     assert f"kubenode_root_device_hints: {{serial: {wanted['serial']}}}" in lab.output
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
@@ -233,7 +219,7 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
 
 def test_wrong_credentials_are_tried_once(lab):
     inventory(lab, "first-1")
-    lab.control("DELETE", "/requests")
+    lab.forget_requests()
     before = dict(lab.testbed.environment)
     lab.testbed.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
     try:
@@ -242,5 +228,5 @@ def test_wrong_credentials_are_tried_once(lab):
         lab.testbed.environment = before
     assert "HROBOT_API_PASSWORD" in lab.output
     assert "wrong-secret-4711" not in lab.output
-    assert len(requests(lab)) == 1
+    assert len(lab.asked("robot")) == 1
     assert lab.run(*THERE) == 0, lab.output

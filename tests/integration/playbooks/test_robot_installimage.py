@@ -117,12 +117,12 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
         assert lab.run() != 0, f"{run}: {lab.output}"
         assert lab.testbed.ssh("renamed-1", "hostname", "rescue").strip() == "renamed-1", run
         assert machine(lab, "renamed-1")["name"] != "renamed-1", "it was given the name of a proven machine"
-        (found,) = json.loads(lab.testbed.report.read_text())["machines"]
+        (found,) = lab.report["machines"]
         assert (bool(found["verified"]), found["failed"]) == (False, True), run
         assert [boot["source"] for boot in machine(lab, "renamed-1")["boots"]][-1] == "rescue"
     inventory(lab, "renamed-1", **again)
     assert lab.run() == 0, lab.output
-    (found,) = json.loads(lab.testbed.report.read_text())["machines"]
+    (found,) = lab.report["machines"]
     assert found["verified"]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
 
@@ -17,13 +18,12 @@ from tests.waiting import until
 def dry(operator):
     """A lab whose machines never answer, so that a run waits for them."""
     lab = operator("dry")
-    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: NOWHERE
     return lab
 
 
 def writes(lab):
-    requests = lab.control("GET", "/requests")["requests"]
-    return [request for request in requests if request["method"] != "GET"]
+    return [request for request in lab.asked() if request["method"] != "GET"]
 
 
 def children(pid):

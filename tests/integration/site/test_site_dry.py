@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
 from tests.integration.runs import Run
+from tests.integration.testbeds import NOWHERE
 
-URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
 #: Nothing answers on these machines; nothing waits for them either.
 QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 CLOUD = ("cloud-1", "cloud-2", "cloud-3")
@@ -36,7 +36,7 @@ class Fleet(CloudAccount):
             self.hosts[name] = {"kubenode_server_type": "cx23", "kubenode_ssh_keys": [self.key_name], "zone": zone}
         self.hosts["cloud-3"]["kubenode_image_name"] = "debian-12"
         for name in ("cloud-1", "cloud-2", "written-1"):
-            self.hosts[name].update(kubenode_image_url=URL, kubenode_image_url_command="image-url-command-raw-disk")
+            self.hosts[name].update(kubenode_image_url=NOWHERE, kubenode_image_url_command="image-url-command-raw-disk")
 
     def site(self, *flags: str, **variables: Any) -> Run:
         """A run of the playbook; ``variables`` of the inventory."""
@@ -60,8 +60,7 @@ class Fleet(CloudAccount):
 
     def changes(self) -> list[str]:
         """The requests that changed something at the providers'."""
-        asked = self.lab.control("GET", "/requests")["requests"]
-        return [f"{one['method']} {one['path']}" for one in asked if one["method"] not in ("GET", "HEAD")]
+        return [f"{one['method']} {one['path']}" for one in self.asked() if one["method"] not in ("GET", "HEAD")]
 
     def close(self) -> None:
         super().close()
