@@ -22,6 +22,7 @@ import yaml
 from lab.nodes import Node
 from tests.integration import programs
 from tests.integration.runs import LIMIT, Run, Running
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 RECORDER = Path(__file__).parent / "recorder"
@@ -68,7 +69,7 @@ class Controller:
     def new_key(self, name: str) -> Path:
         """Make an SSH key pair; returns the file of its private half."""
         path = self.folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
+        key_pair(path, comment="")
         return path
 
     def forget_requests(self) -> None:

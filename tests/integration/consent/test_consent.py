@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import pytest
 
 from tests.integration.accounts import disk_marks
+from tests.key_pairs import public_key
 
 pytestmark = pytest.mark.nspawn
 
 #: a key that no system of the test has
-OTHER_KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(range(32))).decode()
+OTHER_KEY = public_key("")
 
 
 def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 import yaml
 
 from tests.integration.testbeds import raw_disk
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
@@ -27,7 +27,7 @@ def fail_twice(cloud, *names):
     broken.write_text(text + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
     wrong = testbed.folder / "wrong_key"
     wrong.unlink(missing_ok=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
+    key_pair(wrong)
     every = {
         # the command restarts the machine
         "reboots-1": {**cloud.command("reboots", "sleep 1; reboot -f; sleep 60\n"), "kubenode_command_timeout": 10},

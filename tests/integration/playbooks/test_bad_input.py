@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import hcloud
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from tests.integration.testbeds import NOWHERE
+from tests.key_pairs import key_pair
 
 #: variables of one machine that are wrong → words of its finding: the field, the value, the fix
 OF_A_MACHINE = {
@@ -106,8 +106,7 @@ OF_THE_RUN = {
 def dry(operator):
     """A lab for input that must be refused before anything boots; servers of it would be seen."""
     lab = operator("dry")
-    other = lab.testbed.folder / "other"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    key_pair(lab.testbed.folder / "other")
     return lab
 
 

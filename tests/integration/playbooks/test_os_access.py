@@ -9,13 +9,15 @@ import subprocess
 import pytest
 import yaml
 
+from tests.key_pairs import key_pair
+
 pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 
 def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn):
     testbed = nspawn.testbed
     key = testbed.folder / "admin_key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = key_pair(key)
     testbed.write_inventory(["admin-1"])
     (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
@@ -25,7 +27,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
         "name": "admin",
         "sudo": "ALL=(ALL) NOPASSWD:ALL",
         "shell": "/bin/sh",
-        "ssh_authorized_keys": [key.with_suffix(".pub").read_text().strip()],
+        "ssh_authorized_keys": [public],
     }
     port = {"path": "/etc/ssh/sshd_config.d/port.conf", "content": "Port 2222\n"}
     data.update(users=[admin], disable_root=True, write_files=[*data["write_files"], port])

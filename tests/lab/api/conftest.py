@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from lab.api import actions as lab_actions
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 from tests.waiting import until
 
 #: between two looks: a wait of minutes stays below 3600 requests an hour

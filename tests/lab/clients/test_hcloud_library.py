@@ -16,7 +16,7 @@ from hcloud.locations import Location
 from hcloud.server_types import ServerType
 from hcloud.servers import ServerCreatePublicNetwork
 
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 from tests.waiting import until
 
 

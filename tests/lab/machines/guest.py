@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.machines.backend import Backend
 from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
+from tests.key_pairs import key_pair
 from tests.waiting import until_async
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -28,7 +28,7 @@ class Key:
     def make(cls, folder: Path, name: str = "key") -> Key:
         """A new pair."""
         private = folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(private)], check=True)
+        key_pair(private)
         return cls(private)
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from lab import images
 from lab.machines.backend import Backend
+from tests.key_pairs import key_pair
 from tests.lab.machines.guest import BOOT_ID, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
 from tests.waiting import until_async
 
@@ -209,17 +209,14 @@ async def test_rescue_has_the_given_host_keys_password_and_share(
     share.mkdir()
     (share / "note").write_text("for all\n")
     nspawn_backend.share = share
-    made = []
-    for kind in ("ed25519", "ecdsa", "rsa"):
-        made.append(tmp_path / kind)
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(made[-1])], check=True)
+    made = {tmp_path / kind: key_pair(tmp_path / kind, kind) for kind in ("ed25519", "ecdsa", "rsa")}
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     one.arm(Rescue((key.public,), "pass words", tuple(file.read_text() for file in made)))
     await one.machine.create(None)
     await one.machine.power_on()
     assert await one.answers("cat /root/.oldroot/nfs/note") == "for all"
     assert "Read-only" in (await one.ssh("touch /root/.oldroot/nfs/mine")).err
-    shown = {" ".join(file.with_suffix(".pub").read_text().split()[:2]) for file in made}
+    shown = {" ".join(public.split()[:2]) for public in made.values()}
     assert await one.host_keys() == shown
     askpass = tmp_path / "askpass"
     askpass.write_text("#!/bin/sh\necho 'pass words'\n")

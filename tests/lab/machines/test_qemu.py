@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab import images
 from lab.machines.backend import Backend
+from tests.key_pairs import key_pair
 from tests.lab.machines.guest import BOOT_ID, DiskSpec, FromDisk, Key, Rescue, bench, dedicated, publish
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1200)]
@@ -75,7 +75,7 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_backend: 
 async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, key: Key, tmp_path: Path) -> None:
     """In the rescue. Which letter a place gives is the kernel's choice: it looks at them all at the same time."""
     given = tmp_path / "host-key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(given)], check=True)
+    key_pair(given)
     share = tmp_path / "share"
     share.mkdir()
     (share / "note").write_text("for all\n")
