@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.integration import programs
 from tests.waiting import until
@@ -36,6 +36,24 @@ class Run:
     def failed(self) -> bool:
         """Whether it ended with an error."""
         return self.rc != 0
+
+    def ok(self) -> Self:
+        """Itself, since it had to succeed."""
+        assert not self.failed, self.output
+        return self
+
+    def fails(self, *words: str) -> Self:
+        """Itself, since it had to fail; ``words`` are in the message of its one task."""
+        assert self.failed, self.output
+        for word in words:
+            assert word in self["msg"], (word, self["msg"])
+        return self
+
+    def says(self, *words: str) -> Self:
+        """Itself, since these words are in what it printed."""
+        for word in words:
+            assert word in self.output, (word, self.output)
+        return self
 
     @property
     def result(self) -> dict[str, Any]:

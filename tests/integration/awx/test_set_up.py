@@ -42,8 +42,7 @@ class Administrator(Controller):
             "kubenode_awx_kubeconfig_file": str(self.folder / "config"),
             "kubenode_awx_ssh_key_file": str(self.key),
         }
-        done = self.play("kubenode.provision.awx", *flags, **given, **variables)
-        assert done.rc == 0, done.output
+        done = self.play("kubenode.provision.awx", *flags, **given, **variables).ok()
         for secret in (*SECRETS.values(), "s3cret-config", self.key.read_text().splitlines()[1], TOKEN):
             if len(secret) > 1:
                 assert secret not in done.output + json.dumps(done.results)

@@ -59,10 +59,8 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
         f"kubenode_dir={cloud.testbed.folder}/colleague",
     ):
         reboot += ["-e", variable]
-    answers = cloud.begin([*reboot, "--check"], cwd=cloud.testbed.folder).wait()
-    assert answers.rc == 0, answers.output
+    answers = cloud.begin([*reboot, "--check"], cwd=cloud.testbed.folder).wait().ok()
     assert "a run without --check would stop here" not in answers.output, answers.output
     cloud.into_rescue("named-1")
-    refused = cloud.begin(reboot, cwd=cloud.testbed.folder).wait()
-    assert refused.rc != 0, refused.output
+    refused = cloud.begin(reboot, cwd=cloud.testbed.folder).wait().fails()
     assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split()), refused.output

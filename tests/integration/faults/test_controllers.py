@@ -31,8 +31,7 @@ STATES = {
 def both(fleet):
     """Make the servers; the options of the module that arms them."""
     create, rescue = fleet.steps(fleet.names)
-    made = fleet.project.process("hcloud_machine", **{**create, "wait": True})
-    assert not made.failed, made.output
+    fleet.project.process("hcloud_machine", **{**create, "wait": True}).ok()
     fleet.project.forget_requests()
     return {**rescue, "machines": [{"name": name} for name in fleet.names]}
 

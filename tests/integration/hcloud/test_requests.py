@@ -62,9 +62,9 @@ def test_many_servers_that_were_just_ordered_are_not_listed_again(project):
 def test_a_server_that_vanished_meanwhile_is_said_to_be_deleted(project):
     made = project.run("hcloud_machine", machines=[project.machine("n1")], ssh_private_key=str(project.key), wait=True)
     project.run("hcloud_machine", machines=[project.machine("n1")], state="absent")
-    armed = project.run("hcloud_rescue", machines=made.result["machines"], ssh_keys=["deploy"], prove=False)
-    assert armed.failed
-    assert "server 'n1' was deleted in the meantime" in armed.result["msg"]
+    project.run("hcloud_rescue", machines=made.result["machines"], ssh_keys=["deploy"], prove=False).fails(
+        "server 'n1' was deleted in the meantime"
+    )
     assert project.servers() == {}
 
 
@@ -103,8 +103,7 @@ def test_a_short_budget_is_paced_and_never_overdrawn(project):
     began = time.monotonic()
     project.lab.control("POST", "/bucket", {"remaining": 6})
     project.forget_requests()
-    run = project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)])
-    assert not run.failed, run.output
+    project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)]).ok()
     statuses = [request["status"] for request in project.requests()]
     assert len(statuses) >= 12
     assert 429 not in statuses

@@ -53,15 +53,12 @@ def runs(world: World, lab_nspawn) -> Runs:
     node.wait()
     world.controller.add_nodes(node, older)
     node.run("touch /run/mark && sleep 0.1")
-    check = world.run("--check", "--diff")
-    assert check.rc == 0, check.output
+    check = world.run("--check", "--diff").ok()
     seen = touched(node)
     both = ("images-1", "images-2")
-    first = world.run(names=both)
-    assert first.rc == 0, first.output
+    first = world.run(names=both).ok()
     node.run("touch /run/mark && sleep 0.1")
-    second = world.run("--diff", names=both)
-    assert second.rc == 0, second.output
+    second = world.run("--diff", names=both).ok()
     return Runs(node, older, check, seen, first, second)
 
 
@@ -167,8 +164,7 @@ def test_hosts_change_without_a_restart_and_no_download_is_cut(runs: Runs, world
     download = Download(server, "/web-1.iso")
     head = download.read(1 << 20)
     changed = {"web-1": network("192.0.2.99"), "web-3": network("192.0.2.13")}
-    play = world.run(hosts=changed)
-    assert play.rc == 0, play.output
+    play = world.run(hosts=changed).ok()
     assert play.settings("images-1") == {"host/web-1.yaml", "host/web-2.example.com.yaml", "host/web-3.yaml", "record"}
     new = world.expected("web-1", network("192.0.2.99"), tmp_path)
     assert new != old
@@ -213,8 +209,7 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
     before, old = int(node.run(started)), node.run("readlink /usr/local/bin/kubenode-image-server")
     crt, key = (path.read_text() for path in certificate(tmp_path, node.address))
     world.variables.update(python="/usr/bin/python3.13", tls_certificate=crt, tls_key=key)
-    play = world.run("--diff")
-    assert play.rc == 0, play.output
+    play = world.run("--diff").ok()
     assert "PRIVATE KEY" not in play.output
     assert play.settings("images-1") == {
         "program", "launcher", "tls_key", "tls_certificate", "unit", "record", "service", "program/old",
@@ -240,8 +235,9 @@ def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, 
 
 def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: World):
     runs.node.run("touch /run/mark && sleep 0.1")
-    play = world.run(hosts={"Web_1": "", "web-1": {"interfaces": [{"name": "eth0", "typ": "bond"}]}}, bind_addr="here")
-    assert play.rc != 0
+    play = world.run(
+        hosts={"Web_1": "", "web-1": {"interfaces": [{"name": "eth0", "typ": "bond"}]}}, bind_addr="here"
+    ).fails()
     error = play.error("images-1")
     for words in ("image_server_bind_addr is 'here'", "image_server_hosts is 'Web_1'", "image_server_hosts[web-1]: "):
         assert words in error
@@ -252,8 +248,7 @@ def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: 
 def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world: World):
     run = runs.node.run
     run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")
-    play = world.run(state="absent")
-    assert play.rc == 0, play.output
+    world.run(state="absent").ok()
     ours = "-name '*kubenode-image*' -o -name 'image-server*' -o -nouser -o -nogroup"
     assert run(f"find /etc /usr /var/lib /run -xdev \\( {ours} \\)").split() == [
         DATA,
@@ -262,6 +257,5 @@ def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world
     ]
     assert runs.node.ssh("id kubenode-images").returncode != 0
     assert runs.node.ssh(f"systemctl cat {UNIT}").returncode != 0
-    again = world.run(state="absent")
-    assert again.rc == 0, again.output
+    again = world.run(state="absent").ok()
     assert again.changed("images-1") == []

@@ -92,14 +92,13 @@ class Images:
         controller = Controller(lab, self._folder / name)
         controller.folder.mkdir()
         controller.add_nodes(lab.node(name))
-        done = controller.play(
+        controller.play(
             "kubenode.provision.node_base",
             base_prebake=True,
             base_kubeadm=True,
             base_image_archives=[{"url": f"{lab.mirror_url}/{archive}", "sha256": cache.sha256(pause)}],
             **{**real(lab, version), "base_containerd_version": CONTAINERD[version]},
-        )
-        assert not done.failed, done.output
+        ).ok()
         lab.power_off(name)
         image = lab.disk_image(name)
         lab.remove(name)
@@ -122,8 +121,7 @@ class Real(Joiner):
 
     def leave(self) -> None:
         """Let the role take it out of the cluster."""
-        done = self.join(state="absent", ca_cert=None)
-        assert done.rc == 0, done.output
+        self.join(state="absent", ca_cert=None).ok()
 
     @property
     def object(self) -> dict[str, Any]:
@@ -185,16 +183,14 @@ def machine(request: pytest.FixtureRequest, images: Images, tmp_path_factory: py
 
 
 def test_the_role_lets_kubeadm_join(machine: Real) -> None:
-    done = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
-    assert done.rc == 0, done.output
+    machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"]).ok()
     assert machine.object["metadata"]["labels"]["example.com/rack"] == "r1"
     assert {"key": "lab", "value": "yes", "effect": "NoSchedule"} in machine.object["spec"]["taints"]
     assert not {"/run/kubenode/kubeadm-join.yaml", "/etc/kubernetes/bootstrap-kubelet.conf"} & machine.files()
     machine.prove()
     pid = machine.pid()
-    again = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
+    done = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"]).ok()
+    done.says("changed=0")
     assert machine.pid() == pid
 
 
@@ -260,20 +256,15 @@ def test_the_program_lets_kubeadm_join(machine: Real, tmp_path: Path) -> None:
 
 
 def test_the_kubelet_bootstraps_and_registers_again(machine: Real) -> None:
-    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
-    assert done.rc == 0, done.output
+    machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50}).ok()
     assert machine.object["spec"]["providerID"] == "hcloud://4242"
     assert machine.object["status"]["capacity"]["pods"] == "50"
     machine.prove()
-    again = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
-    changed = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
-    assert changed.rc == 0, changed.output
+    (machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50}).ok().says("changed=0"))
+    machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60}).ok()
     until(lambda: machine.object["status"]["capacity"]["pods"] == "60", "the kubelet's new configuration", PATIENCE)
     machine.cluster.kubectl("delete", "node", machine.node.name)
-    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
-    assert done.rc == 0, done.output
+    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60}).ok()
     assert done.report["seen"]["need_registration"] is True
     machine.prove()
     machine.leave()
@@ -311,8 +302,7 @@ def user_data(folder: Path, name: str, lab: RunningLab, **variables: Any) -> Ite
         "join_timeout": PATIENCE,
         **variables,
     }
-    made = controller.play(USER_DATA)
-    assert not made.failed, made.output
+    controller.play(USER_DATA).ok()
     try:
         yield result.read_text()
     finally:
@@ -374,8 +364,7 @@ def test_docker_and_cri_dockerd_join(lab_nspawn: RunningLab, tmp_path: Path) -> 
     )
     github.close()
     assert not done.failed, done.output
-    done = machine.join()
-    assert done.rc == 0, done.output
+    machine.join().ok()
     assert machine.object["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("docker://")
     machine.prove()
     again = machine.join()

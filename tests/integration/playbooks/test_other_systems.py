@@ -85,8 +85,7 @@ def machines(account, **more):
 
 
 def test_a_run_of_machines_is_reported_to_all(account, receiver):
-    done = start(account, receiver, [machines(account)]).wait()
-    assert done.rc == 0, done.output
+    done = start(account, receiver, [machines(account)]).wait().ok()
     said = clean(done.output)
     ((headers, sent),) = receiver.got
     assert headers["X-Kubenode-Signature"].startswith("sha256=")
