@@ -46,8 +46,7 @@ async def test_rescue_command_reboot_system(site: Backend, tmp_path: Path) -> No
     web.site.files["/debian.zst"] = image.read_bytes()
     web.site.files["/debian.zst.sha256"] = Path(f"{image}.sha256").read_bytes()
     one = bench(site, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("hostname") == "rescue"
     # no SSH keys: those that opened the rescue go with the seed
     words = "#cloud-config\nruncmd: [[sh, -c, 'echo seeded > /root/proof']]\n"
@@ -80,8 +79,7 @@ WORDS = "#cloud-config\nruncmd: [[sh, -c, 'echo seeded > /root/proof']]\n"
 
 async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
     """Run a command in the rescue of a machine, boot what it made, and say what came up."""
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("hostname") == "rescue"
     await upload(one, "image-url-command", program.read_bytes(), "0700")
     await upload(one, "bootstrap.data", WORDS.encode(), "0600")

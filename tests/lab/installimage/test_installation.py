@@ -44,8 +44,7 @@ async def _install(one: Bench, config: str, command: str = _RUN) -> tuple[Answer
 
 
 async def _rescued(one: Bench) -> Bench:
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.answers("hostname")
     return one
 

@@ -65,6 +65,16 @@ class Bench:
         """A rescue that our key opens."""
         return Rescue((self.key.public,))
 
+    async def start(self, image: Path | None = None) -> None:
+        """Create it, with an image on its first disk, and switch it on."""
+        await self.machine.create(image)
+        await self.machine.power_on()
+
+    async def up(self, image: Path | None = None) -> None:
+        """The same, and wait until it answers."""
+        await self.start(image)
+        await self.answers("true")
+
     def command(self, words: str, key: Key | None = None, connect: int = 20) -> list[str]:
         """The SSH command line; ``connect``: seconds until a silent address counts as unreachable."""
         return [

@@ -24,8 +24,7 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_backend: 
     """A dedicated server with UEFI: rescue through its firmware, the written system by a loader from its ESP."""
     disks = (DiskSpec(4 << 30, "nvme", "S1"), DiskSpec(64 << 20, "sata", "ZC1", rotational=True))
     one = dedicated(qemu_backend, key, 1, disks, uefi=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     rescue = await one.answers(BOOT_ID, limit=_SLOW)
     assert await one.answers("hostname") == "rescue"
     dmi = "cat /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/product_serial"
@@ -83,8 +82,7 @@ async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, ke
     disks = tuple(DiskSpec(64 << 20, "sata", serial) for serial in ("S1", "S2"))
     one = dedicated(qemu_backend, key, 1, disks, swaps_letters=True)
     one.arm(Rescue((key.public,), None, (given.read_text(),)))
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     places = (
         "for disk in /dev/disk/by-id/ata-*; do udevadm info --query=property --property=ID_PATH --value $disk; done"
     )

@@ -31,9 +31,7 @@ def _documented_command() -> str:
 @pytest.mark.long
 async def test_the_documented_command_finds_its_partition(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     server = await publish(nspawn_backend, images.ensure("debian").files["zst"])
     data = "#cloud-config\ndisable_root: false\n"  # the keys of the rescue are handed over by the command
     await one.ssh(f"cat >/root/command <<'END'\n{_documented_command()}END\ncat >/root/data <<'END'\n{data}END")
@@ -50,9 +48,7 @@ async def test_the_documented_command_finds_its_partition(nspawn_backend: Backen
 async def test_nodes_are_there_when_it_returns(nspawn_backend: Backend, key: Key, tell: str) -> None:
     """Tables that change again and again: what has gone is gone, what is new can be used at once."""
     one = bench(nspawn_backend, key, 1, disk_bytes=64 << 20)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     script = f"""set -e
         for count in 1 3 2 4 1; do
             echo 'label: gpt' >/root/table
@@ -99,9 +95,7 @@ async def test_no_client_is_answered_before_its_last_message(tmp_path: Path) -> 
 
 async def test_it_neither_fails_nor_waits_without_a_reason(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     answers = await asyncio.gather(*(one.ssh("udevadm settle --timeout=100000") for _number in range(5)))
     assert [answer.status for answer in answers] == [0] * 5
     assert (await one.ssh("udevadm trigger; udevadm info /dev/sda | grep -c ^E:")).status == 0
