@@ -68,10 +68,8 @@ class Scene(Controller):
 def scene(tmp_path_factory):
     from lab.running import RunningLab
 
-    lab = RunningLab(kind="dry")
-    lab.open()
-    yield Scene(lab, tmp_path_factory.mktemp("drain"))
-    lab.close()
+    with RunningLab(kind="dry") as lab:
+        yield Scene(lab, tmp_path_factory.mktemp("drain"))
 
 
 def test_drain_with_a_budget_and_uncordon(scene):

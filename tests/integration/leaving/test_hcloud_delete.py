@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.accounts import CloudAccount
+from tests.integration.runs import QUICK
 
 from .kubernetes_double import node, pod
 
@@ -41,8 +42,7 @@ class Account(CloudAccount):
         return {str(path.relative_to(self.kept)) for path in self.kept.rglob("*") if path.is_file()}
 
     def run(self, *flags, **variables):
-        env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
-        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=env, **variables)
+        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=QUICK, **variables)
 
     def installation(self, name):
         return self.servers()[name]["labels"]["kubenode.provision/installation"]

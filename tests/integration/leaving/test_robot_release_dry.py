@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.accounts import RobotAccount
+from tests.integration.runs import QUICK
 
 from .kubernetes_double import node, pod
 
@@ -24,8 +25,7 @@ def account(lab_dry, tmp_path):
 
 
 def run(account, *flags, **variables):
-    env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
-    return account.play(PLAYBOOK, *flags, env=env, kubenode_dir=str(account.folder / "kubenode"), **variables)
+    return account.play(PLAYBOOK, *flags, env=QUICK, kubenode_dir=str(account.folder / "kubenode"), **variables)
 
 
 def writes(account):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -45,6 +45,13 @@ class Joined(Run):
     def said(self) -> str:
         """The message of the failure."""
         return self.report.get("failure", {}).get("msg", "")
+
+    def fails_as(self, code: str, *words: str) -> Self:
+        """Itself, since it had to fail with this code and these words."""
+        assert self.code == code, self.output
+        for word in words:
+            assert word in self.said
+        return self
 
     @property
     def applied(self) -> list[str]:

@@ -99,8 +99,7 @@ def test_a_node_of_another_cluster_is_left_alone(joined):
     give(joined, other.client("system:node:" + name))
     joined.node.run(f"cat > /etc/kubernetes/pki/ca.crt <<'E'\n{other.pem}E")
     before = joined.files()
-    done = joined.run(token=joined.cluster.token())
-    assert done.code == "joined_elsewhere", done.output
+    joined.run(token=joined.cluster.token()).fails_as("joined_elsewhere")
     assert joined.files() == before
     joined.clean()
 
@@ -125,8 +124,7 @@ def test_leave(joined):
 
 
 def test_a_node_that_is_not_ready_has_joined(joiner):
-    done = joiner.run(token=joiner.cluster.token(), ready=True, timeout=120)
-    assert done.code == "not_ready", done.output
+    joiner.run(token=joiner.cluster.token(), ready=True, timeout=120).fails_as("not_ready")
     assert joiner.kubelet() == "active"
     assert "/etc/kubernetes/bootstrap-kubelet.conf" not in joiner.files()
     pid = joiner.pid()

@@ -35,7 +35,7 @@ from lab.running import RunningLab
 from tests.integration.commands.image_site import Web
 from tests.integration.controller import Controller
 from tests.integration.mirrored import real
-from tests.integration.node_join.conftest import Joiner
+from tests.integration.node_join.conftest import Joined, Joiner
 from tests.waiting import until
 
 pytestmark = [
@@ -114,7 +114,7 @@ class Real(Joiner):
         self.fields = {} if pods else SHARED_GROUPS
         self.create = {"kubeconfig": str(self.cluster.kubeconfig)}
 
-    def join(self, **variables: Any) -> Any:
+    def join(self, **variables: Any) -> Joined:
         """Run the role with what every node needs here."""
         given = {"cni_config": NETWORK, "ready": True, "timeout": PATIENCE, "token_create": self.create, **variables}
         return self.run(**given)
@@ -127,6 +127,11 @@ class Real(Joiner):
     def object(self) -> dict[str, Any]:
         """Its Node; empty when there is none."""
         return self.cluster.nodes().get(self.node.name, {})
+
+    def nothing_left(self) -> None:
+        """No Node, and no file of a join."""
+        assert self.object == {}
+        assert self.files() == set()
 
     def prove(self) -> None:
         """It is Ready with this release's kubelet, and runs a pod if it can."""
@@ -196,9 +201,8 @@ def test_the_role_lets_kubeadm_join(machine: Real) -> None:
 
 def test_it_leaves_what_kubeadm_joined(machine: Real) -> None:
     machine.leave()
-    assert machine.object == {}
     assert machine.kubelet() == "inactive"
-    assert machine.files() == set()
+    machine.nothing_left()
 
 
 def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
@@ -206,26 +210,21 @@ def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
     machine.node.run(listens)
     done = machine.join(method="kubeadm")
     machine.node.run("systemctl stop taken")
-    assert done.code == "kubeadm_failed", done.output
-    assert "its checks: Port-10250: Port 10250 is in use" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubeadm_failed", "its checks: Port-10250: Port 10250 is in use")
+    machine.nothing_left()
 
 
 def test_a_kubelet_that_kubeadm_started_in_vain(machine: Real) -> None:
     done = machine.join(
         method="kubeadm", unknown_fields="allow", kubelet_extra_args={"network-plugin": "cni"}, timeout=60
     )
-    assert done.code == "kubelet_exited", done.output
-    assert "unknown flag: --network-plugin" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubelet_exited", "unknown flag: --network-plugin")
+    machine.nothing_left()
 
 
 def test_a_token_that_may_not_sign(machine: Real) -> None:
     token = machine.cluster.token(signing=False)
-    done = machine.join(method="kubeadm", token=token, token_create=None)
-    assert done.code == "discovery_signature", done.output
+    done = machine.join(method="kubeadm", token=token, token_create=None).fails_as("discovery_signature")
     assert token.partition(".")[2] not in done.output
     assert machine.files() == set()
 
@@ -273,10 +272,8 @@ def test_the_kubelet_bootstraps_and_registers_again(machine: Real) -> None:
 
 def test_a_kubelet_that_exits(machine: Real) -> None:
     done = machine.join(unknown_fields="allow", kubelet_config={"maxPods": -1})
-    assert done.code == "kubelet_exited", done.output
-    assert "maxPods (--max-pods) -1 must not be a negative number" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubelet_exited", "maxPods (--max-pods) -1 must not be a negative number")
+    machine.nothing_left()
 
 
 @contextlib.contextmanager

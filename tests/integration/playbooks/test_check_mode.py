@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
+from tests.integration.runs import QUICK
 from tests.integration.testbeds import NOWHERE
 
 CHECK = ("--check", "--diff")
-#: Nothing answers on these machines; nothing waits for them either.
-QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 COMMAND = {"kubenode_image_url": NOWHERE, "kubenode_image_url_command": "image-url-command-raw-disk"}
 DISKS = {"kubenode_root_device_hints": {"smallest": True}}
 BASE = {"name": "debian-12", "image_url": NOWHERE, "command": "image-url-command-rootfs-tar"}

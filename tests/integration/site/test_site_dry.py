@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
-from tests.integration.runs import Run
+from tests.integration.runs import QUICK, Run
 from tests.integration.testbeds import NOWHERE
 
-#: Nothing answers on these machines; nothing waits for them either.
-QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 CLOUD = ("cloud-1", "cloud-2", "cloud-3")
 METAL = ("mirrored-1", "written-1")
 
