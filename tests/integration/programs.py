@@ -194,8 +194,6 @@ def _serve(kind: str, address: str) -> None:
     for name in {"ansible": tuple(_PROGRAMS.values()), "interpreter": _LIBRARIES}.get(kind, ()):
         importlib.import_module(name)
     if kind == "ansible":
-        # While a task runs, it looks a thousand times a second whether it has ended: two fifths of what a run costs.
-        importlib.import_module("ansible.constants").DEFAULT_INTERNAL_POLL_INTERVAL = 0.02
         _read_once(Path(sys.modules["ansible"].__path__[0]) / "config/ansible_builtin_runtime.yml")
     _compile_once(kind, Path(address).parent)
     listening = socket.socket(socket.AF_UNIX)

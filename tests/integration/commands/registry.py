@@ -131,9 +131,6 @@ class Request(Handler):
     protocol_version = "HTTP/1.1"
     proxy: Proxy
 
-    def log_message(self, *_):
-        """Keep quiet."""
-
     def do_GET(self):
         """Answer one request."""
         proxy = self.proxy

@@ -59,15 +59,6 @@ def test_many_servers_that_were_just_ordered_are_not_listed_again(project):
     assert [one["status"] for one in project.call("GET", "/servers?status=off")["servers"]] == []
 
 
-def test_a_server_that_vanished_meanwhile_is_said_to_be_deleted(project):
-    made = project.run("hcloud_machine", machines=[project.machine("n1")], ssh_private_key=str(project.key), wait=True)
-    project.run("hcloud_machine", machines=[project.machine("n1")], state="absent")
-    project.run("hcloud_rescue", machines=made.result["machines"], ssh_keys=["deploy"], prove=False).fails(
-        "server 'n1' was deleted in the meantime"
-    )
-    assert project.servers() == {}
-
-
 @pytest.mark.fleet
 def test_one_machine_alone_costs_twelve_requests(lab, tmp_path):
     project = Project(lab(profile="hetzner", seed=1), tmp_path, "deploy")

@@ -83,11 +83,6 @@ def test_every_missing_field_is_named():
     assert error.message == "invalid input in field 'name', 'server_type', 'image'"
 
 
-@pytest.mark.parametrize("body", [{"type": "linux32"}, {"ssh_keys": ["name"]}, {"ssh_keys": 5}, {"keys": []}])
-def test_rescue_takes_key_ids_and_linux64_only(body):
-    refusal(schemas.EnableRescue, body)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -182,7 +182,9 @@ def test_rescue_expires(lab, monkeypatch):
     assert api.boots() == ["disk"]
 
 
-@pytest.mark.parametrize("body", [{"type": "linux32"}, {"ssh_keys": ["name"]}, {"ssh_keys": [1]}, {"key": 1}])
+@pytest.mark.parametrize(
+    "body", [{"type": "linux32"}, {"ssh_keys": ["name"]}, {"ssh_keys": 5}, {"ssh_keys": [1]}, {"key": 1}]
+)
 def test_rescue_refusals(api, body):
     server = api.create()
     assert api.refused("POST", f"/servers/{server}/actions/enable_rescue", body) == (422, "invalid_input")
