@@ -45,15 +45,11 @@ class Operator(Controller, Generic[TestbedKind]):
             words[words.index("-i") : words.index("-i")] = ["-i", inventory]
         return self.begin(words, cwd=self.testbed.folder)
 
-    def finish(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
-        """Run the playbook to its end; what it printed is in ``output``."""
+    def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
+        """Run the playbook to its end; what it printed is in ``output``, too."""
         done = self.start(*arguments, inventory=inventory).wait(limit)
         self.output = done.output
         return done
-
-    def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> int:
-        """The exit code of a run."""
-        return self.finish(*arguments, inventory=inventory, limit=limit).rc
 
     @contextmanager
     def playing(self, playbook: str) -> Iterator[None]:

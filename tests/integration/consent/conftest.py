@@ -18,6 +18,7 @@ import yaml
 
 from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
 from tests.integration.accounts import CloudCalls, RobotCalls
+from tests.integration.runs import Run
 from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 from tests.waiting import until
 
@@ -77,7 +78,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
         """The installed record of the system that runs on a machine."""
         return json.loads(self.shell(name, "cat /etc/kubenode/installed.json"))
 
-    def run(self, *arguments: str, **options: Any) -> int:
+    def run(self, *arguments: str, **options: Any) -> Run:
         """Run the playbook; what it printed is in ``output``, what came of it in the report."""
         self.testbed.report.unlink(missing_ok=True)
         return super().run(*arguments, **options)

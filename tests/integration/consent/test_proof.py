@@ -47,10 +47,10 @@ def fail_twice(cloud, *names):
     if "missed-1" in hosts:
         fault = {"point": "boot", "machine": "missed-1", "effect": "ignore_rescue", "times": 2}
         cloud.control("POST", "/faults", fault)
-    assert cloud.run() != 0
+    cloud.run().fails()
     first = {name: cloud.machine(name) for name in hosts}
     # all but one, which has nothing to boot, have been up for long
-    assert cloud.run("-e", "kubenode_rescue_timeout=20") != 0, cloud.output
+    cloud.run("-e", "kubenode_rescue_timeout=20").fails()
     return cloud, first, {name: cloud.machine(name) for name in hosts}, hosts
 
 
@@ -89,7 +89,7 @@ def test_a_second_run_finishes_the_proof_that_the_first_one_missed(seen):
     cloud, _first, _second, hosts = seen
     boots = cloud.boots("key-1")
     cloud.inventory({"key-1": {}})
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     assert cloud.boots("key-1") == boots
     record = cloud.record("key-1")
     assert record["verified_at"]
@@ -111,8 +111,7 @@ exit 1
 def test_what_a_command_left_that_failed_is_never_verified(cloud):
     """Its system boots, and shows the id of its installation; no run says that it is whole, or what it was made of."""
     cloud.inventory({"late-1": cloud.command("fails-late", raw_disk(after=FAILS_LATE))})
-    assert cloud.run() != 0
-    assert "the image is damaged" in cloud.output
+    cloud.run().fails().says("the image is damaged")
     cloud.act("late-1", "reset")
     until(lambda: cloud.boots("late-1")[-1] == "disk", "a boot from disk", pause=0.5)
     left = cloud.record("late-1")
@@ -120,6 +119,6 @@ def test_what_a_command_left_that_failed_is_never_verified(cloud):
     cloud.inventory({"late-1": {}})
     for where in ("kubenode", "colleague"):
         given = json.dumps({"kubenode_dir": str(cloud.testbed.folder / where)}) if where == "colleague" else "{}"
-        assert cloud.run("-e", given) != 0, cloud.output
+        cloud.run("-e", given).fails()
         assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
     assert cloud.record("late-1") == left

@@ -16,11 +16,11 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     """P5: installimage renames the rescue that it runs in, and may fail afterwards."""
     renames = cloud.command("renames", "hostname renamed-1; exit 1\n")
     cloud.inventory({"renamed-1": renames})
-    assert cloud.run() != 0
+    cloud.run().fails()
     assert cloud.shell("renamed-1", "hostname") == "renamed-1\n"
 
     cloud.testbed.write_inventory(["renamed-1"])
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     assert cloud.boots("renamed-1") == ["rescue", "disk"]
     assert cloud.shell("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
 

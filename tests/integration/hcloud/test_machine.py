@@ -66,15 +66,13 @@ def test_all_findings_of_all_machines_come_together_and_before_any_change(projec
         project.machine("n7", networks=["nowhere"]),
     ]
     project.run("hcloud_machine", machines=machines).fails(
-        *(
-            "machine 'n1': server_type: 'cx99' does not exist",
-            "machine 'n2': location: 'mars' does not exist",
-            "machine 'n3': image: 'no-such-image' is neither",
-            "machine 'n4': ssh_keys: 'missing' does not exist; there are: deploy",
-            "machine 'n5': ssh_keys: empty",
-            "machine 'n6': labels: the key 'a b'",
-            "machine 'n7': networks: 'nowhere' does not exist",
-        )
+        "machine 'n1': server_type: 'cx99' does not exist",
+        "machine 'n2': location: 'mars' does not exist",
+        "machine 'n3': image: 'no-such-image' is neither",
+        "machine 'n4': ssh_keys: 'missing' does not exist; there are: deploy",
+        "machine 'n5': ssh_keys: empty",
+        "machine 'n6': labels: the key 'a b'",
+        "machine 'n7': networks: 'nowhere' does not exist",
     )
     assert project.servers() == {}
 

@@ -35,7 +35,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
     bootstrap.write_text("#cloud-config\n" + yaml.safe_dump(data))
     access = {"kubenode_os_user": "admin", "kubenode_os_port": 2222, "kubenode_os_private_key": str(key)}
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), **access)
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     words = ["ssh", "-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
     words += ["-oLogLevel=ERROR", "-p", "2222", "-i", str(key), f"admin@{testbed.address('admin-1')}"]
     record = subprocess.run([*words, "cat /etc/kubenode/installed.json"], capture_output=True, text=True, check=True)
@@ -43,8 +43,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
 
     del access["kubenode_os_port"]
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     assert not nspawn.report["changed"], nspawn.output
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")
-    assert nspawn.run() != 0
-    assert "kubenode_os_port: 'ssh' is no port" in nspawn.output
+    nspawn.run().fails().says("kubenode_os_port: 'ssh' is no port")

@@ -16,7 +16,7 @@ def test_a_whole_machine_boots_what_was_written(operator):
     lab = operator("qemu")
     testbed = lab.testbed
     testbed.write_inventory(["whole-1"], **PATIENCE)
-    assert lab.run(limit=1400) == 0, lab.output
+    lab.run(limit=1400).ok()
     assert lab.boots("whole-1") == ["rescue", "disk"]
     hostname, proof, kernel, root = testbed.ssh(
         "whole-1", "hostname; cat /etc/kubenode-proof; cat /proc/cmdline; findmnt -no SOURCE /"

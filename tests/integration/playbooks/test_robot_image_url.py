@@ -83,7 +83,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     inventory(lab, "first-1", "first-2")
     before = {name: disks(lab, name) for name in ("first-1", "first-2")}
     lab.forget_requests()
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     for name in ("first-1", "first-2"):
         assert [(step["from"], step["to"]) for step in lab.machines[name]["transitions"]] == FIVE_STEPS
         assert lab.proof(name) == [name, "made by the bootstrap data"]
@@ -95,13 +95,11 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     fleet = [one for one in lab.asked("robot") if one["path"] in ("/server", "/key", "/reset")]
     assert len(lab.asked("robot")) - len(fleet) <= 2 * 4
     lab.forget_requests()
-    assert lab.run(*THERE) == 0, lab.output
-    assert "changed=0" in lab.output
+    lab.run(*THERE).ok().says("changed=0")
     assert not [one for one in lab.asked("robot") if one["method"] != "GET"]
     # A node that was proven and is silent now may be down for a reason: it is not reset.
     lab.testbed.ssh("first-2", "systemctl stop ssh.socket ssh.service")
-    assert lab.run() != 0
-    assert "an earlier run proved its new system" in lab.output
+    lab.run().fails().says("an earlier run proved its new system")
     assert len(resets(lab, "first-2")) == 1
     assert boots(lab, "first-2")[-2:] == ["rescue", "disk"]
 
@@ -116,7 +114,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab)
     first.until(lambda: log.exists() and "start 1" in log.read_text(), "the start of the command")
     assert first.interrupt().failed
     lab.testbed.ssh("cut-1", "touch /root/go", "rescue")
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()
     assert boots(lab, "cut-1")[-2:] == ["rescue", "disk"]
     assert len(resets(lab, "cut-1")) == 1
     assert log.read_text().count("start ") == 1
@@ -128,17 +126,13 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
     (first, _second) = machine(lab, "foreign-1")["disks"]
     inventory(lab, "foreign-1")
     before = disks(lab, "foreign-1")
-    assert lab.run() != 0
-    assert first["serial"] in lab.output
-    assert "wipe" in lab.output
-    assert "Debian" in lab.output
+    lab.run().fails().says(first["serial"], "wipe", "Debian")
     assert disks(lab, "foreign-1") == before
     # In check mode the user sees what would be erased, and nothing is.
     inventory(lab, "foreign-1", kubenode_wipe=[first["serial"]])
-    assert lab.run("--check", "--diff", *THERE) == 0, lab.output
-    assert first["serial"] in lab.output
+    lab.run("--check", "--diff", *THERE).ok().says(first["serial"])
     assert disks(lab, "foreign-1") == before
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()
     assert lab.proof("foreign-1") == ["foreign-1", "made by the bootstrap data"]
     assert disks(lab, "foreign-1")[1] == before[1]
 
@@ -146,14 +140,12 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
 @pytest.mark.long
 def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended(lab):
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
-    assert lab.run() != 0
-    assert "NOT-THERE" in lab.output
+    lab.run().fails().says("NOT-THERE")
     lab.forget_requests()
     inventory(lab, "mended-1")
-    assert lab.run() != 0
-    assert "in quarantine since" in lab.output
+    lab.run().fails().says("in quarantine since")
     assert lab.asked("robot") == []
-    assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE) == 0, lab.output
+    lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE).ok()
     assert lab.proof("mended-1") == ["mended-1", "made by the bootstrap data"]
 
 
@@ -163,8 +155,7 @@ def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
     lab.control("POST", "/faults", fault)
     before = disks(lab, "imposter-1")
     inventory(lab, "imposter-1")
-    assert lab.run() != 0
-    assert "SHA256:" in lab.output
+    lab.run().fails().says("SHA256:")
     assert disks(lab, "imposter-1") == before
     assert "imposter-1.json" in [path.name for path in (lab.testbed.folder / "kubenode/quarantine").iterdir()]
 
@@ -174,12 +165,11 @@ def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
     fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
     lab.control("POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
     inventory(lab, "unnamed-1")
-    assert lab.run() != 0
-    assert "only its name in Robot could not be changed" in lab.output
+    lab.run().fails().says("only its name in Robot could not be changed")
     installed = boots(lab, "unnamed-1")
     assert installed[-2:] == ["rescue", "disk"]
     lab.control("DELETE", "/faults")
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()
     assert boots(lab, "unnamed-1") == installed
     assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
 
@@ -189,7 +179,7 @@ def test_no_machine_waits_for_one_whose_rescue_is_late(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
     lab.control("POST", "/faults", fault)
     inventory(lab, "late-1", "early-1", kubenode_give_back_after=30, kubenode_sw_reset_timeout=60)
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     assert len(resets(lab, "late-1")) == 2
     assert len(resets(lab, "early-1")) == 1
     for name in ("late-1", "early-1"):
@@ -203,14 +193,14 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     before = disks(lab, name)
     inventory(lab, name)
     with lab.playing("robot_inspect"):
-        assert lab.run() == 0, lab.output
+        lab.run().ok()
     assert f"kubenode_root_device_hints: {{serial: {wanted['serial']}}}" in lab.output
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
     lab.testbed.ssh(name, "systemctl --no-block poweroff", "rescue")
     until(lambda: not machine(lab, name)["powered"], "a machine that is off")
     inventory(lab, name, kubenode_root_device_hints={"wwn": wanted["wwn"]}, kubenode_sw_reset_timeout=20)
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     after = disks(lab, name)
     assert after[0] != before[0]
     assert after[1] == before[1]
@@ -223,10 +213,10 @@ def test_wrong_credentials_are_tried_once(lab):
     before = dict(lab.testbed.environment)
     lab.testbed.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
     try:
-        assert lab.run() != 0
+        lab.run().fails()
     finally:
         lab.testbed.environment = before
     assert "HROBOT_API_PASSWORD" in lab.output
     assert "wrong-secret-4711" not in lab.output
     assert len(lab.asked("robot")) == 1
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()

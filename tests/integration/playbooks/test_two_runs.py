@@ -41,7 +41,7 @@ def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
     checked.until("TASK [Create the machines")
     checked.kill()
     assert f"shared-1: another run works on it (process {first.process.pid} of this controller" in flat(checked.output)
-    assert dry.run() != 0
+    dry.run().fails()
     assert "leave it out: --limit 'all:!shared-1'. Nothing was changed" in flat(dry.output)
     assert writes(dry) == before
     assert first.process.poll() is None
