@@ -7,12 +7,18 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import ssl
 import subprocess
 import tarfile
+import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
@@ -25,8 +31,8 @@ from tests.integration.commands.conftest import OCI, Target
 from tests.integration.commands.disks import CLOUD_CONFIG, MIB, mount, node
 from tests.integration.commands.image_site import Web
 from tests.integration.commands.registry import INDEX, LOGIN, MANIFEST, Front, Registry, sha256, with_password
-from tests.integration.commands.token_server import TokenServer
 from tests.integration.commands.trees import archive, member, pack, tiny
+from tests.web_servers import Handler, Server, certificate
 
 pytestmark = pytest.mark.root
 BLOB = "/blobs/"
@@ -153,6 +159,58 @@ def test_a_login_that_the_registry_does_not_take(front, disk, token, way):
     disk.token = token
     failed(disk.install(url(front)), "HTTP 401", way, "nothing was written")
     assert disk.untouched()
+
+
+SERVICE, ISSUER = "test registry", "test tokens"
+
+
+def in_a_token(data: bytes) -> str:
+    """Base64 as tokens have it."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+class TokenRequest(Handler):
+    """Answers to the one login there is."""
+
+    tokens: TokenServer
+
+    def do_GET(self):
+        """Hand a token out."""
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        self.tokens.seen.append((query, self.headers.get("Authorization", "")))
+        allowed = self.headers.get("Authorization") == self.tokens.login
+        body = json.dumps({"token": self.tokens.token(query)} if allowed else {}).encode()
+        self.reply(200 if allowed else 401, body)
+
+
+class TokenServer:
+    """A running token server; `stale` tokens are over before they are handed out."""
+
+    def __init__(self, home: Path, login: str):
+        self.login = "Basic " + base64.b64encode(login.encode()).decode()
+        self.seen: list[tuple[dict, str]] = []
+        self.stale = 0
+        bundle, key = certificate(home)
+        self.key = serialization.load_pem_private_key(key.read_bytes(), None)
+        self.certificate = base64.b64encode(ssl.PEM_cert_to_DER_cert(bundle.read_text())).decode()
+        server = Server(type("Bound", (TokenRequest,), {"tokens": self}))
+        self.close, realm = server.close, f"{server.url}/token"
+        self.auth = {"token": {"realm": realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": str(bundle)}}
+
+    def token(self, query: dict) -> str:
+        """A signed token for the scope that was asked for, and for pushing."""
+        stale, self.stale = self.stale > 0, max(0, self.stale - 1)
+        now = int(time.time()) - (3600 if stale else 0)
+        kind, name, _actions = query.get("scope", "repository:node/image:pull").split(":")
+        access = [{"type": kind, "name": name, "actions": ["pull", "push"]}]
+        claims = {
+            "iss": ISSUER, "sub": "robot", "aud": SERVICE, "exp": now + 300, "nbf": now - 10, "iat": now, "jti": "1",
+            "access": access,
+        }  # fmt: skip
+        head = {"typ": "JWT", "alg": "ES256", "x5c": [self.certificate]}
+        text = ".".join(in_a_token(json.dumps(one).encode()) for one in (head, claims))
+        r, s = decode_dss_signature(self.key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{text}.{in_a_token(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
 
 def test_a_registry_with_a_token_server(tmp_path, disk, debianish):
