@@ -16,7 +16,7 @@ from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import COMMAND, OCI, ROOTFS_TAR
 from tests.integration.commands.image_site import Web
 from tests.integration.commands.registry import LOGIN, Front, with_password
-from tests.lab.machines.guest import FromDisk, Key, bench
+from tests.lab.machines.guest import Key, bench
 
 pytestmark = pytest.mark.nspawn
 
@@ -57,9 +57,7 @@ async def test_rescue_command_reboot_system(site: Backend, tmp_path: Path) -> No
     assert done.status == 0, done
     assert done.out.splitlines()[-1] == "IMAGE_URL_DONE"
     assert json.loads((await one.ssh("cat /root/output.json")).out)["message"] == "web-1: installed on /dev/sda"
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
     assert (await one.ssh("cloud-init status --wait")).out.strip().endswith("status: done")
     assert (await one.ssh("cat /root/proof")).out == "seeded\n"
     assert (
@@ -87,9 +85,7 @@ async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
     done = await one.ssh(command)
     assert done.status == 0, done
     assert done.out.splitlines()[-1] == "IMAGE_URL_DONE"
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
     return (await one.ssh(BOOTED)).out.splitlines()
 
 

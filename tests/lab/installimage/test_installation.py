@@ -250,8 +250,6 @@ async def test_installs_and_boots_by_uefi_with_the_rescues_password(backend: Bac
     listing = await one.ssh("MTOOLSRC=/dev/stdin mdir -b -i /dev/sda1 ::EFI ::EFI/BOOT <<<default_codepage=367")
     assert listing.out.split() == ["::/EFI/BOOT/", "::/EFI/BOOT/BOOTX64.EFI"]
 
-    one.arm(FromDisk())
-    await one.machine.reset()
-    assert await one.answers("hostname", unless="rescue") == "node-1"
+    assert await one.system(by_reset=True) == "node-1"
     assert (await one.ssh("findmnt -no SOURCE /; ls /Debian*")).out == "/dev/sda2\n"
     assert (await one.ssh("sshd -T | grep -i '^permitrootlogin'")).out == "permitrootlogin yes\n"

@@ -75,6 +75,12 @@ class Bench:
         await self.start(image)
         await self.answers("true")
 
+    async def system(self, by_reset: bool = False) -> str:
+        """Boot from the disk in place of the rescue, and return the hostname of the system there."""
+        self.arm(FromDisk())
+        await (self.machine.reset() if by_reset else self.ssh("systemctl reboot"))
+        return await self.answers("hostname", unless="rescue")
+
     def command(self, words: str, key: Key | None = None, connect: int = 20) -> list[str]:
         """The SSH command line; ``connect``: seconds until a silent address counts as unreachable."""
         return [
