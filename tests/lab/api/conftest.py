@@ -92,6 +92,12 @@ def api(lab_dry):
 
 
 @pytest.fixture
+def server(api):
+    """The id of a server that was never on."""
+    return api.create()
+
+
+@pytest.fixture
 def over(monkeypatch):
     """An event: actions that are slow (3600 s) last until the test sets it."""
     over = threading.Event()
