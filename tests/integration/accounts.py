@@ -114,10 +114,6 @@ class _Account(Controller):
             return self.process(module, env=env, **options)
         return self.module("localhost", module, *flags, env=env, **options)
 
-    def forget_faults(self) -> None:
-        """The lab works again."""
-        self.lab.control("DELETE", "/faults")
-
 
 class CloudAccount(CloudCalls, _Account):
     """A project of the Cloud API that knows our key. A lab is shared: what was made is deleted in the end."""
@@ -141,10 +137,6 @@ class CloudAccount(CloudCalls, _Account):
     def requests(self) -> list[dict[str, Any]]:
         """The requests that the API got, oldest first."""
         return self.asked("cloud")
-
-    def fault(self, **fault: object) -> None:
-        """Add a fault to the lab's script."""
-        self.lab.control("POST", "/faults", fault)
 
     def close(self) -> None:
         """End what runs, and delete what was made."""
@@ -230,7 +222,7 @@ class RobotAccount(RobotCalls, _Account):
         """Add a fault to the lab's script; ``machine`` by our name."""
         if "machine" in fault:
             fault["machine"] = str(self.numbers[str(fault["machine"])])
-        self.lab.control("POST", "/faults", fault)
+        super().fault(**fault)
 
     def close(self) -> None:
         """End what runs, and take away what was made."""

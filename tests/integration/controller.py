@@ -72,6 +72,14 @@ class Controller:
         key_pair(path, comment="")
         return path
 
+    def fault(self, **fault: object) -> None:
+        """Add a fault to the lab's script."""
+        self.lab.control("POST", "/faults", fault)
+
+    def forget_faults(self) -> None:
+        """The lab works again."""
+        self.lab.control("DELETE", "/faults")
+
     def forget_requests(self) -> None:
         """Count from here."""
         self.lab.control("DELETE", "/requests")

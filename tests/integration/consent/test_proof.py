@@ -45,8 +45,7 @@ def fail_twice(cloud, *names):
     # the limit counts for the whole run, and is spent whole by the machine that never comes
     cloud.inventory(hosts, **({"kubenode_rescue_timeout": 90} if "missed-1" in hosts else {}))
     if "missed-1" in hosts:
-        fault = {"point": "boot", "machine": "missed-1", "effect": "ignore_rescue", "times": 2}
-        cloud.control("POST", "/faults", fault)
+        cloud.fault(point="boot", machine="missed-1", effect="ignore_rescue", times=2)
     cloud.run().fails()
     first = {name: cloud.machine(name) for name in hosts}
     # all but one, which has nothing to boot, have been up for long

@@ -110,7 +110,7 @@ class Fleet:
             if strike.disk:
                 self._bring(name, strike)
             if strike.fault:
-                self.scene.control("POST", "/faults", {**strike.fault, "machine": name})
+                self.scene.fault(**strike.fault, machine=name)
 
     def _bring(self, name: str, strike: Strike) -> None:
         labels = {"kubenode.provision/machine": name}

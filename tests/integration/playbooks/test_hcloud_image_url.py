@@ -206,8 +206,7 @@ def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
 def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=600)
-    fault = {"point": "boot", "machine": "late-1", "effect": "ignore_rescue", "times": 1}
-    nspawn.control("POST", "/faults", fault)
+    nspawn.fault(point="boot", machine="late-1", effect="ignore_rescue", times=1)
     nspawn.run().ok()
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.boots("late-2") == ["rescue", "disk"]
@@ -230,9 +229,8 @@ def test_only_reinstall_writes_an_installed_machine_again(nspawn):
 def test_one_bad_machine_does_not_fail_the_others(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["good-1", "bad-1"])
-    fault = {"point": "request", "method": "POST", "path": "/servers", "status": 412, "code": "resource_unavailable"}
-    fault |= {"message": "error during placement", "times": 1}
-    nspawn.control("POST", "/faults", fault)
+    said = {"status": 412, "code": "resource_unavailable", "message": "error during placement"}
+    nspawn.fault(point="request", method="POST", path="/servers", times=1, **said)
     nspawn.run().fails()
     report = nspawn.report
     states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])

@@ -191,7 +191,7 @@ def test_a_machine_that_misses_its_rescue_is_asked_there_on_its_second_try_or_gi
     testbed = nspawn.testbed
     testbed.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=180, **program(testbed, CHECK))
     for name, times in (("late-1", 1), ("never-1", 2)):
-        nspawn.control("POST", "/faults", {"point": "boot", "machine": name, "effect": "ignore_rescue", "times": times})
+        nspawn.fault(point="boot", machine=name, effect="ignore_rescue", times=times)
     nspawn.run().fails()
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.proof("late-1") == ["late-1", "made by the bootstrap data"]

@@ -82,7 +82,7 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     report, page = fleet.testbed.report, fleet.testbed.report.with_suffix(".html")
     report.write_text(json.dumps({"finished": "earlier", "machines": []}))
     page.write_text("earlier")
-    fleet.control("POST", "/faults", {**fault, "times": 10**6})
+    fleet.fault(**fault, times=10**6)
     run = fleet.start()
 
     def states():
@@ -94,7 +94,7 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
         until(lambda: not writers(run.process.pid), "the end of what makes the servers")
     finally:
         run.kill()
-        fleet.control("DELETE", "/faults")
+        fleet.forget_faults()
     left = fleet.report
     assert (left["finished"], left["interrupted"]) == (None, by != signal.SIGKILL)
     assert states() == [(name, state) for name in names]

@@ -151,8 +151,7 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
 
 @pytest.mark.long
 def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
-    fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
-    lab.control("POST", "/faults", fault)
+    lab.fault(point="boot", machine=str(NUMBERS["imposter-1"]), effect="other_host_keys")
     before = disks(lab, "imposter-1")
     inventory(lab, "imposter-1")
     lab.run().fails().says("SHA256:")
@@ -162,13 +161,13 @@ def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
 
 @pytest.mark.long
 def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
-    fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
-    lab.control("POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
+    said = {"status": 400, "code": "INVALID_INPUT", "times": 50}
+    lab.fault(point="request", api="robot", method="POST", path=f"/server/{NUMBERS['unnamed-1']}", **said)
     inventory(lab, "unnamed-1")
     lab.run().fails().says("only its name in Robot could not be changed")
     installed = boots(lab, "unnamed-1")
     assert installed[-2:] == ["rescue", "disk"]
-    lab.control("DELETE", "/faults")
+    lab.forget_faults()
     lab.run(*THERE).ok()
     assert boots(lab, "unnamed-1") == installed
     assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
@@ -176,8 +175,7 @@ def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
 
 @pytest.mark.long
 def test_no_machine_waits_for_one_whose_rescue_is_late(lab):
-    fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
-    lab.control("POST", "/faults", fault)
+    lab.fault(point="boot", machine=str(NUMBERS["late-1"]), effect="ignore_rescue")
     inventory(lab, "late-1", "early-1", kubenode_give_back_after=30, kubenode_sw_reset_timeout=60)
     lab.run().ok()
     assert len(resets(lab, "late-1")) == 2
