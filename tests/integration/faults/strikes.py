@@ -20,6 +20,10 @@ OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh
 NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*[:] root'; sleep {}; systemctl start ssh"
 
 
+#: Prints something once the command has begun.
+BEGUN = "cat /root/.kubenode/installation"
+
+
 class Victim:
     """A machine that a fault hits during a run."""
 
@@ -39,6 +43,10 @@ class Victim:
         except LabError:
             return ""
 
+    def answers(self, script: str) -> bool:
+        """Whether a script prints something on the running system."""
+        return bool(self.inside(f"{script} 2>/dev/null || true").strip())
+
     def comes(self, what: str, check: Callable[[], object]) -> None:
         """Wait for a moment of the run."""
         until(lambda: self.over or check(), f"{self.name}: {what}", seconds=1500, pause=0.2)
@@ -49,7 +57,7 @@ class Victim:
 
     def begun(self) -> None:
         """Wait until something is being written."""
-        self.comes("the command", lambda: self.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+        self.comes("the command", lambda: self.answers(BEGUN))
 
     def written(self, running: Callable[[], str]) -> None:
         """Wait until the command has succeeded; ``running``: what the run has printed."""

@@ -25,7 +25,7 @@ from lab.machines.leftovers import labs_folder
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
-from tests.integration.faults.strikes import STRIKES, Strike, Victim
+from tests.integration.faults.strikes import BEGUN, STRIKES, Strike, Victim
 from tests.integration.testbeds import cloud_testbed
 from tests.waiting import until
 
@@ -250,7 +250,7 @@ def reaches(fleet: Fleet, stage: str, running: Any) -> bool:
         return {"arming": "TASK [Arm the rescue", "rescue": "TASK [Write the disks"}[stage] in running.output
     victim = Victim(fleet.scene, name)
     if stage == "begun":
-        return written or bool(victim.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+        return written or victim.answers(BEGUN)
     return written and (stage == "written" or fleet.scene.boots(name)[-1:] == ["disk"])
 
 
@@ -278,9 +278,9 @@ def test_an_image_server_that_starts_again_is_waited_for(scene):
     images.start()
     running = scene.start()
     victim = Victim(scene, fleet.names[0])
-    running.until(lambda: asked(victim, "cat /root/.kubenode/installation"), "the first command")
+    running.until(lambda: victim.answers(BEGUN), "the first command")
     images.kill()
-    running.until(lambda: asked(victim, TRIES), "another try of the first machine")
+    running.until(lambda: victim.answers(TRIES), "another try of the first machine")
     images.start()
     done = running.wait(2400)
     fleet.outputs.append(done.output)
@@ -293,8 +293,3 @@ def test_an_image_server_that_starts_again_is_waited_for(scene):
 
 #: Succeeds on a machine whose download was cut.
 TRIES = "grep -rsl 'trying again' /root/.kubenode /root/output.json"
-
-
-def asked(victim: Victim, script: str) -> bool:
-    """Whether a script prints something on a machine."""
-    return bool(victim.inside(f"{script} 2>/dev/null || true").strip())
