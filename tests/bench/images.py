@@ -51,7 +51,6 @@ class Figures:
     """Lines of the result file."""
 
     def __init__(self) -> None:
-        """None yet."""
         self.lines: list[dict[str, Any]] = []
 
     def add(self, figure: str, value: float, unit: str, against: str, ratio: float | None, how: str) -> None:

@@ -85,7 +85,6 @@ class Engine:
         return done.stdout
 
     def build(self, context: Path, file: Path, image: str, *options: str) -> None:
-        """Build an image."""
         self.do("build", "--isolation", "chroot", "--file", str(file), "--tag", image, *options, str(context))
 
 

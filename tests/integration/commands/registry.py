@@ -132,7 +132,6 @@ class Request(Handler):
     proxy: Proxy
 
     def do_GET(self):
-        """Answer one request."""
         proxy = self.proxy
         proxy.seen.append((self.path, dict(self.headers)))
         connection = http.client.HTTPConnection("127.0.0.1", proxy.backend, timeout=180)

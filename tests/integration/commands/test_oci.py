@@ -175,7 +175,6 @@ class TokenRequest(Handler):
     tokens: TokenServer
 
     def do_GET(self):
-        """Hand a token out."""
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         self.tokens.seen.append((query, self.headers.get("Authorization", "")))
         allowed = self.headers.get("Authorization") == self.tokens.login

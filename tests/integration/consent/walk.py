@@ -482,7 +482,6 @@ def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only
 
 
 def url(image: str) -> str:
-    """Where an image lies."""
     return f"https://i/{image}.raw"
 
 

@@ -87,8 +87,6 @@ class ApiDouble:
         double = self
 
         class Request(Handler):
-            """One request."""
-
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:

@@ -30,7 +30,6 @@ class Screen:
         self.unknown: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Show a text."""
         for word in _WORDS.finditer(text):
             self._take(word)
 
@@ -105,7 +104,6 @@ class OnTerminal:
         raise AssertionError(f"the run does not end\n{self.output}")
 
     def press(self, key: bytes) -> None:
-        """Type something."""
         os.write(self.master, key)
 
     def end(self) -> None:

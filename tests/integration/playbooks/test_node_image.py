@@ -56,7 +56,6 @@ class ImageAccount(CloudAccount):
             return f"{url}#sha256={answer.read().decode().split()[0]}"
 
     def start(self, playbook: str, *more: str, hosts: tuple[str, ...] = (), **variables: Any) -> Running:
-        """Begin to run playbooks."""
         return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
 
     def run(self, playbook: str, *more: str, **options: Any) -> Run:
@@ -76,7 +75,6 @@ class ImageAccount(CloudAccount):
         return {name: one for name, one in self.servers().items() if name.startswith("kubenode-image-")}
 
     def snapshots(self, name: str) -> list[dict]:
-        """The snapshots of a name."""
         return self.call("GET", f"/images?label_selector=caph-image-name=={name}")["images"]
 
     def close(self) -> None:

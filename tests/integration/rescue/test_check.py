@@ -32,7 +32,6 @@ class User(Controller):
         command.chmod(0o755)
 
     def check(self, *machines: dict, **options: object) -> Run:
-        """Run the module."""
         given = {"command_dir": str(self.commands), "ssh_private_key": str(self.key), **options}
         return self.module("localhost", "image_url_check", "-vvv", machines=list(machines), **given)
 

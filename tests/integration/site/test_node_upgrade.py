@@ -74,7 +74,6 @@ class Scene(Controller):
         return [bool(self.plane.nodes()[name]["spec"].get("unschedulable")) for name in NAMES]
 
     def pids(self) -> list[str]:
-        """The processes of the kubelets."""
         return [node.run("systemctl show kubelet -p MainPID --value") for node in self.nodes.values()]
 
 

@@ -60,7 +60,6 @@ class Joining:
         return self
 
     def status(self) -> dict[str, Any]:
-        """The request's status."""
         return self._api.get(self._path).get("status", {})
 
     def certificate(self) -> x509.Certificate:

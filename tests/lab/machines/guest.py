@@ -26,14 +26,12 @@ class Key:
 
     @classmethod
     def make(cls, folder: Path, name: str = "key") -> Key:
-        """A new pair."""
         private = folder / name
         key_pair(private)
         return cls(private)
 
     @property
     def public(self) -> str:
-        """The public half."""
         return self.private.with_suffix(".pub").read_text().strip()
 
 
