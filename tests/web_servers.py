@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Web servers of tests, in threads of their own: quiet, at a port that the kernel gives, gone when they are closed."""
 
-from __future__ import annotations
-
 import socket
 import socketserver
 import ssl

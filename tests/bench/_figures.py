@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Figures beside what they stand against: one printed line each, and the file build/bench/NAME.json."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence

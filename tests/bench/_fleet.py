@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the fleet benchmarks share: one job on one lab, and figures beside a peer's on a lab like it."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The servers that are compared: ours, nginx, and ICC where there is one; their CPU and memory can be read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

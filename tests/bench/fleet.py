@@ -7,8 +7,6 @@ new system shows its hostname, its proof, and that cloud-init has ended. The flo
 KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@
 Delays come from one seed, so both jobs wait for the same machines. KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -7,8 +7,6 @@ from its source (1.5.0) instead: seven changes an image, and the polls of its ac
 seconds, over the durations that the lab drew for us. KUBENODE_BENCH_IMAGE="1 4" chooses other numbers of images.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

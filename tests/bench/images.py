@@ -7,8 +7,6 @@ median of the turns, its ratio the median of the ratios of each turn. KUBENODE_B
 ICC=/path/to/binary: the static server of image-customization-controller takes part.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -7,8 +7,6 @@ is of the same image in the same lab, the files it writes are those that our run
 mode on the peer's machine afterwards, says what is still different.
 """
 
-from __future__ import annotations
-
 import shutil
 import statistics
 import sys

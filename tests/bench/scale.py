@@ -6,8 +6,6 @@ Dry machines boot nothing, so the play ends where the rescue would be waited for
 of each size stand beside those of the first. KUBENODE_BENCH_SCALE="50 200" chooses other sizes.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A user's accounts at the lab: our modules on one side, a plain look at the provider's APIs on the other."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

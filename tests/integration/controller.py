@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A user's controller: a folder of its own with key and inventory, Ansible run from there, and what every task said."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

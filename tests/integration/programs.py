@@ -9,8 +9,6 @@ A process has its own environment, folder, session and standard streams, as a ne
 there before. A server ends with the process that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs of Ansible, finished and going on, and what every task of theirs said."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labs for whole playbook runs: the command line of the lab, ansible-playbook as an operator types it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -6,8 +6,6 @@ Settings are in files that environment variables name, since ansible-runner call
 has the same system and the same Python version; a registry is not needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

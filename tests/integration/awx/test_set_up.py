@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the playbook awx makes in an AWX that has nothing of it, and that a second run changes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 

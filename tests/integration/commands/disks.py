@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loop devices to install on, and small images of whole disks to install."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

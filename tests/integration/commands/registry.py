@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real registry on loopback, what is pushed to it, and a proxy in front of it that makes faults on request."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

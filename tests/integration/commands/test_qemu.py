@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A root file system from a tarball, started by the boot loader that the command installed for UEFI."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import AsyncIterator

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A tar archive becomes a system of its own, or the disk stays as it is, or it says that it does not boot."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

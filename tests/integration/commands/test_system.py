@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The written image becomes this machine's: grown, named, seeded, recorded."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

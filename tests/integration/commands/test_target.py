@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Only a disk that is whole, free and large enough is written."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image gets through a bad network whole, or not at all."""
 
-from __future__ import annotations
-
 import bz2
 import functools
 import gzip

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An operator, other people beside him, and machines that boot: what is written, reset, removed and called verified."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is written on cloud machines, and what is not written although an old permission is still set."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is called verified on cloud machines, and what a second run makes of a first one that failed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is called verified on dedicated servers, where there may be systems that no run installed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.consent.conftest import SEEN

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What later runs say of cloud machines whose systems were proven: what differs, and what proves a foreign command."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.testbeds import raw_disk

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The registry token comes from a vaulted variable of a machine, else from the environment, and is shown nowhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

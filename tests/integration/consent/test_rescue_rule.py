@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is this the rescue? The place of its root file system decides, not its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.waiting import until

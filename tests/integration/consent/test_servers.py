@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine deletes only what it made, and an adopted server only when `delete` names it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.hcloud.conftest import project

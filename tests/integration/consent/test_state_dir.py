@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`provision --state-dir DIR`: of what lies in DIR, only what the program made and can prove to be its own goes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

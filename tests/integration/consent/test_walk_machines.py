@@ -7,8 +7,6 @@ killed with SIGKILL at a stage that one of the servers, the pilot, is certain to
 the machine itself: none has changed that was not named, and "verified" is said of what was written last.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

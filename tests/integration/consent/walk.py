@@ -7,8 +7,6 @@ What is played: Robot's webservice, SSH, the disks, and the image command. `Worl
 judges by what is on the disks, and asks no code of ours. walk_cloud.py has the same for cloud servers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """machine_disks against dedicated servers of the lab: every refusal leaves the disks as they were, byte by byte."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RAID with a volume group on it, in a machine whose kernel really has both."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.disks.conftest import by_serial, held

@@ -5,8 +5,6 @@
 Machines are `dry`: done is a server that booted its rescue once, armed with our key, and is armed for nothing more.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults of the controller: it is killed, cannot resolve names, has a full disk, is not alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

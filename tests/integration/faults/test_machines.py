@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet of machines that boot, each victim with a fault of its own: all are verified in the end, or say why not."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

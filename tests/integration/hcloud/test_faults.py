@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An API that fails, locks, throttles and loses answers: nothing doubled, no other server harmed, no traceback."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ctrl-C and kill: the module ends at once and changes nothing any more; the next run goes on."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine against the lab: what is created, kept, adopted, refused and deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 LABEL = "kubenode.provision/machine"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine: private networks, primary IPs, labels that go, user data from a file, keys by their labels."""
 
-from __future__ import annotations
-
 import pytest
 
 PRIVATE = {"enable_ipv4": False, "enable_ipv6": False}

@@ -5,8 +5,6 @@
 Most tests call what the module calls, over real HTTP; starting Ansible for each would cost two seconds a call.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError

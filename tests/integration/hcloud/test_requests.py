@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What fifty machines cost: requests counted by the lab, not by us."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_rescue against machines that keep their power state only: what is armed, started, refused."""
 
-from __future__ import annotations
-
 KEYS = {"ssh_keys": ["deploy"], "prove": False}
 
 

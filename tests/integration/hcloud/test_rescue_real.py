@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_rescue against machines that really boot: which system answers is proved by SSH."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine where the API is out of stock: what is tried next, and what is said of it."""
 
-from __future__ import annotations
-
 import pytest
 
 SEVERAL = {"server_type": ["cx23", "cx33"], "location": ["fsn1", "nbg1"]}

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role image_server on machines that really boot, and what their service then does and cannot do."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

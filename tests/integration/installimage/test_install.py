@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From an empty dedicated server to a verified system that boots from its own disk, also through lost controllers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What cannot be installed: one clear error each, and disks that are as they were, or empty again."""
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

@@ -5,8 +5,6 @@
 The real API server of the lab is asked the same questions in test_drain_cluster.py; this one starts in no time.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete and robot_release in one command line: each takes its own machines, and no other one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount

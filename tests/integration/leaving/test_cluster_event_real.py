@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_event against a real API server, seen by the real kubectl."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

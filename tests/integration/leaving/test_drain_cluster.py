@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_drain against a real API server: evictions, a real PodDisruptionBudget, and who has cordoned a Node."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines do not answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import CloudAccount

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete on a machine that we installed; the API server is a double."""
 
-from __future__ import annotations
-
 import pytest
 
 from .kubernetes_double import ApiDouble, node, pod

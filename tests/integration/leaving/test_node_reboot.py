@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_reboot on machines that boot; the API server is a double."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_release on dedicated servers that boot: exactly the named disks are emptied, and the rest is as it was."""
 
-from __future__ import annotations
-
 import json
 import re
 

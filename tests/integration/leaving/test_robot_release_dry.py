@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_release over HTTP, on servers that do not answer: check mode, bad input, and a rescue that is armed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import RobotAccount

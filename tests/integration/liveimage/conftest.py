@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an operator of the image server has: base images, and a folder for documents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image server as a process of its own, as a user starts it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

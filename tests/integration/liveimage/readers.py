@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Readers that check every byte, and what they have to find: images made by the library, not by the server."""
 
-from __future__ import annotations
-
 import random
 import re
 import socket

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Other people's clients agree with the file on disk, also when the server is killed and started again on the way."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

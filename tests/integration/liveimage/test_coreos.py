@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our readers and writers on an ISO made by other tools, and the program cpio on what we pack."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

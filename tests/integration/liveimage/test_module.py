@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module as Ansible runs it: what it prints, what it leaves, and that the image server serves the same bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

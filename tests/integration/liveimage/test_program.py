@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program as an operator meets it: how it begins and ends, what it refuses, names, signatures, TLS, metrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

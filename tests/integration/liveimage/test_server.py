@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server over real sockets: bytes, headers, limits, and what happens when the world changes under it."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

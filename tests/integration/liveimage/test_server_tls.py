@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server over TLS: the same bytes and limits, also when a reader fails within a record or a handshake."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Static mode as a process: folders of documents and of descriptors become images, and stay right as they change."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -6,8 +6,6 @@ Each storm lasts KUBENODE_STORM_SECONDS, 5 by default; `KUBENODE_STORM_SECONDS=3
 long one.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

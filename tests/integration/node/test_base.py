@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role base on machines that really boot: it does what check mode predicted, and the second run does nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A machine becomes an image, and a machine made from it needs nothing more, with every network but ours cut off."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What only a machine with a kernel of its own shows: swap from every source, modules, kernel settings, a reboot."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Wrong variables end a run before any machine is asked: one error with the variable, the value and the way out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

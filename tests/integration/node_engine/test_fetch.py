@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Artifacts over real HTTP: whole, verified and resumed, or an error and nothing installed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_info, node_settings and node_artifacts on machines whose systemd, dpkg and journal are real."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each way a join can fail: its code, within its time, and nothing left on the machine."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

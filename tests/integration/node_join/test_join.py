@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines join, join again, lapse and leave, against a real API server."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.node_join.test_failures import descriptions

@@ -6,8 +6,6 @@ A container machine with the release becomes an image by base, and machines of t
 server in reach. In virtual machines pods run, too; container machines show the rest in a fifth of the time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run in a terminal, and what stood on its screen: as much of a terminal as our tables and Ansible's lines need."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

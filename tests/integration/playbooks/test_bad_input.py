@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every wrong input is one clear message, and nothing is created."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

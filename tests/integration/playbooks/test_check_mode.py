@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`--check` of every playbook, on machines in every state: it says what it would do, or one error, and only asks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

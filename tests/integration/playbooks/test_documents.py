@@ -6,8 +6,6 @@ In check mode, with the accounts of a lab whose machines never answer; nothing b
 The quick start of README is run on machines, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fifty machines at once on two cores: every one ends with its new system, and the API is asked little."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.fleet, pytest.mark.timeout(3000)]

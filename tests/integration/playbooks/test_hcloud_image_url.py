@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job on machines that boot, and what becomes of it when it is disturbed."""
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

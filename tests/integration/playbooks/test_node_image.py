@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Node images on the lab: baked, uploaded, interrupted at every stage, and nodes made from them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

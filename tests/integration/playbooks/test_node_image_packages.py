@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node image whose base is made of Debian's packages: mmdebstrap, disk, boot, base, snapshot."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of node images on the lab: packed in a rescue, cut off, made once, installed on dedicated servers that boot."""
 
-from __future__ import annotations
-
 import functools
 import json
 import signal

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A new system that lets in neither root nor our key, on another port: the rescue stays root on 22."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run hands to other systems: read from variables as in AWX, seen by a receiver, an API server and a parser."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A program of the user looks at machines in their rescue and stops one of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

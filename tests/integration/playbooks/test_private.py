@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A machine with private addresses only, made of an image and reached through a jump host."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

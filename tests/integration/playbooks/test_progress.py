@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet of six while it runs: one table on a terminal, sums on a pipe, and a stdout that programs can read."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

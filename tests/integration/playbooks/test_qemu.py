@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job with nothing left out: kernel, initramfs, partition table and boot loader of the written disk."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job on dedicated servers that boot, and what becomes of it when it is disturbed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import disk_marks

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -6,8 +6,6 @@
 folder in which archives are kept from run to run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

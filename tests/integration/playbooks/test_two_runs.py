@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two runs at the same time: never over the same machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

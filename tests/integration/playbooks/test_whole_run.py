@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs of playbooks that end before any machine, and what they say of it; no lab is needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

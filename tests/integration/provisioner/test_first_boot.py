@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A machine that gets nothing but user data, and is a node of a real control plane when cloud-init is done."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

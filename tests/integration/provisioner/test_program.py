@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The built program on this host: what it hands to the playbooks, how it ends, what it leaves."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """setup.sh as a machine runs it, with a small program in place of `provision` and a server that misbehaves."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

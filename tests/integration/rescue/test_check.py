@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """image_url_check, run as a user runs it; it needs no machine."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path

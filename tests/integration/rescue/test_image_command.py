@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """image_url_command on machines that really boot a rescue."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

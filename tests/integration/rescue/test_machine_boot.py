@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """machine_boot on machines that really reboot."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

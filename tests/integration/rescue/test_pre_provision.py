@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """pre_provision_command on a machine that really boots a rescue, through a lost connection and for what cannot run."""
 
-from __future__ import annotations
-
 import json
 import stat
 

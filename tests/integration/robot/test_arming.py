@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_rescue against machines that keep their power state only: what is armed, reset, refused, and what it costs."""
 
-from __future__ import annotations
-
 import pytest
 
 

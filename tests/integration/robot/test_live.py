@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Servers that may be in use: they are not reset unasked, and one that is given up is disarmed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_rescue against machines that really boot: who answers is proved, and what does not come is escalated."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

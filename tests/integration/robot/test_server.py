@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_server against a lab: facts for one request, names that differ, answers that get lost."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_upgrade: what it refuses, and real kubelets that become three minor versions newer, one after the other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

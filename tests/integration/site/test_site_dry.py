@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """site on machines that never answer: what it would do, what it refuses, and which batch is the last."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The control plane does what joining depends on: tokens, requests, node restriction, cluster-info."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """installimage in a rescue, called over SSH as a person or a program calls it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

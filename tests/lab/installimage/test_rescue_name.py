@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What installimage does to the rescue that it runs in, and what its debug log begins with."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

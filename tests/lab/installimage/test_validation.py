@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What installimage refuses before it begins: one reason each, in the words clients look for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

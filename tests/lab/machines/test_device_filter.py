@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Containers reach their own disks and no others, and change no setting of their host."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

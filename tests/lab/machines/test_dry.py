@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dry machines: power states, boot decisions and disks; no root needed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dedicated servers as containers: several disks, reported apart by what the guest's own tools say of them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What disks say about themselves in each kind of machine: names, links, sysfs, QEMU's command line."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

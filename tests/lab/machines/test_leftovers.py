@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a killed lab leaves, and that the next one of its name removes it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines as containers: what a person with SSH and a power switch sees of them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What ``python -m lab purge`` takes away, and what it leaves alone."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json

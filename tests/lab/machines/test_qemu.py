@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines in QEMU: the whole way from the rescue over the boot loader to the written system, and the power button."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

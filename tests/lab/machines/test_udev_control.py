@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`udevadm settle` in a container waits as it does where udev is real: partitions have their nodes when it returns."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket
