@@ -68,6 +68,17 @@ class Operator(Controller, Generic[TestbedKind]):
         """What the report says of each machine."""
         return {one["name"]: one for one in self.report["machines"]}
 
+    def servers(self, hosts: Mapping[str, Mapping[str, Any]], **variables: Any) -> None:
+        """An ordinary inventory of dedicated servers, which an image command writes."""
+        common = {
+            "kubenode_image_url": self.testbed.image_url(),
+            "kubenode_image_url_command": "image-url-command-raw-disk",
+            "kubenode_look_timeout": 4,  # of a machine that nothing was written to
+            "kubenode_first_contact": "reset",
+        }
+        assert isinstance(self.testbed, DedicatedTestbed)
+        self.testbed.write_groups({"machines": {"hosts": hosts, "vars": {**common, **variables}}})
+
     def control(self, method: str, path: str, body: object = None) -> Any:
         """Call one of the lab's own routes."""
         return self.lab.control(method, path, body)

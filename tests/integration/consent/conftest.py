@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
+from dev.testbed import CHECKOUT, Testbed
 from tests.integration.accounts import CloudCalls, RobotCalls
 from tests.integration.runs import Run
 from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
@@ -56,21 +56,9 @@ class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
         path.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def servers(self, hosts: dict[str, dict[str, Any]], **variables: Any) -> None:
-        """An ordinary inventory of dedicated servers."""
-        group = {
-            "hosts": hosts,
-            "vars": {
-                "kubenode_image_url": self.testbed.image_url(),
-                "kubenode_image_url_command": "image-url-command-raw-disk",
-                "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
-                "kubenode_boot_timeout": BOOTS,
-                "kubenode_first_contact": "reset",
-                "kubenode_command_dir": str(self.commands),
-                **variables,
-            },
-        }
-        assert isinstance(self.testbed, DedicatedTestbed)
-        self.testbed.write_groups({"machines": group})
+        """The same of dedicated servers; of those that nothing was written to the look is short, SEEN is for others."""
+        common = {"kubenode_boot_timeout": BOOTS, "kubenode_command_dir": str(self.commands)}
+        super().servers(hosts, **{**common, **variables})
 
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""

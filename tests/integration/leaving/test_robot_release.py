@@ -30,17 +30,8 @@ WIPE = f'{{"kubenode_wipe": ["{DISKS[0]["serial"]}"]}}'
 @pytest.fixture(scope="module")
 def lab(dedicated):
     """Two servers, of which the first was installed by us, and its second disk holds data."""
-    group = {
-        "hosts": {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()},
-        "vars": {
-            "kubenode_root_device_hints": {"serial": DISKS[0]["serial"]},
-            "kubenode_image_url": dedicated.testbed.image_url(),
-            "kubenode_image_url_command": "image-url-command-raw-disk",
-            "kubenode_look_timeout": 4,
-            "kubenode_first_contact": "reset",
-        },
-    }
-    dedicated.testbed.write_groups({"machines": group})
+    hosts = {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()}
+    dedicated.servers(hosts, kubenode_root_device_hints={"serial": DISKS[0]["serial"]})
     dedicated.run("--limit", "given-1", "-e", WIPE).ok()
     dedicated.testbed.playbook = "kubenode.provision.robot_release"
     return dedicated

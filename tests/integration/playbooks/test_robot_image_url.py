@@ -29,7 +29,6 @@ FIVE_STEPS = [
     ("RunningImageCommand", "BootingToRealOS"),
     ("BootingToRealOS", "OperatingSystemRunning"),
 ]
-SMALLEST = {"smallest": True}
 #: For runs whose machines let us in: the look at one ends as soon as it answers.
 THERE = ("-e", '{"kubenode_look_timeout": 240}')
 
@@ -41,18 +40,8 @@ def lab(dedicated):
 
 def inventory(lab, *names, **variables):
     """An ordinary inventory of some of the servers."""
-    group = {
-        "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
-        "vars": {
-            "kubenode_root_device_hints": SMALLEST,
-            "kubenode_image_url": lab.testbed.image_url(),
-            "kubenode_image_url_command": "image-url-command-raw-disk",
-            "kubenode_look_timeout": 4,
-            "kubenode_first_contact": "reset",
-            **variables,
-        },
-    }
-    lab.testbed.write_groups({"machines": group})
+    hosts = {name: {"kubenode_server_number": NUMBERS[name]} for name in names}
+    lab.servers(hosts, **{"kubenode_root_device_hints": {"smallest": True}, **variables})
 
 
 @pytest.fixture(autouse=True)
