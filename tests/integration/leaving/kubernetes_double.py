@@ -16,7 +16,6 @@ import yaml
 
 from tests.web_servers import Handler, Server
 
-_POD = "/api/v1/namespaces/{namespace}/pods/{name}"
 MACHINES = "cluster.x-k8s.io"
 
 
