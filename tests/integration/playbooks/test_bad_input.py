@@ -276,20 +276,14 @@ def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
 )
 def test_tokens(dry, token, reason):
     inventory(dry)
-    testbed, before = dry.testbed, dict(dry.testbed.environment)
-    try:
+    testbed = dry.testbed
+    with pytest.MonkeyPatch.context() as patch:
         if token == "missing":
-            testbed.environment.pop("HCLOUD_TOKEN")
-        elif token == "refused":
-            testbed.environment["HCLOUD_TOKEN"] = "A" * 64
+            patch.delitem(testbed.environment, "HCLOUD_TOKEN")
         else:
-            testbed.environment["HCLOUD_TOKEN"] = Path(testbed.lab["token_file"] + "-read-only").read_text()
-        dry.run().fails()
-    finally:
-        testbed.environment.clear()
-        testbed.environment.update(before)
-    assert "api_token: " in dry.output
-    assert reason in dry.output
+            given = "A" * 64 if token == "refused" else Path(testbed.lab["token_file"] + "-read-only").read_text()
+            patch.setitem(testbed.environment, "HCLOUD_TOKEN", given)
+        dry.run().fails().says("api_token: ", reason)
     assert servers(testbed) == []
 
 

@@ -195,13 +195,9 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
 def test_wrong_credentials_are_tried_once(lab):
     inventory(lab, "first-1")
     lab.forget_requests()
-    before = dict(lab.testbed.environment)
-    lab.testbed.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
-    try:
-        lab.run().fails()
-    finally:
-        lab.testbed.environment = before
-    assert "HROBOT_API_PASSWORD" in lab.output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lab.testbed.environment, "HROBOT_API_PASSWORD", "wrong-secret-4711")
+        lab.run().fails().says("HROBOT_API_PASSWORD")
     assert "wrong-secret-4711" not in lab.output
     assert len(lab.asked("robot")) == 1
     lab.run(*THERE).ok()
