@@ -1,15 +1,20 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's command line, as a person or a Makefile uses it."""
+"""The lab's command line, as a person or a Makefile uses it, and places for machines without a lab around them."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from dev.toolchain.paths import CHECKOUT
+from lab.machines.backend import Backend, open_backend
+from tests.lab.machines.guest import Key
 
 
 class Cli:
@@ -47,3 +52,31 @@ def cli(tmp_path):
     cli = Cli(tmp_path / "labs")
     yield cli
     cli.run("down")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    """A key of our own."""
+    return Key.make(tmp_path)
+
+
+@asynccontextmanager
+async def place(kind: str, folder: Path) -> AsyncIterator[Backend]:
+    """Where machines of a kind run."""
+    opened = await open_backend(kind, "test", folder / "site")
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest.fixture
+async def nspawn_backend(tmp_path: Path) -> AsyncIterator[Backend]:
+    async with place("nspawn", tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def qemu_backend(tmp_path: Path) -> AsyncIterator[Backend]:
+    async with place("qemu", tmp_path) as opened:
+        yield opened
