@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """pytest plugin: imports and ansible-playbook runs find the collection under its name, wherever the checkout lies."""
 
-from __future__ import annotations
-
 import os
 import sys
 

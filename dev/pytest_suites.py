@@ -9,8 +9,6 @@ Property tests use the same fifty data sets in every run; ``KUBENODE_HYPOTHESIS=
 ``fuzz`` a thousand.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import json

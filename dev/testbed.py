@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lab with everything an operator has before the first run: SSH key, registered key, bootstrap data, inventory."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

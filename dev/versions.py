@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """dev/versions: regenerates the checksums of roles/base/vars/main/versions.yml from the projects' own sum files."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fixtures for all tests."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Generator
 from pathlib import Path

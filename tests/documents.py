@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The code blocks of README and the guides, as a reader copies them: inventories, variables, playbooks, commands."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shipped image commands, for tests that run one without the collection or put one into a script of their own."""
 
-from __future__ import annotations
-
 import base64
 import functools
 from pathlib import Path

@@ -5,8 +5,6 @@
 The configurations are its own (drives of 40 GiB); the lab's installimage is to say what the real one said.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 GIB = 1 << 30

@@ -2,17 +2,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Web servers of tests, in threads of their own: quiet, at a port that the kernel gives, gone when they are closed."""
 
-from __future__ import annotations
-
 import socket
 import socketserver
 import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+
+def certificate(folder: Path, address: str = "127.0.0.1") -> tuple[Path, Path]:
+    """A certificate for an IP address, signed by itself, and its key: the files cert.pem and key.pem of a folder."""
+    files = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj=/CN=test", f"-addext=subjectAltName=IP:{address}", "-days=2"]
+    subprocess.run([*command, f"-out={files[0]}", f"-keyout={files[1]}"], check=True, capture_output=True)
+    return files
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs of an operator, shown on the lab; what they print, and how all of them run."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 

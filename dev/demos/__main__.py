@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``dev/demo [NAME] [OPTION …]``: one of the demos, ``cloud`` where none is named."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

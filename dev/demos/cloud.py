@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job on the lab, as an operator would run it: from nothing to a verified new system, and then again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dev.demos import done, parser, say, show, twice

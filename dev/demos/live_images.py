@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Live images on the lab: made for two hosts, served, compared byte for byte, booted until their Ignition is read."""
 
-from __future__ import annotations
-
 import argparse
 import base64
 import contextlib

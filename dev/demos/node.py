@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From nothing to a Ready Kubernetes node on the lab: image command, base, join, a pod; and then again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

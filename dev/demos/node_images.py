@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Node images on the lab: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two cloud machines and a dedicated server on the lab, from nothing to Ready nodes by one playbook in two batches."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``python -m dev.kubelet_api`` writes the tables from Kubernetes' Go modules."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -6,8 +6,6 @@ Counted is the command with everything it started, also what outlives it (ssh ma
 machines are children of the lab and so stay apart. ``ssh`` is counted when it is started, not when it forks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -2,26 +2,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the fleet benchmarks share: one job on one lab, and figures beside a peer's on a lab like it."""
 
-from __future__ import annotations
-
 import datetime
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.testbed import CHECKOUT, Testbed
+from dev.testbed import Testbed
 from lab.state import call_lab
 from tests.bench._cost import paid
+from tests.bench._figures import each_size, figure
 from tests.image_commands import image_command
 
 COMMAND = image_command("raw-disk")
 FORKS = "50"
-RESULTS = CHECKOUT / "build" / "bench"
 
 
 #: Prints the name of a machine, its proof, and when cloud-init ended.
@@ -110,45 +106,32 @@ def figures(size: int, runs: Mapping[str, Run]) -> list[dict[str, Any]]:
     """The lines of the result file for one size: ours beside each other contestant of the same session."""
     how = f"{size} nspawn machines, hetzner delays, {FORKS} forks, same seed, same session"
     ours, lines = runs["ours"], []
+    machines = f"{size} machine{'s' if size > 1 else ''}"
 
-    def figure(name: str, unit: str, of: Callable[[Run], float]) -> None:
+    def add(name: str, unit: str, of: Callable[[Run], float]) -> None:
         for against, other in runs.items():
             if other is not ours:
-                lines.append(
-                    {
-                        "figure": f"{name}, {size} machine{'s' if size > 1 else ''}",
-                        "value": round(of(ours), 2),
-                        "unit": unit,
-                        "against": f"{against}: {round(of(other), 2)}",
-                        "ratio": round(of(ours) / of(other), 3) if of(other) else None,
-                        "how": how,
-                    }
-                )
+                lines.append(figure(f"{name}, {machines}", of(ours), unit, how, against, of(other)))
 
-    figure("wall time", "s", lambda run: run.seconds)
-    figure("wall time over the longest machine's platform delay", "times", lambda run: run.seconds / run.platform)
-    figure("API requests per machine", "requests", lambda run: run.requests)
-    figure("CPU of the controller per machine", "s", lambda run: run.cpu)
-    figure("ssh processes per machine", "processes", lambda run: run.ssh)
-    figure("peak memory of the controller per 100 machines", "MiB", lambda run: run.memory * 100)
-    figure("end after the last machine could prove itself", "s", lambda run: run.late)
+    add("wall time", "s", lambda run: run.seconds)
+    add("wall time over the longest machine's platform delay", "times", lambda run: run.seconds / run.platform)
+    add("API requests per machine", "requests", lambda run: run.requests)
+    add("CPU of the controller per machine", "s", lambda run: run.cpu)
+    add("ssh processes per machine", "processes", lambda run: run.ssh)
+    add("peak memory of the controller per 100 machines", "MiB", lambda run: run.memory * 100)
+    add("end after the last machine could prove itself", "s", lambda run: run.late)
     if ours.verified is not None:
-        figure("slowest verdict after a machine could prove itself", "s", lambda run: run.verified or run.late)
-    figure("machines that do not run their new system", "machines", lambda run: run.failed)
+        add("slowest verdict after a machine could prove itself", "s", lambda run: run.verified or run.late)
+    add("machines that do not run their new system", "machines", lambda run: run.failed)
     if any(run.resets for run in runs.values()):
-        figure("resets per machine", "resets", lambda run: run.resets)
+        add("resets per machine", "resets", lambda run: run.resets)
     return lines
 
 
 def run(name: str, contestants: Mapping[str, str], job: Callable[[int, str], Run]) -> int:
     """Measure every size for ours and ``contestants`` (what ``job`` gets: what it is), write the result file."""
-    sizes = [int(size) for size in os.environ.get("KUBENODE_BENCH_FLEET", "1 10 50").split()]
-    results = []
-    for size in sizes:
-        lines = figures(size, {words: job(size, whose) for whose, words in {"ours": "ours", **contestants}.items()})
-        for line in lines:
-            print(f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})")
-            sys.stdout.flush()
-        results += lines
-    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 1 if any(line["value"] for line in results if line["unit"] == "machines") else 0
+
+    def measured(size: int) -> list[dict[str, Any]]:
+        return figures(size, {words: job(size, whose) for whose, words in {"ours": "ours", **contestants}.items()})
+
+    return each_size(name, "KUBENODE_BENCH_FLEET", "1 10 50", measured, ["machines"])

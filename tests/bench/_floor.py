@@ -7,8 +7,6 @@ The same requests at the same times (the collection's own schedule of looks), a 
 JOB: names, key_name, private_key, user_data, image_url, command (paths and words); HCLOUD_ENDPOINT and HCLOUD_TOKEN.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

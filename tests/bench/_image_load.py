@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Readers of the image benchmark: wrk for small ranges, a socket that throws bytes away for whole images."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The servers that are compared: ours, nginx, and ICC where there is one; their CPU and memory can be read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -130,15 +128,6 @@ def nginx(root: Path, folder: Path, workers: int, *, cached: bool = False, certi
     (folder / "conf").write_text(text, encoding="utf-8")
     command = [str(_nginx_program()), "-c", str(folder / "conf")]
     return Server(command, port, folder / "out", tls=certificate is not None)
-
-
-def certificate(folder: Path) -> Path:
-    """A pair for HTTPS, in a folder of its own."""
-    folder.mkdir(parents=True)
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=bench", "-days", "2", "-keyout", str(folder / "key.pem")]
-    subprocess.run([*command, "-out", str(folder / "cert.pem")], check=True, capture_output=True)
-    return folder
 
 
 def _nginx_program() -> Path:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An SSH ProxyCommand that lets every byte arrive later: delay.py HOST PORT MILLISECONDS (in each direction)."""
 
-from __future__ import annotations
-
 import os
 import queue
 import socket

@@ -7,14 +7,13 @@ new system shows its hostname, its proof, and that cloud-init has ended. The flo
 KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
 from dev.testbed import KEY_NAME, Testbed
-from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
+from tests.bench._figures import RESULTS
+from tests.bench._fleet import COMMAND, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_peer.yml")
 FLOOR = Path(__file__).with_name("_floor.py")

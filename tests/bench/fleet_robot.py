@@ -5,13 +5,12 @@
 Delays come from one seed, so both jobs wait for the same machines. KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 from dev.testbed import DedicatedTestbed
-from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
+from tests.bench._figures import RESULTS
+from tests.bench._fleet import COMMAND, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_robot_peer.yml")
 FIRST = 5001

@@ -7,23 +7,18 @@ from its source (1.5.0) instead: seven changes an image, and the polls of its ac
 seconds, over the durations that the lab drew for us. KUBENODE_BENCH_IMAGE="1 4" chooses other numbers of images.
 """
 
-from __future__ import annotations
-
-import json
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import hcloud
 import yaml
 
-from dev.testbed import CHECKOUT, KEY_NAME, Testbed
+from dev.testbed import KEY_NAME, Testbed
 from lab.state import call_lab
+from tests.bench._figures import RESULTS, each_size, figure
 
-RESULTS = CHECKOUT / "build" / "bench"
 #: SSH key, server, rescue, power, image; then server and key are deleted.
 CHANGES = 7
 #: The actions it waits for, one image at a time: polled one by one.
@@ -89,29 +84,15 @@ def figures(count: int, found: dict[str, Any]) -> list[dict[str, Any]]:
         ("machines that were left", found["left"], "machines", None),
     ]
     return [
-        {
-            "figure": f"{name}, {count} image{plural}",
-            "value": round(value, 2),
-            "unit": unit,
-            "against": f"hcloud-upload-image: {other}" if other else None,
-            "ratio": round(value / other, 3) if other else None,
-            "how": how,
-        }
+        figure(f"{name}, {count} image{plural}", value, unit, how, "hcloud-upload-image" if other else None, other)
         for name, value, unit, other in rows
     ]
 
 
 def main() -> int:
     """Measure, print, write; 1 when an image is missing or a machine was left."""
-    results = []
-    for count in [int(number) for number in os.environ.get("KUBENODE_BENCH_IMAGE", "1 4").split()]:
-        lines = figures(count, upload(count))
-        for line in lines:
-            print(f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})")
-            sys.stdout.flush()
-        results += lines
-    Path(RESULTS / "image.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 1 if any(line["value"] for line in results if line["unit"] in ("images", "machines")) else 0
+    bad = ["images", "machines"]
+    return each_size("image", "KUBENODE_BENCH_IMAGE", "1 4", lambda count: figures(count, upload(count)), bad)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ median of the turns, its ratio the median of the ratios of each turn. KUBENODE_B
 ICC=/path/to/binary: the static server of image-customization-controller takes part.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -28,8 +26,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole as whole_base
 from tests.bench import _image_load as load
-from tests.bench._image_peers import NGINX, Server, certificate, icc, nginx, ours
+from tests.bench._image_peers import NGINX, Server, icc, nginx, ours
 from tests.unit.liveimage.maker import Layout, make
+from tests.web_servers import certificate
 
 RESULTS = Path(__file__).parents[2] / "build" / "bench"
 MIB = 1024 * 1024
@@ -50,7 +49,6 @@ class Figures:
     """Lines of the result file."""
 
     def __init__(self) -> None:
-        """None yet."""
         self.lines: list[dict[str, Any]] = []
 
     def add(self, figure: str, value: float, unit: str, against: str, ratio: float | None, how: str) -> None:
@@ -146,7 +144,9 @@ def speed(figures: Figures, mine: Server, size: int, base: Path, folder: Path) -
         found = in_turns({name: partial(load.first_byte, one, "/web-1.iso") for name, one in servers.items()})
         figures.compare("first byte of a warm server", "ms", "new connection, median of 200", found, "at most 1 ms")
         whole_beside(figures, servers, "", "at most 1", "no target")
-    pair = certificate(folder / "tls")
+    pair = folder / "tls"
+    pair.mkdir()
+    certificate(pair)
     with (
         ours(folder / "hosts", base, folder / "ours-tls.log", pair) as secured,
         nginx(www, folder / "nginx-tls", 2, certificate=pair) as peer,

@@ -7,9 +7,6 @@ is of the same image in the same lab, the files it writes are those that our run
 mode on the peer's machine afterwards, says what is still different.
 """
 
-from __future__ import annotations
-
-import json
 import shutil
 import statistics
 import sys
@@ -20,11 +17,11 @@ from typing import Any
 from lab.cluster import KUBERNETES
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
+from tests.bench._figures import RESULTS, figure, show, write
 from tests.integration.controller import Controller
 from tests.integration.mirrored import real
 from tests.integration.runs import LOCAL, Run
 
-RESULTS = Path(__file__).parents[2] / "build" / "bench"
 PEER = Path(__file__).with_name("node_peer.yml")
 DELAY = Path(__file__).with_name("delay.py")
 EACH_WAY = 5  # ms
@@ -104,18 +101,6 @@ def written(node: Node) -> list[dict[str, str]]:
     return found
 
 
-def figure(name: str, value: float, peer: float | None, unit: str, against: str) -> dict[str, Any]:
-    """One line of the result file."""
-    return {
-        "figure": name,
-        "value": round(value, 2),
-        "unit": unit,
-        "against": against if peer is None else f"{against}: {round(peer, 2)}",
-        "ratio": round(value / peer, 3) if peer else None,
-        "how": HOW,
-    }
-
-
 def main() -> int:
     """Measure, print one line a figure, write the result file."""
     folder = RESULTS / "node"
@@ -141,23 +126,21 @@ def main() -> int:
         theirs_again, peer_again_seconds = bench.repeated(str(PEER), "peer", **variables)
         left, _seconds = bench.timed("kubenode.provision.node_base", "peer", "--check")
     single = "one task a setting"
-    lines = [
-        figure("base: runs of a module on the machine", executions(base, "ours"), None, "tasks", "at most 15"),
-        figure("join: runs of a module on the machine", executions(join, "ours"), None, "tasks", "at most 8"),
-        figure("both: runs of a module on the machine", executions(base, "ours") + executions(join, "ours"),
-               executions(theirs, "peer"), "tasks", single),
-        figure("both, first run", base_seconds + join_seconds, peer_seconds, "s", single),
-        figure("both, second run, median of three", again_seconds, peer_again_seconds, "s", single),
-        figure("both, second run: runs of a module", executions(again, "ours"), executions(theirs_again, "peer"),
-               "tasks", single),
-        figure("settings that the peer's machine still lacks", len(left.settings("peer")), None, "settings",
-               ", ".join(sorted(left.settings("peer"))) or "none"),
+    rows: list[tuple[Any, ...]] = [
+        ("base: runs of a module on the machine", executions(base, "ours"), "tasks", "at most 15"),
+        ("join: runs of a module on the machine", executions(join, "ours"), "tasks", "at most 8"),
+        ("both: runs of a module on the machine", executions(base, "ours") + executions(join, "ours"),
+         "tasks", single, executions(theirs, "peer")),
+        ("both, first run", base_seconds + join_seconds, "s", single, peer_seconds),
+        ("both, second run, median of three", again_seconds, "s", single, peer_again_seconds),
+        ("both, second run: runs of a module", executions(again, "ours"), "tasks", single,
+         executions(theirs_again, "peer")),
+        ("settings that the peer's machine still lacks", len(left.settings("peer")), "settings",
+         ", ".join(sorted(left.settings("peer"))) or "none"),
     ]  # fmt: skip
-    for line in lines:
-        print(
-            f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})", flush=True
-        )
-    (RESULTS / "node.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    lines = [figure(name, value, unit, HOW, *beside) for name, value, unit, *beside in rows]
+    show(lines)
+    write("node", lines)
     return 0 if not again.changed("ours") else 1
 
 

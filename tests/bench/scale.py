@@ -6,10 +6,6 @@ Dry machines boot nothing, so the play ends where the rescue would be waited for
 of each size stand beside those of the first. KUBENODE_BENCH_SCALE="50 200" chooses other sizes.
 """
 
-from __future__ import annotations
-
-import json
-import os
 import sys
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,7 +15,8 @@ from typing import Any
 from dev.testbed import Testbed
 from lab.state import call_lab
 from tests.bench._cost import Cost, paid
-from tests.bench._fleet import FORKS, RESULTS, by_peer
+from tests.bench._figures import RESULTS, each_size, figure
+from tests.bench._fleet import FORKS, by_peer
 
 PLAY = Path(__file__).with_name("scale.yml")
 #: What the controller may spend on a machine (CPU seconds), and what the whole job may cost (requests).
@@ -74,34 +71,19 @@ def figures(one: Scale, first: Scale) -> list[dict[str, Any]]:
         ("API requests per machine", one.requests / size, "requests", "limit", REQUESTS),
         ("machines that were not sent to their rescue", size - one.started, "machines", words, 0),
     ]  # fmt: skip
-    return [
-        {
-            "figure": f"{name}, {size} machines",
-            "value": round(value, 2),
-            "unit": unit,
-            "against": f"{against}: {round(other, 2)}",
-            "ratio": round(value / other, 3) if other else None,
-            "how": f"{size} dry machines, hetzner delays, first play of hcloud_image_url",
-        }
-        for name, value, unit, against, other in values
-    ]
+    how = f"{size} dry machines, hetzner delays, first play of hcloud_image_url"
+    return [figure(f"{name}, {size} machines", value, unit, how, *beside) for name, value, unit, *beside in values]
 
 
 def main() -> int:
     """Measure every size, print one line a figure, write the result file."""
-    sizes = [int(size) for size in os.environ.get("KUBENODE_BENCH_SCALE", "50 200 1000").split()]
-    results: list[dict[str, Any]] = []
-    first: Scale | None = None
-    for size in sizes:
-        one = job(size)
-        first = first or one
-        lines = figures(one, first)
-        for line in lines:
-            print(f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})")
-            sys.stdout.flush()
-        results += lines
-    (RESULTS / "scale.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 1 if any(line["value"] for line in results if line["unit"] == "machines") else 0
+    measured: list[Scale] = []
+
+    def measure(size: int) -> list[dict[str, Any]]:
+        measured.append(job(size))
+        return figures(measured[-1], measured[0])
+
+    return each_size("scale", "KUBENODE_BENCH_SCALE", "50 200 1000", measure, ["machines"])
 
 
 if __name__ == "__main__":

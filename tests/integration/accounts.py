@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A user's accounts at the lab: our modules on one side, a plain look at the provider's APIs on the other."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json
@@ -114,18 +112,6 @@ class _Account(Controller):
             return self.process(module, env=env, **options)
         return self.module("localhost", module, *flags, env=env, **options)
 
-    def forget_faults(self) -> None:
-        """The lab works again."""
-        self.lab.control("DELETE", "/faults")
-
-    def forget_requests(self) -> None:
-        """Count from here."""
-        self.lab.control("DELETE", "/requests")
-
-    def _requests(self, api: str) -> list[dict[str, Any]]:
-        """The requests that an API got, oldest first."""
-        return [one for one in self.lab.control("GET", "/requests")["requests"] if one["api"] == api]
-
 
 class CloudAccount(CloudCalls, _Account):
     """A project of the Cloud API that knows our key. A lab is shared: what was made is deleted in the end."""
@@ -148,11 +134,7 @@ class CloudAccount(CloudCalls, _Account):
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests that the API got, oldest first."""
-        return self._requests("cloud")
-
-    def fault(self, **fault: object) -> None:
-        """Add a fault to the lab's script."""
-        self.lab.control("POST", "/faults", fault)
+        return self.asked("cloud")
 
     def close(self) -> None:
         """End what runs, and delete what was made."""
@@ -232,14 +214,13 @@ class RobotAccount(RobotCalls, _Account):
 
     def requests(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
         """The requests that Robot got, oldest first."""
-        found = self._requests("robot")
-        return [one for one in found if one["method"].startswith(method) and one["path"].startswith(path)]
+        return [one for one in self.asked("robot") if one["method"].startswith(method) and one["path"].startswith(path)]
 
     def fault(self, **fault: object) -> None:
         """Add a fault to the lab's script; ``machine`` by our name."""
         if "machine" in fault:
             fault["machine"] = str(self.numbers[str(fault["machine"])])
-        self.lab.control("POST", "/faults", fault)
+        super().fault(**fault)
 
     def close(self) -> None:
         """End what runs, and take away what was made."""

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What holds for all integration tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A user's controller: a folder of its own with key and inventory, Ansible run from there, and what every task said."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
@@ -22,6 +20,7 @@ import yaml
 from lab.nodes import Node
 from tests.integration import programs
 from tests.integration.runs import LIMIT, Run, Running
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 RECORDER = Path(__file__).parent / "recorder"
@@ -73,8 +72,24 @@ class Controller:
     def new_key(self, name: str) -> Path:
         """Make an SSH key pair; returns the file of its private half."""
         path = self.folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
+        key_pair(path, comment="")
         return path
+
+    def fault(self, **fault: object) -> None:
+        """Add a fault to the lab's script."""
+        self.lab.control("POST", "/faults", fault)
+
+    def forget_faults(self) -> None:
+        """The lab works again."""
+        self.lab.control("DELETE", "/faults")
+
+    def forget_requests(self) -> None:
+        """Count from here."""
+        self.lab.control("DELETE", "/requests")
+
+    def asked(self, api: str = "") -> list[dict[str, Any]]:
+        """The requests that the lab, or one API of it, got, oldest first."""
+        return [one for one in self.lab.control("GET", "/requests")["requests"] if api in ("", one["api"])]
 
     @property
     def settings(self) -> dict[str, str]:

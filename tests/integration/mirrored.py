@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the role base downloads, from the lab's mirror."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab import cluster, mirror

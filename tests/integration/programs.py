@@ -9,8 +9,6 @@ A process has its own environment, folder, session and standard streams, as a ne
 there before. A server ends with the process that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -194,8 +192,6 @@ def _serve(kind: str, address: str) -> None:
     for name in {"ansible": tuple(_PROGRAMS.values()), "interpreter": _LIBRARIES}.get(kind, ()):
         importlib.import_module(name)
     if kind == "ansible":
-        # While a task runs, it looks a thousand times a second whether it has ended: two fifths of what a run costs.
-        importlib.import_module("ansible.constants").DEFAULT_INTERNAL_POLL_INTERVAL = 0.02
         _read_once(Path(sys.modules["ansible"].__path__[0]) / "config/ansible_builtin_runtime.yml")
     _compile_once(kind, Path(address).parent)
     listening = socket.socket(socket.AF_UNIX)

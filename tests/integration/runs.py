@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs of Ansible, finished and going on, and what every task of theirs said."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -11,13 +9,15 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.integration import programs
 from tests.waiting import until
 
 #: Tasks that run on the controller alone; all others are a round trip to the machine.
 LOCAL = {"assert", "debug", "fail", "include_vars", "set_fact", "validate_argument_spec", "include_tasks"}
+#: The environment of a run on machines that never answer, so that nothing waits for them.
+QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 #: Seconds until a run counts as hanging.
 LIMIT = 800
 #: Seconds until a person who interrupted a run does so again.
@@ -36,6 +36,24 @@ class Run:
     def failed(self) -> bool:
         """Whether it ended with an error."""
         return self.rc != 0
+
+    def ok(self) -> Self:
+        """Itself, since it had to succeed."""
+        assert not self.failed, self.output
+        return self
+
+    def fails(self, *words: str) -> Self:
+        """Itself, since it had to fail; ``words`` are in the message of its one task."""
+        assert self.failed, self.output
+        for word in words:
+            assert word in self["msg"], (word, self["msg"])
+        return self
+
+    def says(self, *words: str) -> Self:
+        """Itself, since these words are in what it printed, however its lines were broken."""
+        for word in words:
+            assert word in self.output or word in " ".join(self.output.split()), (word, self.output)
+        return self
 
     @property
     def result(self) -> dict[str, Any]:

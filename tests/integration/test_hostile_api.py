@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An API that repeats the credentials of a request in its errors: none is shown."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

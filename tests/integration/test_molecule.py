@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The molecule scenarios, each in a session of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

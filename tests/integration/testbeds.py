@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labs for whole playbook runs: the command line of the lab, ansible-playbook as an operator types it."""
 
-from __future__ import annotations
-
 import itertools
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,9 @@ from tests.image_commands import written_by_shell
 from tests.integration.accounts import remote_lab
 from tests.integration.controller import Controller
 from tests.integration.runs import LIMIT, Run, Running
+
+#: An image that nothing fetches.
+NOWHERE = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
 
 TestbedKind = TypeVar("TestbedKind", bound=Testbed)
 
@@ -41,15 +43,41 @@ class Operator(Controller, Generic[TestbedKind]):
             words[words.index("-i") : words.index("-i")] = ["-i", inventory]
         return self.begin(words, cwd=self.testbed.folder)
 
-    def finish(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
-        """Run the playbook to its end; what it printed is in ``output``."""
+    def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
+        """Run the playbook to its end; what it printed is in ``output``, too."""
         done = self.start(*arguments, inventory=inventory).wait(limit)
         self.output = done.output
         return done
 
-    def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> int:
-        """The exit code of a run."""
-        return self.finish(*arguments, inventory=inventory, limit=limit).rc
+    @contextmanager
+    def playing(self, playbook: str) -> Iterator[None]:
+        """Run another playbook meanwhile."""
+        main, self.testbed.playbook = self.testbed.playbook, f"kubenode.provision.{playbook}"
+        try:
+            yield
+        finally:
+            self.testbed.playbook = main
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """That of the last run, or of the one that goes on."""
+        return json.loads(self.testbed.report.read_text())
+
+    @property
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """What the report says of each machine."""
+        return {one["name"]: one for one in self.report["machines"]}
+
+    def servers(self, hosts: Mapping[str, Mapping[str, Any]], **variables: Any) -> None:
+        """An ordinary inventory of dedicated servers, which an image command writes."""
+        common = {
+            "kubenode_image_url": self.testbed.image_url(),
+            "kubenode_image_url_command": "image-url-command-raw-disk",
+            "kubenode_look_timeout": 4,  # of a machine that nothing was written to
+            "kubenode_first_contact": "reset",
+        }
+        assert isinstance(self.testbed, DedicatedTestbed)
+        self.testbed.write_groups({"machines": {"hosts": hosts, "vars": {**common, **variables}}})
 
     def control(self, method: str, path: str, body: object = None) -> Any:
         """Call one of the lab's own routes."""

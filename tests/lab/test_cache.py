@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the lab keeps between runs: built once, whole or not there, removed when it was not used for days."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the lab says it will install and change on its host, before it does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Numbers in what clients send, at every place where the lab reads one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lab as a package of its own: lab/pyproject.toml names every package, data file and dependency."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

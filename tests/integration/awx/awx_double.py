@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A double of AWX's API: it keeps what it is given, and says no where AWX 24.6 does (seen by running that one)."""
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.parse

@@ -6,8 +6,6 @@ Settings are in files that environment variables name, since ansible-runner call
 has the same system and the same Python version; a registry is not needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex
@@ -85,7 +83,6 @@ class Engine:
         return done.stdout
 
     def build(self, context: Path, file: Path, image: str, *options: str) -> None:
-        """Build an image."""
         self.do("build", "--isolation", "chroot", "--file", str(file), "--tag", image, *options, str(context))
 
 

@@ -64,7 +64,6 @@ class Job:
         until(printed, text, seconds=LIMIT, pause=0.3, show=lambda: self.output)
 
     def wait(self) -> Job:
-        """Wait for its end."""
         self._process.wait(LIMIT)
         return self
 
@@ -156,6 +155,5 @@ class AwxNode:
                 assert secret not in text
 
     def close(self) -> None:
-        """End the jobs."""
         for job in self.jobs:
             job.kill()

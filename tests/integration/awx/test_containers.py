@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The execution environment and the image server, built as the guides say, and what runs in their containers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests of the shipped commands share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess
@@ -12,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -49,6 +48,18 @@ class Outcome:
     def marker(self) -> bool:
         """Whether the last line says success."""
         return "IMAGE_URL_DONE" in (self.stdout.strip().splitlines() or [""])[-1]
+
+    def ok(self) -> Self:
+        """Itself, since the command had to succeed."""
+        assert (self.code, self.marker) == (0, True), self
+        return self
+
+    def fails(self, *words: str) -> Self:
+        """Itself, since the command had to fail for these reasons."""
+        assert (self.code, self.marker) == (1, False), self
+        for word in words:
+            assert word in self.stderr
+        return self
 
 
 class Target:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loop devices to install on, and small images of whole disks to install."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,6 +13,7 @@ MIB = 1 << 20
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LINUX = "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709"
 EFI = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
+CLOUD_CONFIG = "#cloud-config\nruncmd: [true]\n"
 BIOS = "21686148-6449-6E6F-744E-656564454649"
 
 

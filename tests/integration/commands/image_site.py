@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A web server for images, with faults on request."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real registry on loopback, what is pushed to it, and a proxy in front of it that makes faults on request."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib
@@ -131,11 +129,7 @@ class Request(Handler):
     protocol_version = "HTTP/1.1"
     proxy: Proxy
 
-    def log_message(self, *_):
-        """Keep quiet."""
-
     def do_GET(self):
-        """Answer one request."""
         proxy = self.proxy
         proxy.seen.append((self.path, dict(self.headers)))
         connection = http.client.HTTPConnection("127.0.0.1", proxy.backend, timeout=180)

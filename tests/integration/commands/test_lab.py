@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """In a rescue that booted, onto a disk that boots: the system comes up with its name and its bootstrap data."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +14,7 @@ from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import COMMAND, OCI, ROOTFS_TAR
 from tests.integration.commands.image_site import Web
 from tests.integration.commands.registry import LOGIN, Front, with_password
-from tests.lab.machines.guest import FromDisk, Key, bench
+from tests.lab.machines.guest import Key, bench
 
 pytestmark = pytest.mark.nspawn
 
@@ -46,8 +44,7 @@ async def test_rescue_command_reboot_system(site: Backend, tmp_path: Path) -> No
     web.site.files["/debian.zst"] = image.read_bytes()
     web.site.files["/debian.zst.sha256"] = Path(f"{image}.sha256").read_bytes()
     one = bench(site, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("hostname") == "rescue"
     # no SSH keys: those that opened the rescue go with the seed
     words = "#cloud-config\nruncmd: [[sh, -c, 'echo seeded > /root/proof']]\n"
@@ -58,9 +55,7 @@ async def test_rescue_command_reboot_system(site: Backend, tmp_path: Path) -> No
     assert done.status == 0, done
     assert done.out.splitlines()[-1] == "IMAGE_URL_DONE"
     assert json.loads((await one.ssh("cat /root/output.json")).out)["message"] == "web-1: installed on /dev/sda"
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
     assert (await one.ssh("cloud-init status --wait")).out.strip().endswith("status: done")
     assert (await one.ssh("cat /root/proof")).out == "seeded\n"
     assert (
@@ -80,8 +75,7 @@ WORDS = "#cloud-config\nruncmd: [[sh, -c, 'echo seeded > /root/proof']]\n"
 
 async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
     """Run a command in the rescue of a machine, boot what it made, and say what came up."""
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("hostname") == "rescue"
     await upload(one, "image-url-command", program.read_bytes(), "0700")
     await upload(one, "bootstrap.data", WORDS.encode(), "0600")
@@ -89,9 +83,7 @@ async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
     done = await one.ssh(command)
     assert done.status == 0, done
     assert done.out.splitlines()[-1] == "IMAGE_URL_DONE"
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
     return (await one.ssh(BOOTED)).out.splitlines()
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A root file system from a tarball, started by the boot loader that the command installed for UEFI."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import AsyncIterator
@@ -69,8 +67,7 @@ async def test_a_tarball_boots_by_uefi(site: Backend, tmp_path: Path) -> None:
     image = lean(images.ensure("tarball").files["tarball"], tmp_path / "tree")
     web.site.files |= {"/node.tar.zst": image, "/command": ROOTFS_TAR.read_bytes()}
     one = dedicated(site, Key.make(tmp_path), 1, (DiskSpec(3 << 30, "nvme", "S1"),), uefi=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("hostname", limit=SLOW) == "rescue"
     digest = hashlib.sha256(image).hexdigest()
     url = f"{web.site.url}/node.tar.zst#sha256={digest}&layout=/boot:ext4:512M,/:ext4"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small root file systems whose own programs really run, and tar archives of all kinds."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

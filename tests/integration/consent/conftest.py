@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An operator, other people beside him, and machines that boot: what is written, reset, removed and called verified."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -16,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
+from dev.testbed import CHECKOUT, Testbed
 from tests.integration.accounts import CloudCalls, RobotCalls
+from tests.integration.runs import Run
 from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 from tests.waiting import until
 
@@ -57,35 +56,22 @@ class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
         path.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def servers(self, hosts: dict[str, dict[str, Any]], **variables: Any) -> None:
-        """An ordinary inventory of dedicated servers."""
-        group = {
-            "hosts": hosts,
-            "vars": {
-                "kubenode_image_url": self.testbed.image_url(),
-                "kubenode_image_url_command": "image-url-command-raw-disk",
-                "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
-                "kubenode_boot_timeout": BOOTS,
-                "kubenode_first_contact": "reset",
-                "kubenode_command_dir": str(self.commands),
-                **variables,
-            },
-        }
-        assert isinstance(self.testbed, DedicatedTestbed)
-        self.testbed.write_groups({"machines": group})
+        """The same of dedicated servers; of those that nothing was written to the look is short, SEEN is for others."""
+        common = {"kubenode_boot_timeout": BOOTS, "kubenode_command_dir": str(self.commands)}
+        super().servers(hosts, **{**common, **variables})
 
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""
         return json.loads(self.shell(name, "cat /etc/kubenode/installed.json"))
 
-    def run(self, *arguments: str, **options: Any) -> int:
+    def run(self, *arguments: str, **options: Any) -> Run:
         """Run the playbook; what it printed is in ``output``, what came of it in the report."""
         self.testbed.report.unlink(missing_ok=True)
         return super().run(*arguments, **options)
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the last run's report says of a machine."""
-        machines = json.loads(self.testbed.report.read_text())["machines"]
-        (found,) = [machine for machine in machines if machine["name"] == name]
+        (found,) = [machine for machine in self.report["machines"] if machine["name"] == name]
         return found
 
     def command(self, name: str, script: str) -> dict[str, str]:

@@ -2,44 +2,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is written on cloud machines, and what is not written although an old permission is still set."""
 
-from __future__ import annotations
-
-import base64
 import json
 
 import pytest
 
 from tests.integration.accounts import disk_marks
+from tests.key_pairs import public_key
 
 pytestmark = pytest.mark.nspawn
 
 #: a key that no system of the test has
-OTHER_KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(range(32))).decode()
+OTHER_KEY = public_key("")
 
 
 def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     """C1: the disk is a person's work, also for a word that was used up before. C2: and so is the power button."""
     words = {"kubenode_reinstall": ["repaired-1"]}
     cloud.inventory({"repaired-1": {}}, **words)
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     cloud.shell("repaired-1", "touch /etc/precious && sync")
     cloud.into_rescue("repaired-1")
     boots = cloud.boots("repaired-1")
 
     cloud.inventory({"repaired-1": {}})
-    assert cloud.run() != 0, cloud.output
-    assert "not started for an open installation of ours" in cloud.output
+    cloud.run().fails().says("not started for an open installation of ours")
     assert cloud.boots("repaired-1") == boots
     cloud.inventory({"repaired-1": {}}, **words)
-    assert cloud.run() != 0, cloud.output
-    assert "was used" in cloud.output
+    cloud.run().fails().says("was used")
     assert cloud.boots("repaired-1") == boots
 
     # a wrong address leads another machine there
     address = cloud.server("repaired-1")["public_net"]["ipv4"]["ip"]
     cloud.inventory({"lost-1": {"kubenode_address": address}}, kubenode_rescue_timeout=60)
-    assert cloud.run() != 0, cloud.output
-    assert f"the server that answers is another one: it has {address}" in cloud.output
+    cloud.run().fails().says(f"the server that answers is another one: it has {address}")
     assert cloud.boots("repaired-1") == boots
 
     # its owner boots it back while a run is on its way
@@ -51,36 +46,35 @@ def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     cloud.wait_for("repaired-1")
     assert cloud.boots("repaired-1") == [*boots, "disk"]
     assert cloud.shell("repaired-1", "ls /etc/precious") == "/etc/precious\n"
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
 
 
 def test_a_permission_counts_once(cloud):
     """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""
     words = {"kubenode_reinstall": ["once-1", "elsewhere-9"]}
     cloud.inventory({"once-1": {}}, **words)
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     first = cloud.record("once-1")["installation"]
     keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     cloud.act("once-1", "enable_rescue", {"type": "linux64", "ssh_keys": keys})
-    assert cloud.run() == 0, cloud.output
-    assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split()), cloud.output
+    cloud.run().ok().says("once-1: its rescue is enabled, so its next boot")
     assert cloud.server("once-1")["rescue_enabled"], "a person enabled it"
     assert "kubenode_reinstall names once-1, but this was used at" in cloud.output
     assert cloud.record("once-1")["installation"] == first
 
     named = '{"kubenode_reinstall": {"once-1": "%s"}}' % first[:8]
-    assert cloud.run("-e", named) == 0, cloud.output
+    cloud.run("-e", named).ok()
     second = cloud.record("once-1")
     assert second["installation"] != first
     assert second["consent"] == "reinstall"
-    assert cloud.run("-e", named) == 0, cloud.output
+    cloud.run("-e", named).ok()
     assert cloud.record("once-1") == second
-    assert cloud.run("-e", '{"kubenode_reinstall": "once-1"}') != 0
-    assert "neither a list of names nor a dictionary" in cloud.output
+    cloud.run("-e", '{"kubenode_reinstall": "once-1"}').fails().says("neither a list of names nor a dictionary")
 
     # it is proven no more for who knows that its host key is another one
-    assert cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})) != 0
-    assert "answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
+    cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})).fails().says(
+        "answers with a host key that is not the pinned one"
+    )
     assert cloud.record("once-1") == second
 
 
@@ -99,17 +93,15 @@ def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
     hook = {"kubenode_pre_provision_command": program.name}
 
     cloud.inventory({"stopped-1": hook})
-    assert cloud.run(*words) != 0, cloud.output
-    assert "the pre-provision command stopped this machine" in " ".join(cloud.output.split()), cloud.output
+    cloud.run(*words).fails().says("the pre-provision command stopped this machine")
     cloud.shell("stopped-1", "touch /root/mended")
     before = disk_marks(cloud, "stopped-1")
-    for run in ("what was mended lets it go on", "and so it does without the command"):
-        assert cloud.run() != 0, run
-        assert "nothing was written, as disk sda is not empty" in " ".join(cloud.output.split()), cloud.output
+    for _run in ("what was mended lets it go on", "and so it does without the command"):
+        cloud.run().fails().says("nothing was written, as disk sda is not empty")
         cloud.inventory({"stopped-1": {}})
     assert disk_marks(cloud, "stopped-1") == before
 
-    assert cloud.run(*words) == 0, cloud.output
+    cloud.run(*words).ok()
     assert cloud.record("stopped-1")["consent"] == "reinstall"
     assert cloud.boots("stopped-1") == ["disk", "rescue", "disk"]
 
@@ -118,8 +110,8 @@ def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
 def test_another_controller_goes_on_with_an_open_intent(cloud):
     """What the first run put into the rescue says that the installation is open."""
     cloud.inventory({"handed-1": cloud.command("breaks", "dd if=/dev/urandom of=/dev/sda bs=1M count=4; exit 1\n")})
-    assert cloud.run() != 0
+    cloud.run().fails()
     cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.testbed.folder / "colleague"))
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     assert cloud.boots("handed-1") == ["rescue", "disk"]
     assert cloud.record("handed-1")["consent"] == "fresh"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is written on dedicated servers, and what is not written although an old permission is still set."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -25,7 +23,7 @@ def test_a_permission_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedic
     """C4: kubenode_wipe is set in the inventory, and a colleague runs the playbook while the node is repaired."""
     node = host(301, kubenode_wipe=[DISK["serial"]])
     dedicated.servers({"wiped-1": node})
-    assert dedicated.run() == 0, dedicated.output
+    dedicated.run().ok()
     assert dedicated.record("wiped-1")["consent"] == "wipe"
     dedicated.shell("wiped-1", "touch /etc/precious && sync")
     dedicated.dedicated_into_rescue("wiped-1", 301)
@@ -34,11 +32,9 @@ def test_a_permission_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedic
 
     for folder in ("kubenode", "colleague"):
         dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.testbed.folder / folder))
-        assert dedicated.run(*SEEN) != 0, dedicated.output
-        assert "not started for an open installation of ours" in dedicated.output
+        dedicated.run(*SEEN).fails().says("not started for an open installation of ours")
     # also when the machine is named: the installation on the disk has used up its permission
-    assert dedicated.run(*SEEN, "-e", '{"kubenode_reinstall": ["wiped-1"]}') != 0, dedicated.output
-    assert "was used" in dedicated.output
+    dedicated.run(*SEEN, "-e", '{"kubenode_reinstall": ["wiped-1"]}').fails().says("was used")
     assert dedicated.boots("wiped-1") == boots
     dedicated.dedicated_reset("wiped-1", 301, boot)
     assert dedicated.shell("wiped-1", "ls /etc/precious") == "/etc/precious\n"
@@ -54,12 +50,12 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     broken.write_text("#cloud-config\n" + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
     node = host(302, kubenode_bootstrap_data_file=str(broken))
     dedicated.servers({"seen-1": node})
-    assert dedicated.run() != 0
+    dedicated.run().fails()
     dedicated.shell("seen-1", "touch /etc/precious && sync")
-    assert dedicated.run(*SEEN) != 0
+    dedicated.run(*SEEN).fails()
     boot = dedicated.wait_for("seen-1")
     dedicated.shell("seen-1", "systemctl stop ssh.socket ssh.service || true", check=False)
-    assert dedicated.run("-e", "kubenode_hw_reset_timeout=60") != 0, dedicated.output
+    dedicated.run("-e", "kubenode_hw_reset_timeout=60").fails()
     dedicated.dedicated_reset("seen-1", 302, boot)
     if dedicated.shell("seen-1", "test -d /root/.oldroot && echo rescue", check=False):
         dedicated.dedicated_reset("seen-1", 302, dedicated.wait_for("seen-1"))
@@ -70,14 +66,14 @@ def test_an_image_that_cannot_be_fetched_empties_no_disk(dedicated):
     """C7's family: the word for the disk is given, and then the image URL answers 404."""
     wrong = dedicated.testbed.image_url().rpartition("/")[0] + "/none.raw.zst"
     dedicated.servers({"kept-1": host(303)}, kubenode_image_url=f"{wrong}?sig=not-for-logs")
-    assert dedicated.run() != 0, dedicated.output
+    dedicated.run().fails()
     disk = dedicated.shell("kept-1", "lsblk -dnpro NAME,SERIAL | sed -n 's/ CONSENT00000001$//p'").strip()
     dedicated.shell("kept-1", f"mkfs.ext4 -q -F -L precious {disk} && sync")
     look = f"blockdev --flushbufs {disk}; head -c 64M {disk} | sha256sum"
     before = dedicated.shell("kept-1", look)
 
     words = {"kubenode_wipe": [DISK["serial"]], "kubenode_reinstall": ["kept-1"]}
-    assert dedicated.run("-e", json.dumps(words)) != 0, dedicated.output
+    dedicated.run("-e", json.dumps(words)).fails()
     assert dedicated.shell("kept-1", look) == before
     reason = dedicated.machine("kept-1")["reason"]
     assert f"kubenode_image_url {wrong} cannot be fetched in this rescue: HTTP 404" in reason

@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is called verified on cloud machines, and what a second run makes of a first one that failed."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 
 import pytest
 import yaml
 
 from tests.integration.testbeds import raw_disk
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
@@ -27,7 +25,7 @@ def fail_twice(cloud, *names):
     broken.write_text(text + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
     wrong = testbed.folder / "wrong_key"
     wrong.unlink(missing_ok=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
+    key_pair(wrong)
     every = {
         # the command restarts the machine
         "reboots-1": {**cloud.command("reboots", "sleep 1; reboot -f; sleep 60\n"), "kubenode_command_timeout": 10},
@@ -45,12 +43,11 @@ def fail_twice(cloud, *names):
     # the limit counts for the whole run, and is spent whole by the machine that never comes
     cloud.inventory(hosts, **({"kubenode_rescue_timeout": 90} if "missed-1" in hosts else {}))
     if "missed-1" in hosts:
-        fault = {"point": "boot", "machine": "missed-1", "effect": "ignore_rescue", "times": 2}
-        cloud.control("POST", "/faults", fault)
-    assert cloud.run() != 0
+        cloud.fault(point="boot", machine="missed-1", effect="ignore_rescue", times=2)
+    cloud.run().fails()
     first = {name: cloud.machine(name) for name in hosts}
     # all but one, which has nothing to boot, have been up for long
-    assert cloud.run("-e", "kubenode_rescue_timeout=20") != 0, cloud.output
+    cloud.run("-e", "kubenode_rescue_timeout=20").fails()
     return cloud, first, {name: cloud.machine(name) for name in hosts}, hosts
 
 
@@ -89,7 +86,7 @@ def test_a_second_run_finishes_the_proof_that_the_first_one_missed(seen):
     cloud, _first, _second, hosts = seen
     boots = cloud.boots("key-1")
     cloud.inventory({"key-1": {}})
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     assert cloud.boots("key-1") == boots
     record = cloud.record("key-1")
     assert record["verified_at"]
@@ -111,8 +108,7 @@ exit 1
 def test_what_a_command_left_that_failed_is_never_verified(cloud):
     """Its system boots, and shows the id of its installation; no run says that it is whole, or what it was made of."""
     cloud.inventory({"late-1": cloud.command("fails-late", raw_disk(after=FAILS_LATE))})
-    assert cloud.run() != 0
-    assert "the image is damaged" in cloud.output
+    cloud.run().fails().says("the image is damaged")
     cloud.act("late-1", "reset")
     until(lambda: cloud.boots("late-1")[-1] == "disk", "a boot from disk", pause=0.5)
     left = cloud.record("late-1")
@@ -120,6 +116,6 @@ def test_what_a_command_left_that_failed_is_never_verified(cloud):
     cloud.inventory({"late-1": {}})
     for where in ("kubenode", "colleague"):
         given = json.dumps({"kubenode_dir": str(cloud.testbed.folder / where)}) if where == "colleague" else "{}"
-        assert cloud.run("-e", given) != 0, cloud.output
+        cloud.run("-e", given).fails()
         assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
     assert cloud.record("late-1") == left

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is called verified on dedicated servers, where there may be systems that no run installed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.consent.conftest import SEEN
@@ -28,34 +26,30 @@ def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
     """P2 and C5: the image goes to one disk, the firmware boots the other, and both systems have the same host key."""
     dedicated.servers({"two-1": host(201, "first")})
     assert "kubenode_host_keys" in dedicated.testbed.inventory.read_text(), "what the old system shows, too"
-    assert dedicated.run() == 0, dedicated.output
+    dedicated.run().ok()
     before = dedicated.record("two-1")
 
     dedicated.servers({"two-1": host(201, "second")})
-    assert dedicated.run(*SEEN, *OTHER, "-e", '{"kubenode_reinstall": ["two-1"]}') != 0, dedicated.output
+    dedicated.run(*SEEN, *OTHER, "-e", '{"kubenode_reinstall": ["two-1"]}').fails()
     assert "another system answers" in dedicated.output or "another disk" in dedicated.output
     assert dedicated.record("two-1") == before
-    assert dedicated.run(*SEEN, *OTHER) != 0, dedicated.output
+    dedicated.run(*SEEN, *OTHER).fails()
     assert dedicated.record("two-1") == before
 
 
 def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
     """P4: it takes our key, and that is all."""
     dedicated.servers({"tenant-1": host(202, "first")}, kubenode_rename=False)
-    assert dedicated.run() == 0, dedicated.output
+    dedicated.run().ok()
     dedicated.shell("tenant-1", "rm -r /etc/kubenode")
     boots = dedicated.boots("tenant-1")
 
     elsewhere = str(dedicated.testbed.folder / "elsewhere")
     dedicated.servers({"tenant-1": host(202, "first")}, kubenode_dir=elsewhere)
-    assert dedicated.run(*SEEN) != 0, dedicated.output
-    assert "kubenode_adopt" in dedicated.output
-    assert "kubenode_reinstall" in dedicated.output
+    dedicated.run(*SEEN).fails().says("kubenode_adopt", "kubenode_reinstall")
     assert dedicated.shell("tenant-1", "ls /etc/kubenode", check=False) == ""
     (machine,) = [one for one in dedicated.control("GET", "/machines")["machines"] if one.get("number") == 202]
     assert machine["name"] != "tenant-1"
 
-    assert dedicated.run(*SEEN, "-e", '{"kubenode_adopt": true}') == 0, dedicated.output
-    assert "verified system" in dedicated.output
-    assert ", 0 running a verified system" in dedicated.output
+    dedicated.run(*SEEN, "-e", '{"kubenode_adopt": true}').ok().says("verified system", ", 0 running a verified system")
     assert dedicated.boots("tenant-1") == boots

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The login of a proxy is on no command line, neither of the controller nor of the machine, while a module uses it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The registry token comes from a vaulted variable of a machine, else from the environment, and is shown nowhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 import yaml
 
 from dev.toolchain.paths import CHECKOUT
+from tests.integration.controller import Controller
 from tests.integration.runs import LIMIT
 
 #: the sign that it arrived: it is refused, and the text does not show it
@@ -84,11 +83,5 @@ def test_it_is_checked_before_anything_is_created(tmp_path):
     machine = {"name": "n1", "image_url": "https://x.example/a", "command": "image-url-command-raw-disk"}
     task = {"machines": [{**machine, "oci_registry_auth_token": TOKEN}]}
     play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"kubenode.provision.image_url_check": task}]}
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    done = subprocess.run(
-        ["ansible-playbook", "-vvv", "play.yml"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")},
-    )  # fmt: skip
-    assert f"n1: {REFUSED}" in done.stdout
-    assert "secret-password" not in done.stdout + done.stderr
+    done = Controller(None, tmp_path).play([play], "-vvv").fails().says(f"n1: {REFUSED}")
+    assert "secret-password" not in done.output

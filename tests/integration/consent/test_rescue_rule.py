@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is this the rescue? The place of its root file system decides, not its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.waiting import until
@@ -16,11 +14,11 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     """P5: installimage renames the rescue that it runs in, and may fail afterwards."""
     renames = cloud.command("renames", "hostname renamed-1; exit 1\n")
     cloud.inventory({"renamed-1": renames})
-    assert cloud.run() != 0
+    cloud.run().fails()
     assert cloud.shell("renamed-1", "hostname") == "renamed-1\n"
 
     cloud.testbed.write_inventory(["renamed-1"])
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     assert cloud.boots("renamed-1") == ["rescue", "disk"]
     assert cloud.shell("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
 
@@ -59,10 +57,8 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
         f"kubenode_dir={cloud.testbed.folder}/colleague",
     ):
         reboot += ["-e", variable]
-    answers = cloud.begin([*reboot, "--check"], cwd=cloud.testbed.folder).wait()
-    assert answers.rc == 0, answers.output
+    answers = cloud.begin([*reboot, "--check"], cwd=cloud.testbed.folder).wait().ok()
     assert "a run without --check would stop here" not in answers.output, answers.output
     cloud.into_rescue("named-1")
-    refused = cloud.begin(reboot, cwd=cloud.testbed.folder).wait()
-    assert refused.rc != 0, refused.output
+    refused = cloud.begin(reboot, cwd=cloud.testbed.folder).wait().fails()
     assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split()), refused.output

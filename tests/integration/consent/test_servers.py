@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine deletes only what it made, and an adopted server only when `delete` names it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.hcloud.conftest import project
@@ -23,8 +21,7 @@ def foreign(project):
 @pytest.mark.parametrize("delete", [[], ["db"]])
 def test_adopt_in_the_inventory_deletes_nothing(foreign, check, delete):
     machines = [{"name": "db", "adopt": True}]
-    run = foreign.run("hcloud_machine", *["--check"] * check, machines=machines, state="absent", delete=delete)
-    assert run.failed
+    run = foreign.run("hcloud_machine", *["--check"] * check, machines=machines, state="absent", delete=delete).fails()
     assert "was not made by this collection" in run.machines["db"]["msg"]
     assert not run.machines["db"]["changed"]
     assert "db" in foreign.servers()
@@ -37,13 +34,12 @@ def test_an_adopted_server_goes_only_when_delete_names_it(foreign):
     foreign.run("hcloud_machine", machines=[foreign.machine("db", labels={"pool": "a"})])
     assert foreign.servers()["db"]["labels"][ADOPTED] == "db"
     for flags in (["--check"], []):
-        run = foreign.run("hcloud_machine", *flags, machines=[machine], state="absent")
-        assert run.failed
+        run = foreign.run("hcloud_machine", *flags, machines=[machine], state="absent").fails()
         assert "name it in delete" in run.machines["db"]["msg"]
         assert not run.result["changed"]
-    typo = foreign.run("hcloud_machine", machines=[machine], state="absent", delete=["bd"])
-    assert typo.failed
-    assert "delete: 'bd' is none of the machines" in typo.result["msg"]
+    foreign.run("hcloud_machine", machines=[machine], state="absent", delete=["bd"]).fails(
+        "delete: 'bd' is none of the machines"
+    )
     predicted = foreign.run("hcloud_machine", "--check", machines=[machine], state="absent", delete=["db"])
     assert predicted.machines["db"]["msg"] == "would delete the server"
     assert "db" in foreign.servers()
@@ -54,7 +50,7 @@ def test_an_adopted_server_goes_only_when_delete_names_it(foreign):
 
 @pytest.mark.parametrize("key", ["kubenode.provision/machine", ADOPTED, "kubenode.provision/installation"])
 def test_who_made_a_server_is_no_permission_of_the_user(foreign, key):
-    run = foreign.run("hcloud_machine", machines=[foreign.machine("n1", labels={key: "n1"})])
-    assert run.failed
-    assert f"labels: the key '{key}' says who made a server" in run.result["msg"]
+    foreign.run("hcloud_machine", machines=[foreign.machine("n1", labels={key: "n1"})]).fails(
+        f"labels: the key '{key}' says who made a server"
+    )
     assert set(foreign.servers()) == {"db"}

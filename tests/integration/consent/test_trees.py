@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The helper that removes trees: links, mounts and bind mounts of the same file system are met and left."""
 
-from __future__ import annotations
-
 import ast
 import os
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """kubenode_proof: port and none: the second run of a system that does not let us in."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

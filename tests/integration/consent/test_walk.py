@@ -3,8 +3,6 @@
 """Operators, other people and runs that are cut off, in any order: no disk is written that was not named, and only
 what this installation wrote is called "verified"."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Callable, Iterable

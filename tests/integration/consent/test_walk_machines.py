@@ -7,8 +7,6 @@ killed with SIGKILL at a stage that one of the servers, the pilot, is certain to
 the machine itself: none has changed that was not named, and "verified" is said of what was written last.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -432,9 +430,7 @@ def _run(scene: Scene, walk: list[Server], chance: random.Random, part: int, num
         running.until(pilot.reaches(cut, lambda: running.output), f"{pilot.server.name}: {cut}")
         running.interrupt(signal.SIGKILL)
     scene.output = running.wait().output
-    report: dict[str, Any] = {}
-    if testbed.report.exists():
-        report = {one["name"]: one for one in json.loads(testbed.report.read_text())["machines"]}
+    report = scene.machines if testbed.report.exists() else {}
     words = consents.Words("reinstall", reinstall)
     said_verified = [one.judge(words, report.get(one.name, {}), cut, folder) for one in walk]
     if number + 1 < RUNS:

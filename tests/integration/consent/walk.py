@@ -7,13 +7,9 @@ What is played: Robot's webservice, SSH, the disks, and the image command. `Worl
 judges by what is on the disks, and asks no code of ours. walk_cloud.py has the same for cloud servers.
 """
 
-from __future__ import annotations
-
-import base64
 import contextlib
 import itertools
 import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +36,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.system_probe import CloudInit, System
+from tests.key_pairs import public_key
 
 NAME, NUMBER = "n1", 1
 SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
@@ -47,16 +44,8 @@ SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
 STAGES = ("armed", "reset", "rescue", "claimed", "half", "written", "rebooted")
 #: It fails there and ends: an upload was cut off, the rescue was lost, a program of the user said no.
 STOPPED = "stopped"
+OPERATOR = public_key("")
 _numbers = itertools.count(1)
-
-
-def public_key() -> str:
-    """Another one at each call."""
-    blob = struct.pack(">I11sI", 11, b"ssh-ed25519", 32) + next(_numbers).to_bytes(32, "big")
-    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
-
-
-OPERATOR = public_key()
 
 
 class Cut(Exception):
@@ -92,7 +81,7 @@ class Boot:
     job: str = ""  # of the command that ended, or was killed, in this rescue
     done: bool = False  # it ended well
     begun: bool = False  # a disk was emptied in it
-    key: str = field(default_factory=public_key)
+    key: str = field(default_factory=lambda: public_key(""))
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
@@ -491,7 +480,6 @@ def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only
 
 
 def url(image: str) -> str:
-    """Where an image lies."""
     return f"https://i/{image}.raw"
 
 

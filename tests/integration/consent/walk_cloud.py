@@ -6,8 +6,6 @@ What is real: hcloud_rescue's boot flow with its requests, the start of a job in
 disks, machine_boot, intents, words and proof. What is played: the API's answers, SSH, the disks, and the image command.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Looking into file systems on loop devices of this host: what is found, and that no byte changes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

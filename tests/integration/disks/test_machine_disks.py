@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """machine_disks against dedicated servers of the lab: every refusal leaves the disks as they were, byte by byte."""
 
-from __future__ import annotations
-
 import json
 import shlex
 
@@ -60,8 +58,7 @@ def machine(server):
 
 def test_facts_hints_and_an_empty_disk(machine, tmp_path):
     before = machine.disk_marks()
-    run = machine.disks(root_device_hints={"model": "lab nvme"})
-    assert not run.failed
+    run = machine.disks(root_device_hints={"model": "lab nvme"}).ok()
     assert not run["changed"]
     nvme, sata = by_serial(run)["NVME1"], by_serial(run)["SATA1"]
     assert (nvme["kind"], nvme["size"], nvme["wwn"], nvme["holds"]) == ("nvme", 1 << 30, "eui.0025385b71b00001", [])
@@ -75,14 +72,12 @@ def test_facts_hints_and_an_empty_disk(machine, tmp_path):
     ]
     assert not machine.claim.exists()
 
-    none = machine.ready(root_device_hints={"wwn": "0x5002538d40aaffff"})
-    assert none.failed
+    none = machine.ready(root_device_hints={"wwn": "0x5002538d40aaffff"}).fails()
     assert none["permanent"] is True
     assert "SATA1" in none["msg"], "the error lists the candidates"
     assert none["boot_state"] == "ProvisioningFailed"
 
-    run = machine.ready(root_device_hints={"smallest": True}, device_strings="wwn")
-    assert not run.failed
+    run = machine.ready(root_device_hints={"smallest": True}, device_strings="wwn").ok()
     assert not run["changed"]
     assert run["root_devices"] == ["0x5002538d40aa0001"]
     assert run["boot_state"] == "BootingToRescue"
@@ -92,14 +87,12 @@ def test_facts_hints_and_an_empty_disk(machine, tmp_path):
     assert machine.disk_marks() == before
 
     machine.sh(f"test ! -e {FIO} && cat >{FIO} <<'END'\n{MEASURED}END\nchmod 755 {FIO}")
-    run = machine.ready(root_device_hints={"model": "lab nvme"}, health="speed")
-    assert run.failed
-    assert "disk nvme0n1 " in run["msg"]
-    assert "is read at 39999 KiB/s, and 40000 are the least; replace it, or set health: check" in run["msg"]
+    machine.ready(root_device_hints={"model": "lab nvme"}, health="speed").fails(
+        "disk nvme0n1 ", "is read at 39999 KiB/s, and 40000 are the least; replace it, or set health: check"
+    )
     assert machine.sh("cat /tmp/measured").split() == ["/dev/nvme0n1"] * 2
     assert not machine.ready(root_device_hints={"model": "lab nvme"}).failed
-    run = machine.ready(root_device_hints={"smallest": True}, health="speed")
-    assert not run.failed
+    run = machine.ready(root_device_hints={"smallest": True}, health="speed").ok()
     assert "how fast it is read is unknown: fio measured nothing (exit code 3)" in str(run["warnings"])
     assert machine.disk_marks() == before
 
@@ -117,9 +110,9 @@ def test_facts_hints_and_an_empty_disk(machine, tmp_path):
         "command_dir": str(tmp_path),
     }
     given |= {"root_devices": ["sda"], "consent": "checked+empty", "log_dir": str(tmp_path / "logs")}
-    late = machine.start("image_url_command", still_empty=run["found_empty"], **given).wait()
-    assert late.failed
-    assert "SATA1, wwn 0x5002538d40aa0001) does not hold any more what was found before" in late["msg"]
+    machine.start("image_url_command", still_empty=run["found_empty"], **given).wait().fails(
+        "SATA1, wwn 0x5002538d40aa0001) does not hold any more what was found before"
+    )
     assert machine.disk_marks() == kept
 
 
@@ -129,9 +122,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     hints = {"by_id": "ata-LAB_SATA_SATA1"}
     before = machine.disk_marks()
 
-    refused = machine.ready(root_device_hints=hints)
-    assert refused.failed
-    assert "Old Linux 7" in refused["msg"]
+    refused = machine.ready(root_device_hints=hints).fails("Old Linux 7")
     assert "0x5002538d40aa0001" in refused["msg"], "it says how to name the disk"
     assert held(by_serial(refused)["SATA1"]) == ["table", "swap", "system"]
     assert not machine.claim.exists()
@@ -139,8 +130,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert machine.ready(root_device_hints=hints, reinstall=True).failed, "it is not ours"
     assert machine.disk_marks() == before
 
-    shown = machine.ready("--check", "--diff", root_device_hints=hints, wipe=["SATA1"])
-    assert not shown.failed
+    shown = machine.ready("--check", "--diff", root_device_hints=hints, wipe=["SATA1"]).ok()
     assert shown["changed"]
     assert shown["wiped"] == ["0x5002538d40aa0001"]
     removed = [line for line in shown.output.splitlines() if line.startswith("-")]
@@ -150,8 +140,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert machine.disk_marks() == before
     assert not machine.claim.exists()
 
-    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
-    assert not done.failed
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"]).ok()
     assert done["changed"]
     assert done["wiped"] == ["0x5002538d40aa0001"]
     assert by_serial(done)["SATA1"]["holds"] == []
@@ -160,22 +149,19 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert after[0] == before[0], "the disk that was not named"
     assert after[1] != before[1]
     assert machine.sh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
-    again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
-    assert not again.failed
+    again = machine.ready(root_device_hints=hints, wipe=["SATA1"]).ok()
     assert not again["changed"]
     assert machine.disk_marks() == after
 
     put_system(machine, "/dev/sda")
-    other = machine.ready(root_device_hints={"serial": "NVME1"}, wipe=["NVME1"])
-    assert not other.failed
+    other = machine.ready(root_device_hints={"serial": "NVME1"}, wipe=["NVME1"]).ok()
     assert "the firmware could start what it holds instead of the new system" in " ".join(other.output.split())
     machine.sh("delpart /dev/sda 1; delpart /dev/sda 2; sgdisk --zap-all /dev/sda >/dev/null")
     machine.sh("head -c 1M /dev/zero >/dev/sda; sync")
-    lost = machine.ready(root_device_hints=hints)
-    assert lost.failed
-    assert "swap 'swapspace' (at 1 MiB, in no partition: a partition table may be lost)" in lost["msg"]
-    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
-    assert not done.failed
+    machine.ready(root_device_hints=hints).fails(
+        "swap 'swapspace' (at 1 MiB, in no partition: a partition table may be lost)"
+    )
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"]).ok()
     assert by_serial(done)["SATA1"]["holds"] == []
 
 
@@ -184,17 +170,13 @@ def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     hints = {"serial": "SATA1"}
     put_system(machine, "/dev/sda", {"machine": "node-2"})
     before = machine.disk_marks()
-    refused = machine.ready(root_device_hints=hints, reinstall=True)
-    assert refused.failed
-    assert "node-2" in refused["msg"]
+    machine.ready(root_device_hints=hints, reinstall=True).fails("node-2")
     assert machine.disk_marks() == before
 
     machine.sh("wipefs -qaf /dev/sda1 /dev/sda2 /dev/sda")
     put_system(machine, "/dev/sda", {"machine": "node-1", "image_url": "https://x/y"})
     before = machine.disk_marks()
-    refused = machine.ready(root_device_hints=hints)
-    assert refused.failed
-    assert "reinstall" in refused["msg"]
+    refused = machine.ready(root_device_hints=hints).fails("reinstall")
     (system,) = (entry for entry in by_serial(refused)["SATA1"]["holds"] if entry["kind"] == "system")
     assert system["installed"] == {"machine": "node-1", "image_url": "https://x/y"}
     assert machine.disk_marks() == before
@@ -202,11 +184,9 @@ def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
 
     # A run that ends here may begin again; what it left is half a system.
     put_system(machine, "/dev/sda")
-    other = machine.ready(root_device_hints={"serial": "NVME1"}, claim_file=str(machine.folder / "other.json"))
-    assert not other.failed
+    machine.ready(root_device_hints={"serial": "NVME1"}, claim_file=str(machine.folder / "other.json")).ok()
     assert machine.ready(root_device_hints=hints, claim_file=str(machine.folder / "other.json")).failed
-    resumed = machine.ready(root_device_hints=hints)
-    assert not resumed.failed
+    resumed = machine.ready(root_device_hints=hints).ok()
     assert resumed["wiped"] == ["0x5002538d40aa0001"]
 
 
@@ -216,16 +196,13 @@ def test_mounts_and_swap_go_first_and_the_running_system_never(machine):
     hints = {"serial": "SATA1"}
     (system,) = (one for one in by_serial(machine.disks())["SATA1"]["holds"] if one["kind"] == "system")
     assert (system["mounts"], system["in_use"]) == (["/mnt/old"], True)
-    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
-    assert not done.failed
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"]).ok()
     assert "/mnt/old" not in machine.sh("cat /proc/mounts")
     assert by_serial(done)["SATA1"]["holds"] == []
 
     # The running system has its files there: nothing is erased, with any consent.
     machine.sh("mkfs.ext4 -q -L busy /dev/sda && mkdir -p /boot && mount /dev/sda /boot")
-    refused = machine.ready(root_device_hints=hints, wipe=["SATA1"])
-    assert refused.failed
-    assert "in use by the running system" in refused["msg"]
+    machine.ready(root_device_hints=hints, wipe=["SATA1"]).fails("in use by the running system")
     assert machine.sh("umount /boot; blkid -po value -s LABEL /dev/sda") == "busy\n"
 
 
@@ -242,8 +219,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     first = machine.disks(root_device_hints=hints)
     machine.boot_rescue()
     before = machine.disk_marks()
-    second = machine.ready(root_device_hints=hints, wipe=["0x5002538d40aa0001"], previous_boot_id=first["boot_id"])
-    assert not second.failed
+    second = machine.ready(root_device_hints=hints, wipe=["0x5002538d40aa0001"], previous_boot_id=first["boot_id"]).ok()
     assert second["root_devices"] != first["root_devices"], "the letters did swap"
     assert by_serial(second)["ONE"]["holds"] == []
     assert [entry["label"] for entry in by_serial(second)["TWO"]["holds"]] == ["keep"]
@@ -255,8 +231,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
 @pytest.mark.long
 def test_another_rescue_than_the_known_one_gets_no_commands(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
-    run = machine.disks(host_keys=[key], rescue_timeout=30)
-    assert run.failed
+    run = machine.disks(host_keys=[key], rescue_timeout=30).fails()
     assert run["in_rescue"] is False
     assert "host key" in run["msg"]
 
@@ -283,8 +258,7 @@ def test_a_second_run_leaves_the_work_of_the_image_command_untouched(machine):
 
     run = start()
     machine.sh("for try in $(seq 3000); do blkid -p /dev/sda && break; sleep 0.1; done; blkid -p /dev/sda")
-    again = machine.ready(root_device_hints=hints)
-    assert not again.failed
+    again = machine.ready(root_device_hints=hints).ok()
     assert (again["in_progress"], again["wiped"], again["root_devices"]) == (True, [], ["sda"])
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
     assert other.failed, "a disk that is being written is not emptied, with any consent"
@@ -301,6 +275,5 @@ def test_a_second_run_leaves_the_work_of_the_image_command_untouched(machine):
     assert other["wiped"] == ["0x5002538d40aa0001"]
     machine.sh("echo broken >/root/end")
     assert start().wait().failed, "it runs again, and fails this time"
-    resumed = machine.ready(root_device_hints=hints)
-    assert not resumed.failed
+    resumed = machine.ready(root_device_hints=hints).ok()
     assert resumed["wiped"] == ["0x5002538d40aa0001"], "what a failed command left is emptied on its claim"

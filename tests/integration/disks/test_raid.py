@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RAID with a volume group on it, in a machine whose kernel really has both."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.disks.conftest import by_serial, held
@@ -58,8 +56,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     # An emulated NVMe disk has no EUI: its WWN is made of serial number and model.
     nvme, sata, _other = (disk["wwn"] for disk in machine.specs)
     hints = {"raid": {"wwn": [sata.upper().replace("0X", ""), nvme]}}
-    seen = machine.disks(root_device_hints=hints)
-    assert not seen.failed, seen["msg"]
+    seen = machine.disks(root_device_hints=hints).ok()
     assert seen["root_devices"] == ["sda", "nvme0n1"]
     for serial in ("ONE", "TWO"):
         disk = by_serial(seen)[serial]
@@ -70,14 +67,12 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     assert by_serial(seen)["WIN"]["holds"][0]["system"] == "Windows (its boot loader)"
     assert machine.sh("lsblk -no TYPE | sort -u") == "disk\npart\n", "what was started for the look is gone again"
 
-    refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"])
-    assert refused.failed
+    refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"]).fails()
     assert f"name that one in kubenode_wipe too ({nvme!r})" in refused["msg"], "it names the disk that shares the RAID"
     assert machine.disk_marks() == before
 
     machine.sh(START)
-    done = machine.ready(root_device_hints=hints, wipe=["ONE", "TWO"])
-    assert not done.failed, done["msg"]
+    done = machine.ready(root_device_hints=hints, wipe=["ONE", "TWO"]).ok()
     assert {serial: held(disk) for serial, disk in by_serial(done).items()} == {
         "ONE": [],
         "TWO": [],

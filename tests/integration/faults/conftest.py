@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fleets on labs of their own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@
 Machines are `dry`: done is a server that booted its rescue once, armed with our key, and is armed for nothing more.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -49,6 +47,11 @@ class Outcome:
     def failed(self) -> dict[str, str]:
         """The machines that failed, and why."""
         return {name: reason for name, reason in self.reasons.items() if reason}
+
+    def take(self, result: Mapping[str, Any], output: str) -> None:
+        """Add what a module said of each machine, and printed."""
+        self.reasons.update({one["name"]: one["msg"] if one["failed"] else "" for one in result["machines"]})
+        self.output += output
 
 
 @dataclass(repr=False)
@@ -95,7 +98,7 @@ class Fleet:
         self.outcomes.append(Outcome({}, made.result["msg"] if made.failed else "", made.output, len(names)))
         if made.failed:
             return self.outcomes[-1]
-        self._take(made.result, made.output)
+        self.outcomes[-1].take(made.result, made.output)
         there = [machine for machine in made.result["machines"] if not machine["failed"]]
         if not there:
             return self.outcomes[-1]
@@ -104,13 +107,8 @@ class Fleet:
             self.outcomes[-1].whole = armed.result["msg"]
             self.outcomes[-1].output += armed.output
         else:
-            self._take(armed.result, armed.output)
+            self.outcomes[-1].take(armed.result, armed.output)
         return self.outcomes[-1]
-
-    def _take(self, result: Mapping[str, Any], output: str) -> None:
-        outcome = self.outcomes[-1]
-        outcome.reasons.update({one["name"]: one["msg"] if one["failed"] else "" for one in result["machines"]})
-        outcome.output += output
 
     def until_quiet(self) -> int:
         """Run again until every machine is done; returns how many runs that took, those before included."""

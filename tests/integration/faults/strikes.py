@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The matrix of faults of machines that boot: what happens to the machine of each, and how the run may end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +16,10 @@ from tests.waiting import until
 OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*[:] root'; true"
 #: No login for some seconds, and open ones are closed.
 NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*[:] root'; sleep {}; systemctl start ssh"
+
+
+#: Prints something once the command has begun.
+BEGUN = "cat /root/.kubenode/installation"
 
 
 class Victim:
@@ -39,6 +41,10 @@ class Victim:
         except LabError:
             return ""
 
+    def answers(self, script: str) -> bool:
+        """Whether a script prints something on the running system."""
+        return bool(self.inside(f"{script} 2>/dev/null || true").strip())
+
     def comes(self, what: str, check: Callable[[], object]) -> None:
         """Wait for a moment of the run."""
         until(lambda: self.over or check(), f"{self.name}: {what}", seconds=1500, pause=0.2)
@@ -49,7 +55,7 @@ class Victim:
 
     def begun(self) -> None:
         """Wait until something is being written."""
-        self.comes("the command", lambda: self.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+        self.comes("the command", lambda: self.answers(BEGUN))
 
     def written(self, running: Callable[[], str]) -> None:
         """Wait until the command has succeeded; ``running``: what the run has printed."""

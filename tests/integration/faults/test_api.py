@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The matrix of faults of the API over a fleet: every machine is done in the end, and nothing is doubled."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults of the controller: it is killed, cannot resolve names, has a full disk, is not alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -13,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +30,7 @@ STATES = {
 def both(fleet):
     """Make the servers; the options of the module that arms them."""
     create, rescue = fleet.steps(fleet.names)
-    made = fleet.project.process("hcloud_machine", **{**create, "wait": True})
-    assert not made.failed, made.output
+    fleet.project.process("hcloud_machine", **{**create, "wait": True}).ok()
     fleet.project.forget_requests()
     return {**rescue, "machines": [{"name": name} for name in fleet.names]}
 
@@ -133,21 +131,18 @@ def test_a_controller_whose_disk_is_full_arms_what_it_can_note(fleet, pages):
 def alone(fleet, names, number: int, outcomes: dict[int, Outcome], made: bool) -> None:
     """One of several controllers, which share nothing but the project."""
     create, rescue = fleet.steps(names, fleet.intents / str(number))
-    machines = [{"name": name} for name in names]
-    reasons: dict[str, str] = {}
-    output = ""
-    if not made:
-        process = fleet.begin("hcloud_machine", **create)
+    outcome = outcomes[number] = Outcome({}, asked=len(names))
+
+    def run(module: str, **options: Any) -> list[dict[str, Any]]:
+        """Run a module; the machines that it does not give up."""
+        process = fleet.begin(module, **options)
         found = fleet.result(process)
-        output += Path(str(process.args)).read_text()
-        reasons.update({one["name"]: one["msg"] if one["failed"] else "" for one in found["machines"]})
-        machines = [one for one in found["machines"] if not one["failed"]]
+        outcome.take(found, Path(str(process.args)).read_text())
+        return [one for one in found["machines"] if not one["failed"]]
+
+    machines = [{"name": name} for name in names] if made else run("hcloud_machine", **create)
     if machines:
-        process = fleet.begin("hcloud_rescue", machines=machines, **rescue)
-        found = fleet.result(process)
-        output += Path(str(process.args)).read_text()
-        reasons.update({one["name"]: one["msg"] if one["failed"] else "" for one in found["machines"]})
-    outcomes[number] = Outcome(reasons, output=output, asked=len(names))
+        run("hcloud_rescue", machines=machines, **rescue)
 
 
 def together(fleet, *parts: list[str], made: bool = False) -> list[Outcome]:

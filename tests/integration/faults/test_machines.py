@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet of machines that boot, each victim with a fault of its own: all are verified in the end, or say why not."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -25,7 +23,7 @@ from lab.machines.leftovers import labs_folder
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
-from tests.integration.faults.strikes import STRIKES, Strike, Victim
+from tests.integration.faults.strikes import BEGUN, STRIKES, Strike, Victim
 from tests.integration.testbeds import cloud_testbed
 from tests.waiting import until
 
@@ -110,7 +108,7 @@ class Fleet:
             if strike.disk:
                 self._bring(name, strike)
             if strike.fault:
-                self.scene.control("POST", "/faults", {**strike.fault, "machine": name})
+                self.scene.fault(**strike.fault, machine=name)
 
     def _bring(self, name: str, strike: Strike) -> None:
         labels = {"kubenode.provision/machine": name}
@@ -145,8 +143,7 @@ class Fleet:
             victim.person.close()
         self.scene.output = done.output
         self.outputs.append(done.output)
-        machines = json.loads(self.scene.testbed.report.read_text())["machines"]
-        self.runs.append({machine["name"]: machine for machine in machines})
+        self.runs.append(self.scene.machines)
         return self.runs[-1]
 
     def _struck(self, name: str, running: Any) -> tuple[Victim, threading.Thread]:
@@ -209,7 +206,7 @@ class Fleet:
             assert record["verified_at"], record
         assert len(self.scene.call("GET", "/ssh_keys")["ssh_keys"]) == 1
         assert not self.scene.call("GET", "/images?type=snapshot")["images"]
-        ours = [one for one in self.scene.control("GET", "/requests")["requests"] if "kubenode" in one["user_agent"]]
+        ours = [one for one in self.scene.asked() if "kubenode" in one["user_agent"]]
         most = 3 * len(self.names) + SHARED * len(self.runs) + VICTIM * len(self.strikes)
         assert len(ours) <= most, f"{len(ours)} requests, {most} at most"
         self.judge_words()
@@ -251,7 +248,7 @@ def reaches(fleet: Fleet, stage: str, running: Any) -> bool:
         return {"arming": "TASK [Arm the rescue", "rescue": "TASK [Write the disks"}[stage] in running.output
     victim = Victim(fleet.scene, name)
     if stage == "begun":
-        return written or bool(victim.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+        return written or victim.answers(BEGUN)
     return written and (stage == "written" or fleet.scene.boots(name)[-1:] == ["disk"])
 
 
@@ -279,14 +276,13 @@ def test_an_image_server_that_starts_again_is_waited_for(scene):
     images.start()
     running = scene.start()
     victim = Victim(scene, fleet.names[0])
-    running.until(lambda: asked(victim, "cat /root/.kubenode/installation"), "the first command")
+    running.until(lambda: victim.answers(BEGUN), "the first command")
     images.kill()
-    running.until(lambda: asked(victim, TRIES), "another try of the first machine")
+    running.until(lambda: victim.answers(TRIES), "another try of the first machine")
     images.start()
     done = running.wait(2400)
     fleet.outputs.append(done.output)
-    machines = json.loads(scene.testbed.report.read_text())["machines"]
-    fleet.runs.append({machine["name"]: machine for machine in machines})
+    fleet.runs.append(scene.machines)
     assert not fleet.failed(), fleet.failed()
     for name in fleet.names:
         assert scene.boots(name) == ["rescue", "disk"], (name, scene.boots(name))
@@ -295,8 +291,3 @@ def test_an_image_server_that_starts_again_is_waited_for(scene):
 
 #: Succeeds on a machine whose download was cut.
 TRIES = "grep -rsl 'trying again' /root/.kubenode /root/output.json"
-
-
-def asked(victim: Victim, script: str) -> bool:
-    """Whether a script prints something on a machine."""
-    return bool(victim.inside(f"{script} 2>/dev/null || true").strip())

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine against the lab: what is created, kept, adopted, refused and deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 LABEL = "kubenode.provision/machine"
@@ -15,8 +13,7 @@ def test_machines_are_created_powered_off_and_marked_and_then_left_alone(project
         project.machine("n1", labels={"pool": "a"}),
         project.machine("n2", server_type="cax11", location="hel1", user_data="#cloud-config\n# words-to-hide\n"),
     ]
-    run = project.run("hcloud_machine", "-vvv", machines=machines, ssh_private_key=str(project.key))
-    assert not run.failed
+    run = project.run("hcloud_machine", "-vvv", machines=machines, ssh_private_key=str(project.key)).ok()
     assert run.result["changed"]
     assert "words-to-hide" not in run.output
     assert project.lab.token not in run.output
@@ -66,9 +63,7 @@ def test_all_findings_of_all_machines_come_together_and_before_any_change(projec
         project.machine("n6", labels={"a b": "c"}),
         project.machine("n7", networks=["nowhere"]),
     ]
-    run = project.run("hcloud_machine", machines=machines)
-    assert run.failed
-    for text in (
+    project.run("hcloud_machine", machines=machines).fails(
         "machine 'n1': server_type: 'cx99' does not exist",
         "machine 'n2': location: 'mars' does not exist",
         "machine 'n3': image: 'no-such-image' is neither",
@@ -76,8 +71,7 @@ def test_all_findings_of_all_machines_come_together_and_before_any_change(projec
         "machine 'n5': ssh_keys: empty",
         "machine 'n6': labels: the key 'a b'",
         "machine 'n7': networks: 'nowhere' does not exist",
-    ):
-        assert text in run.result["msg"]
+    )
     assert project.servers() == {}
 
 
@@ -85,9 +79,9 @@ def test_a_private_key_that_opens_nothing_is_refused(project):
     other = project.new_key("other").with_suffix(".pub").read_text()
     project.call("POST", "/ssh_keys", {"name": "other", "public_key": other})
     machines = [project.machine("n1", ssh_keys=["other"])]
-    run = project.run("hcloud_machine", machines=machines, ssh_private_key=str(project.key))
-    assert run.failed
-    assert "opens none of 'other'; name 'deploy'" in run.result["msg"]
+    project.run("hcloud_machine", machines=machines, ssh_private_key=str(project.key)).fails(
+        "opens none of 'other'; name 'deploy'"
+    )
     assert project.servers() == {}
 
 
@@ -95,23 +89,19 @@ def test_a_private_key_that_opens_nothing_is_refused(project):
     ("names", "finding"), [(["a", "a"], "named twice"), (["Bad_Name"], "RFC 1123"), (["-x"], "RFC 1123")]
 )
 def test_names_are_checked_first(project, names, finding):
-    run = project.run("hcloud_machine", machines=[project.machine(name) for name in names])
-    assert run.failed
-    assert finding in run.result["msg"]
+    run = project.run("hcloud_machine", machines=[project.machine(name) for name in names]).fails(finding)
     assert run.result["api_calls"] == 0
 
 
 def test_a_server_of_another_user_is_refused_and_adopted_only_on_demand(project):
     body = {"name": "old", "server_type": "cx23", "image": "debian-12", "labels": {"keep": "me"}}
     project.call("POST", "/servers", body)
-    run = project.run("hcloud_machine", machines=[project.machine("old"), project.machine("new")])
-    assert run.failed
+    run = project.run("hcloud_machine", machines=[project.machine("old"), project.machine("new")]).fails()
     assert "was not made by this collection" in run.machines["old"]["msg"]
     assert run.machines["new"]["created"]
     assert project.servers()["old"]["labels"] == {"keep": "me"}
 
-    run = project.run("hcloud_machine", machines=[{"name": "old"}], state="absent", on_error="report")
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=[{"name": "old"}], state="absent", on_error="report").ok()
     assert run.machines["old"]["failed"]
     assert "old" in project.servers()
 
@@ -124,8 +114,7 @@ def test_a_server_of_another_user_is_refused_and_adopted_only_on_demand(project)
 
 def test_absent_deletes_what_is_ours_and_is_idempotent(project):
     project.run("hcloud_machine", machines=[project.machine("n1"), project.machine("n2")])
-    run = project.run("hcloud_machine", machines=[{"name": "n1"}, {"name": "never"}], state="absent")
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=[{"name": "n1"}, {"name": "never"}], state="absent").ok()
     assert run.machines["n1"]["status"] == "deleted"
     assert run.machines["never"]["changed"] is False
     assert list(project.servers()) == ["n2"]
@@ -148,9 +137,7 @@ def test_labels_are_added_and_others_kept(project):
 def test_credentials_fail_the_fleet_with_one_clear_error(project, token, message):
     token = project.lab.read_only_token if token is None else token
     machines = [project.machine(f"n{number}") for number in range(5)]
-    run = project.run("hcloud_machine", machines=machines, env={"HCLOUD_TOKEN": token})
-    assert run.failed
-    assert message in run.result["msg"]
+    run = project.run("hcloud_machine", machines=machines, env={"HCLOUD_TOKEN": token}).fails(message)
     assert run.result["machines"] == []
     assert project.servers() == {}
     assert not token or token not in run.output
@@ -162,10 +149,9 @@ def test_a_budget_that_cannot_suffice_is_refused_before_the_first_change(lab, tm
 
     project = Project(lab(settings=Settings(limit=20)), tmp_path, "deploy")
     machines = [project.machine(f"n{number}") for number in range(40)]
-    run = project.run("hcloud_machine", machines=machines, timeout=30)
-    assert run.failed
-    assert "API budget: changing 40 machines needs about" in run.result["msg"]
-    assert "of 20 are left" in run.result["msg"]
+    project.run("hcloud_machine", machines=machines, timeout=30).fails(
+        "API budget: changing 40 machines needs about", "of 20 are left"
+    )
     assert project.servers() == {}
 
 
@@ -175,7 +161,7 @@ def test_what_arming_will_cost_is_refused_before_the_first_server(lab, tmp_path)
 
     project = Project(lab(settings=Settings(limit=60)), tmp_path, "deploy")
     machines = [project.machine(f"n{number}") for number in range(40)]
-    run = project.run("hcloud_machine", machines=machines, timeout=30, wait=False)
-    assert run.failed
-    assert "API budget: creating, arming and starting 40 machines needs about 136 API requests" in run.result["msg"]
+    project.run("hcloud_machine", machines=machines, timeout=30, wait=False).fails(
+        "API budget: creating, arming and starting 40 machines needs about 136 API requests"
+    )
     assert project.servers() == {}

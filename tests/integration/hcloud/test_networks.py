@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine: private networks, primary IPs, labels that go, user data from a file, keys by their labels."""
 
-from __future__ import annotations
-
 import pytest
 
 PRIVATE = {"enable_ipv4": False, "enable_ipv6": False}
@@ -21,8 +19,7 @@ def cluster(project):
 def test_a_static_address_and_aliases_are_attached_before_the_first_boot(project):
     place = {"name": "cluster", "ip": "10.0.1.11", "alias_ips": ["10.0.1.111"]}
     machines = [project.machine("n1", networks=[place]), project.machine("n2", networks=["cluster"], **PRIVATE)]
-    run = project.run("hcloud_machine", machines=machines, wait=False)
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=machines, wait=False).ok()
     first, second = run.machines["n1"], run.machines["n2"]
     assert first["private_net"][0]["ip"] == "10.0.1.11"
     assert first["private_net"][0]["alias_ips"] == ["10.0.1.111"]

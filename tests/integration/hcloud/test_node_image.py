@@ -5,8 +5,6 @@
 Most tests call what the module calls, over real HTTP; starting Ansible for each would cost two seconds a call.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError
@@ -14,6 +12,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import summary
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.snapshots import ImageFleet, ImageLookup
 from tests.integration.hcloud.conftest import Project
+from tests.integration.runs import Run
 from tests.waiting import until
 
 DIGEST = "0123456789abcdef" * 4
@@ -24,16 +23,16 @@ def wanted(name="n-1.36.4", server="builder", **more):
     return {"name": name, "server": server, **about, **more}
 
 
-class Direct:
+class Direct(Run):
     """One call of a fleet, with the results of a run of the module."""
 
     def __init__(self, api, fleet) -> None:
-        self.output = ""
         try:
-            self.result = {**summary(fleet.run(), "images"), "api_calls": api.calls, "msg": ""}
+            result = {**summary(fleet.run(), "images"), "api_calls": api.calls, "msg": ""}
         except FleetError as error:
-            self.result = {"images": [], "msg": str(error)}
-        self.failed = bool(self.result["msg"]) or any(image["failed"] for image in self.result["images"])
+            result = {"images": [], "msg": str(error)}
+        super().__init__(int(bool(result["msg"]) or any(image["failed"] for image in result["images"])), str(result))
+        self.results = [{"result": result}]
 
 
 def make(project, *images, **options):
@@ -83,8 +82,7 @@ def running(builder):
 
 
 def test_a_snapshot_is_made_once_and_labelled(builder):
-    run = builder.run("hcloud_node_image", images=[wanted(labels={"pool": "a"})])
-    assert not run.failed, run.output
+    run = builder.run("hcloud_node_image", images=[wanted(labels={"pool": "a"})]).ok()
     assert run.result["changed"]
     assert builder.lab.token not in run.output
     result = first(run)
@@ -108,8 +106,7 @@ def test_a_snapshot_is_made_once_and_labelled(builder):
     assert again.result["api_calls"] <= 2
 
     builder.call("DELETE", f"/servers/{builder.servers()['builder']['id']}")
-    gone = make(builder, wanted(architecture="x86"))
-    assert not gone.failed
+    gone = make(builder, wanted(architecture="x86")).ok()
     assert not gone.result["changed"]
 
 
@@ -130,12 +127,11 @@ def test_other_content_and_force_make_another_and_keep_prunes(builder):
 def test_check_mode_reports_and_changes_nothing(builder):
     make(builder, wanted())
     before = snapshots(builder)
-    run = make(builder, wanted(digest="f" * 64, keep=1), wanted("later", "none yet"), check_mode=True)
-    assert run.failed
-    assert "image 'later': architecture: missing" in run.result["msg"]
+    make(builder, wanted(digest="f" * 64, keep=1), wanted("later", "none yet"), check_mode=True).fails(
+        "image 'later': architecture: missing"
+    )
     later = wanted("later", "none yet", architecture="arm")
-    run = builder.run("hcloud_node_image", "--check", "--diff", images=[wanted(digest="f" * 64, keep=1), later])
-    assert not run.failed, run.output
+    run = builder.run("hcloud_node_image", "--check", "--diff", images=[wanted(digest="f" * 64, keep=1), later]).ok()
     assert [image["created"] for image in run.result["images"]] == [True, True]
     assert first(run)["deleted"] == list(before)
     assert '+    "name": "later"' in run.output
@@ -148,8 +144,7 @@ def test_what_servers_the_inventory_or_others_use_is_never_pruned(builder):
     builder.call("POST", "/servers", body)
     path = f"/servers/{builder.servers()['builder']['id']}/actions/create_image"
     foreign = builder.call("POST", path, {"labels": {"caph-image-name": "n-1.36.4"}})["image"]["id"]
-    run = make(builder, wanted(keep=1), in_use=[str(ids[1])])
-    assert not run.failed, run.output
+    run = make(builder, wanted(keep=1), in_use=[str(ids[1])]).ok()
     assert first(run)["deleted"] == [ids[2]]
     assert {kept["id"]: kept["reason"] for kept in first(run)["kept"]} == {
         ids[0]: "server 'user' was made from it",
@@ -159,38 +154,32 @@ def test_what_servers_the_inventory_or_others_use_is_never_pruned(builder):
     again = make(builder, wanted(keep=1), in_use=[str(ids[1])])
     assert not again.result["changed"]
 
-    run = make(builder, {"name": "n-1.36.4"}, state="absent")
-    assert run.failed
+    run = make(builder, {"name": "n-1.36.4"}, state="absent").fails()
     assert f"{foreign} (not made by this collection)" in first(run)["msg"]
     assert sorted(snapshots(builder)) == sorted([ids[0], foreign])
 
 
 def test_absent_deletes_all_of_a_name_but_what_the_inventory_names(builder):
     make(builder, wanted(), wanted("other"))
-    run = make(builder, {"name": "n-1.36.4"}, state="absent", in_use=["n-1.36.4"])
-    assert run.failed
+    run = make(builder, {"name": "n-1.36.4"}, state="absent", in_use=["n-1.36.4"]).fails()
     assert "named in in_use" in first(run)["msg"]
-    run = make(builder, {"name": "n-1.36.4"}, state="absent")
-    assert not run.failed
+    make(builder, {"name": "n-1.36.4"}, state="absent").ok()
     assert [image["labels"]["caph-image-name"] for image in snapshots(builder).values()] == ["other"]
     assert not make(builder, {"name": "n-1.36.4"}, state="absent").result["changed"]
 
 
 def test_a_running_server_is_refused_unless_it_may_be_switched_off(running):
-    run = make(running, wanted())
-    assert run.failed
+    run = make(running, wanted()).fails()
     assert "server 'builder' is running; a snapshot of a running disk is not consistent" in first(run)["msg"]
     assert snapshots(running) == {}
     assert running.servers()["builder"]["status"] == "running"
-    run = make(running, wanted(running="cut"))
-    assert not run.failed, run.output
+    make(running, wanted(running="cut")).ok()
     assert running.commands("builder")[-2:] == ["stop_server", "create_image"]
 
 
 def test_a_server_of_another_user_is_never_switched_off(project):
     project.call("POST", "/servers", {"name": "theirs", "server_type": "cx23", "image": "debian-12"})
-    run = make(project, wanted(server="theirs", running="cut"))
-    assert run.failed
+    run = make(project, wanted(server="theirs", running="cut")).fails()
     assert "was not made by this collection, so it is not switched off" in first(run)["msg"]
     assert project.servers()["theirs"]["status"] in ("running", "starting")
     assert snapshots(project) == {}
@@ -205,16 +194,12 @@ def test_a_server_of_another_user_is_never_switched_off(project):
     ],
 )
 def test_bad_input_is_refused_before_anything_is_made(builder, image, finding):
-    run = make(builder, wanted("good"), wanted(**image))
-    assert run.failed
-    assert "nothing was changed, because of" in run.result["msg"]
-    assert finding in run.result["msg"]
+    make(builder, wanted("good"), wanted(**image)).fails("nothing was changed, because of", finding)
     assert snapshots(builder) == {}
 
 
 def test_a_missing_server_is_one_images_failure(builder):
-    run = make(builder, wanted(server="missing", architecture="x86"), wanted("good"))
-    assert run.failed
+    run = make(builder, wanted(server="missing", architecture="x86"), wanted("good")).fails()
     assert "no server 'missing' to make it from" in first(run)["msg"]
     assert run.result["images"][1]["created"]
 
@@ -223,16 +208,14 @@ def test_a_missing_server_is_one_images_failure(builder):
 def test_a_lost_snapshot_is_found_and_not_doubled(builder, how):
     make(builder, wanted())
     builder.fault(point="request", method="POST", path=".*/create_image", after_effect=True, **how)
-    run = make(builder, wanted(force=True))
-    assert not run.failed, run.output
+    run = make(builder, wanted(force=True)).ok()
     assert first(run)["created"]
     assert len(snapshots(builder)) == 2
 
 
 def test_a_failed_snapshot_leaves_nothing_and_the_next_run_makes_it(builder):
     builder.fault(point="action", machine="builder", command="create_image", code="action_failed", message="no space")
-    run = make(builder, wanted())
-    assert run.failed
+    run = make(builder, wanted()).fails()
     assert "create_image" in first(run)["msg"]
     assert snapshots(builder) == {}
     assert first(make(builder, wanted()))["created"]
@@ -240,12 +223,10 @@ def test_a_failed_snapshot_leaves_nothing_and_the_next_run_makes_it(builder):
 
 def test_a_snapshot_that_is_being_made_is_waited_for(builder):
     builder.fault(point="action", machine="builder", command="create_image", effect="stuck")
-    cut = make(builder, wanted(), timeout=3)
-    assert cut.failed
+    cut = make(builder, wanted(), timeout=3).fails()
     assert "was not reached within 3 s" in first(cut)["msg"]
     builder.forget_faults()
-    run = make(builder, wanted())
-    assert not run.failed, run.output
+    make(builder, wanted()).ok()
     assert len(snapshots(builder)) == 1
     assert builder.commands("builder").count("create_image") == 1
 
@@ -254,8 +235,7 @@ def test_many_images_are_made_side_by_side_with_few_requests(project):
     names = [f"b{number}" for number in range(12)]
     for name in names:
         server(project, name)
-    run = make(project, *[wanted(f"n-{name}", name, keep=1) for name in names])
-    assert not run.failed, run.output
+    run = make(project, *[wanted(f"n-{name}", name, keep=1) for name in names]).ok()
     assert len(snapshots(project)) == 12
     assert run.result["api_calls"] <= 12 + 10
 
@@ -280,8 +260,7 @@ def test_info_finds_by_the_rules_of_caph(builder):
 def test_a_machine_is_made_and_started_from_a_node_image(builder):
     made = first(make(builder, wanted()))
     machine = builder.machine("from-image", image="n-1.36.4")
-    run = builder.run("hcloud_machine", machines=[machine], state="started")
-    assert not run.failed, run.output
+    run = builder.run("hcloud_machine", machines=[machine], state="started").ok()
     assert builder.servers()["from-image"]["image"]["id"] == made["id"]
     assert builder.commands("from-image") == ["create_server", "start_server"]
     assert [step["to"] for step in run.machines["from-image"]["transitions"]] == ["Initializing", "BootingToRealOS"]
@@ -295,15 +274,14 @@ def test_a_machine_is_made_and_started_from_a_node_image(builder):
     assert "machine 'twice': image: 'n-1.36.4' is ambiguous" in message
     assert "machine 'other': image: 'n-1.36.4' exists for x86 only" in message
     assert "machine 'wrong': architecture: arm is wanted, but server type 'cx23' is x86" in message
-    newest = builder.run("hcloud_machine", machines=[{**twice, "image_newest": True}])
-    assert not newest.failed, newest.output
+    builder.run("hcloud_machine", machines=[{**twice, "image_newest": True}]).ok()
     assert builder.servers()["twice"]["image"]["id"] > made["id"]
 
 
 def test_an_image_larger_than_the_disk_is_refused_before_anything_is_made(project):
     server(project, "builder", server_type="cx33")
     make(project, wanted())
-    run = project.run("hcloud_machine", machines=[project.machine("small", image="n-1.36.4")])
-    assert run.failed
-    assert "needs a disk of 80 GB, server type 'cx23' has 40 GB" in run.result["msg"]
+    project.run("hcloud_machine", machines=[project.machine("small", image="n-1.36.4")]).fails(
+        "needs a disk of 80 GB, server type 'cx23' has 40 GB"
+    )
     assert "small" not in project.servers()

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What fifty machines cost: requests counted by the lab, not by us."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -59,15 +57,6 @@ def test_many_servers_that_were_just_ordered_are_not_listed_again(project):
     assert [one["status"] for one in project.call("GET", "/servers?status=off")["servers"]] == []
 
 
-def test_a_server_that_vanished_meanwhile_is_said_to_be_deleted(project):
-    made = project.run("hcloud_machine", machines=[project.machine("n1")], ssh_private_key=str(project.key), wait=True)
-    project.run("hcloud_machine", machines=[project.machine("n1")], state="absent")
-    armed = project.run("hcloud_rescue", machines=made.result["machines"], ssh_keys=["deploy"], prove=False)
-    assert armed.failed
-    assert "server 'n1' was deleted in the meantime" in armed.result["msg"]
-    assert project.servers() == {}
-
-
 @pytest.mark.fleet
 def test_one_machine_alone_costs_twelve_requests(lab, tmp_path):
     project = Project(lab(profile="hetzner", seed=1), tmp_path, "deploy")
@@ -103,8 +92,7 @@ def test_a_short_budget_is_paced_and_never_overdrawn(project):
     began = time.monotonic()
     project.lab.control("POST", "/bucket", {"remaining": 6})
     project.forget_requests()
-    run = project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)])
-    assert not run.failed, run.output
+    project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)]).ok()
     statuses = [request["status"] for request in project.requests()]
     assert len(statuses) >= 12
     assert 429 not in statuses

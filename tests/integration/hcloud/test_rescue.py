@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_rescue against machines that keep their power state only: what is armed, started, refused."""
 
-from __future__ import annotations
-
 KEYS = {"ssh_keys": ["deploy"], "prove": False}
 
 
@@ -14,8 +12,7 @@ def create(project, *names):
 def test_new_machines_are_armed_and_started_without_waiting_in_between(project):
     run = create(project, "n1", "n2")
     assert run.machines["n1"]["create_action"]["command"] == "create_server"
-    armed = project.run("hcloud_rescue", machines=run.result["machines"], ssh_private_key=str(project.key), **KEYS)
-    assert not armed.failed, armed.output
+    armed = project.run("hcloud_rescue", machines=run.result["machines"], ssh_private_key=str(project.key), **KEYS).ok()
     for name in ("n1", "n2"):
         assert project.commands(name) == ["create_server", "enable_rescue", "start_server"]
         result = armed.machines[name]
@@ -26,8 +23,7 @@ def test_new_machines_are_armed_and_started_without_waiting_in_between(project):
 
 def test_an_interrupted_run_goes_on_with_machines_that_never_started(project):
     create(project, "n1")
-    armed = project.run("hcloud_rescue", machines=[{"name": "n1"}], **KEYS)
-    assert not armed.failed
+    project.run("hcloud_rescue", machines=[{"name": "n1"}], **KEYS).ok()
     assert project.commands("n1") == ["create_server", "enable_rescue", "start_server"]
 
 
@@ -50,14 +46,12 @@ def started_and_off(project, name):
 def test_a_machine_that_started_before_is_refused_unless_named(project):
     started_and_off(project, "n1")
     before = project.commands("n1")
-    run = project.run("hcloud_rescue", machines=[{"name": "n1"}], **KEYS)
-    assert run.failed
+    run = project.run("hcloud_rescue", machines=[{"name": "n1"}], **KEYS).fails()
     assert "its disk may hold something" in run.machines["n1"]["msg"]
     assert project.commands("n1") == before
     assert project.servers()["n1"]["rescue_enabled"] is False
 
-    run = project.run("hcloud_rescue", machines=[{"name": "n1"}], reinstall=["n1"], **KEYS)
-    assert not run.failed
+    project.run("hcloud_rescue", machines=[{"name": "n1"}], reinstall=["n1"], **KEYS).ok()
     assert project.commands("n1")[len(before) :] == ["enable_rescue", "start_server"]
 
 
@@ -67,15 +61,13 @@ def test_results_of_a_creation_long_ago_are_not_believed(project):
     server = old["id"]
     project.call("POST", f"/servers/{server}/actions/poweron")
     project.call("POST", f"/servers/{server}/actions/poweroff")
-    refused = project.run("hcloud_rescue", machines=[old], **KEYS)
-    assert refused.failed
+    refused = project.run("hcloud_rescue", machines=[old], **KEYS).fails()
     assert "was started before" in refused.machines["n1"]["msg"]
 
 
 def test_servers_of_others_and_missing_ones_are_refused(project):
     project.call("POST", "/servers", {"name": "old", "server_type": "cx23", "image": "debian-12"})
-    run = project.run("hcloud_rescue", machines=[{"name": "old"}, {"name": "none"}], **KEYS)
-    assert run.failed
+    run = project.run("hcloud_rescue", machines=[{"name": "old"}, {"name": "none"}], **KEYS).fails()
     assert "was not made by this collection" in run.machines["old"]["msg"]
     assert "there is no server 'none'" in run.machines["none"]["msg"]
     assert project.commands("old") == ["create_server", "start_server"]
@@ -95,8 +87,7 @@ def test_check_mode_changes_nothing(project):
 def test_a_silent_machine_is_refused_and_rearmed_only_after_it_was_armed(project):
     armed = project.run("hcloud_rescue", machines=create(project, "n1").result["machines"], **KEYS)
     limits = {**KEYS, "prove": True, "rescue_timeout": 3, "ssh_args": "-o ProxyCommand=false"}
-    silent = project.run("hcloud_rescue", machines=[{"name": "n1"}], **limits)
-    assert silent.failed
+    silent = project.run("hcloud_rescue", machines=[{"name": "n1"}], **limits).fails()
     assert "it was not clear which system" in silent.machines["n1"]["msg"]
     before = project.commands("n1")
 
@@ -131,14 +122,11 @@ def test_input_that_cannot_work_is_refused_before_anything(project):
         ({"ssh_keys": ["deploy"], "ssh_user": "-x"}, "ssh_user: '-x' is no user name"),
     ]
     for options, message in cases:
-        run = project.run("hcloud_rescue", machines=[{"name": "n1"}], prove=False, **options)
-        assert run.failed
-        assert message in run.result["msg"]
+        project.run("hcloud_rescue", machines=[{"name": "n1"}], prove=False, **options).fails(message)
     assert project.commands("n1") == ["create_server"]
 
 
 def test_a_name_of_another_machine_in_reinstall_does_no_harm(project):
     create(project, "n1")
-    run = project.run("hcloud_rescue", machines=[{"name": "n1"}], prove=False, ssh_keys=["deploy"], reinstall=["n2"])
-    assert not run.failed, run.result["msg"]
+    project.run("hcloud_rescue", machines=[{"name": "n1"}], prove=False, ssh_keys=["deploy"], reinstall=["n2"]).ok()
     assert "enable_rescue" in project.commands("n1")

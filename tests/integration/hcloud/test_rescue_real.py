@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_rescue against machines that really boot: which system answers is proved by SSH."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -56,8 +54,7 @@ def user_known_hosts() -> list[str]:
 
 def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
     fleet, before = Fleet(real_project, "real-a", "real-b", "real-c"), user_known_hosts()
-    run = fleet.rescue(fleet.create(), "-vvv")
-    assert not run.failed, run.output
+    run = fleet.rescue(fleet.create(), "-vvv").ok()
     for result in run.machines.values():
         assert result["in_rescue"]
         assert result["hostname"] == "rescue"
@@ -74,12 +71,11 @@ def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
     assert real_project.key.read_text().splitlines()[1] not in run.output
     # a way that leads to another machine reboots neither that one nor this one
     elsewhere = {"name": "real-a", "ssh_args": f"-o HostName={run.machines['real-b']['ipv4']}"}
-    lost = fleet.rescue([{"name": "real-a"}], state="os", access=[elsewhere])
-    assert lost.failed
-    assert f"the server that answers is another one: it has {run.machines['real-b']['ipv4']}" in lost.result["msg"]
+    fleet.rescue([{"name": "real-a"}], state="os", access=[elsewhere]).fails(
+        f"the server that answers is another one: it has {run.machines['real-b']['ipv4']}"
+    )
 
-    again = fleet.rescue()
-    assert not again.failed
+    again = fleet.rescue().ok()
     assert not again.result["changed"]
     for name, result in again.machines.items():
         assert result["in_rescue"]
@@ -95,8 +91,7 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     rescued = fleet.rescue(fleet.create()).machines["real-d"]
     found = fleet.rescue().result["machines"]
     assert (found[0]["in_rescue"], found[0]["armed_here"]) == (True, False)
-    run = fleet.rescue(state="os")
-    assert not run.failed, run.output
+    run = fleet.rescue(state="os").ok()
     left = run.machines["real-d"]
     assert (left["in_rescue"], left["previous_boot_id"]) == (False, rescued["boot_id"])
     assert [change["to"] for change in left["transitions"]] == ["BootingToRealOS", "OperatingSystemRunning"]
@@ -154,8 +149,7 @@ def test_a_machine_whose_rescue_did_not_come_up_is_recognised_and_armed_once_mor
     assert run.machines["real-f"]["in_rescue"]
     arrived = run.machines["real-f"]["boot_id"]
 
-    again = fleet.rescue(run.result["machines"], rearm=True)
-    assert not again.failed, again.result["msg"]
+    again = fleet.rescue(run.result["machines"], rearm=True).ok()
     assert again.machines["real-e"]["in_rescue"]
     assert again.machines["real-e"]["previous_boot_id"] == missed["boot_id"]
     assert again.machines["real-f"]["boot_id"] == arrived
@@ -187,12 +181,10 @@ def test_a_key_that_the_running_system_does_not_know_is_a_refusal(real_project):
     body = {"name": real_project.key_name, "public_key": other.with_suffix(".pub").read_text()}
     real_project.key_id = real_project.call("POST", "/ssh_keys", body)["ssh_key"]["id"]
     commands = real_project.commands("real-h")
-    run = fleet.rescue(ssh_private_key=str(other), rescue_timeout=30)
-    assert run.failed
+    run = fleet.rescue(ssh_private_key=str(other), rescue_timeout=30).fails()
     assert "does not let us in" in run.machines["real-h"]["msg"]
     assert real_project.commands("real-h") == commands
 
-    forced = fleet.rescue(ssh_private_key=str(other), reinstall=["real-h"])
-    assert not forced.failed, forced.result["msg"]
+    forced = fleet.rescue(ssh_private_key=str(other), reinstall=["real-h"]).ok()
     assert forced.machines["real-h"]["in_rescue"]
     assert real_project.commands("real-h")[len(commands) :] == ["enable_rescue", "reset_server"]

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_machine where the API is out of stock: what is tried next, and what is said of it."""
 
-from __future__ import annotations
-
 import pytest
 
 SEVERAL = {"server_type": ["cx23", "cx33"], "location": ["fsn1", "nbg1"]}
@@ -17,8 +15,7 @@ def creations(project):
 def test_the_next_location_is_tried_then_the_next_type_and_the_result_says_so(project):
     project.fault(point="stock", server_type="cx23", times=99)
     project.fault(point="stock", server_type="cx33", location="fsn1", times=99)
-    run = project.run("hcloud_machine", machines=[project.machine("n1", **SEVERAL)])
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=[project.machine("n1", **SEVERAL)]).ok()
     server, machine = project.server("n1"), run.machines["n1"]
     assert (server["server_type"]["name"], server["location"]["name"]) == ("cx33", "nbg1")
     assert (machine["server_type"], machine["location"]) == ("cx33", "nbg1")
@@ -40,8 +37,7 @@ def test_the_next_location_is_tried_then_the_next_type_and_the_result_says_so(pr
 def test_machines_of_one_call_learn_from_each_other(project):
     project.fault(point="stock", location="fsn1", times=99)
     names = [f"n{number}" for number in range(12)]
-    run = project.run("hcloud_machine", machines=[project.machine(name, **SEVERAL) for name in names])
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=[project.machine(name, **SEVERAL) for name in names]).ok()
     assert {server["location"]["name"] for server in project.servers().values()} == {"nbg1"}
     # no more than are on their way at once ask for what is not there
     assert creations(project).count(412) <= 8
@@ -82,8 +78,7 @@ def test_when_nothing_is_left_everything_that_was_tried_is_named(project):
 )
 def test_what_can_never_be_is_refused_before_anything_is_created(project, server_type, location, finding):
     machines = [project.machine("good"), project.machine("n1", server_type=server_type, location=location)]
-    run = project.run("hcloud_machine", machines=machines)
-    assert run.failed
+    run = project.run("hcloud_machine", machines=machines).fails()
     assert f"machine 'n1': {finding}" in run.result["msg"] or finding in run.result["msg"]
     assert project.servers() == {}
 
@@ -95,8 +90,7 @@ def test_machines_of_a_placement_group_begin_with_different_locations(project):
     run = project.run("hcloud_machine", machines=first)
     assert run.machines["c1"]["location"] == "fsn1"
     rest = [project.machine(name, **several) for name in ("c1", "c2", "c3", "c4")]
-    run = project.run("hcloud_machine", machines=rest)
-    assert not run.failed
+    run = project.run("hcloud_machine", machines=rest).ok()
     assert [run.machines[name]["location"] for name in ("c2", "c3", "c4")] == ["nbg1", "hel1", "fsn1"]
     assert all(not machine["tried"] for machine in run.machines.values())
 

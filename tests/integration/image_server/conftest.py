@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines that become image servers, and what they shall serve."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 from collections.abc import Iterator

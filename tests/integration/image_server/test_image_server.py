@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role image_server on machines that really boot, and what their service then does and cannot do."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from lab.nodes import Node
 from tests.integration.image_server.conftest import PROXY, Download, World, network, server_of
 from tests.integration.runs import Run
 from tests.waiting import until
+from tests.web_servers import certificate
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.long]
 
@@ -53,15 +51,12 @@ def runs(world: World, lab_nspawn) -> Runs:
     node.wait()
     world.controller.add_nodes(node, older)
     node.run("touch /run/mark && sleep 0.1")
-    check = world.run("--check", "--diff")
-    assert check.rc == 0, check.output
+    check = world.run("--check", "--diff").ok()
     seen = touched(node)
     both = ("images-1", "images-2")
-    first = world.run(names=both)
-    assert first.rc == 0, first.output
+    first = world.run(names=both).ok()
     node.run("touch /run/mark && sleep 0.1")
-    second = world.run("--diff", names=both)
-    assert second.rc == 0, second.output
+    second = world.run("--diff", names=both).ok()
     return Runs(node, older, check, seen, first, second)
 
 
@@ -167,8 +162,7 @@ def test_hosts_change_without_a_restart_and_no_download_is_cut(runs: Runs, world
     download = Download(server, "/web-1.iso")
     head = download.read(1 << 20)
     changed = {"web-1": network("192.0.2.99"), "web-3": network("192.0.2.13")}
-    play = world.run(hosts=changed)
-    assert play.rc == 0, play.output
+    play = world.run(hosts=changed).ok()
     assert play.settings("images-1") == {"host/web-1.yaml", "host/web-2.example.com.yaml", "host/web-3.yaml", "record"}
     new = world.expected("web-1", network("192.0.2.99"), tmp_path)
     assert new != old
@@ -211,10 +205,9 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
     node = runs.node
     started = f"journalctl -o cat -u {UNIT} | grep -c '^Started {UNIT}'"
     before, old = int(node.run(started)), node.run("readlink /usr/local/bin/kubenode-image-server")
-    crt, key = certificate(tmp_path, node.address)
+    crt, key = (path.read_text() for path in certificate(tmp_path, node.address))
     world.variables.update(python="/usr/bin/python3.13", tls_certificate=crt, tls_key=key)
-    play = world.run("--diff")
-    assert play.rc == 0, play.output
+    play = world.run("--diff").ok()
     assert "PRIVATE KEY" not in play.output
     assert play.settings("images-1") == {
         "program", "launcher", "tls_key", "tls_certificate", "unit", "record", "service", "program/old",
@@ -231,26 +224,18 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
 @pytest.mark.long
 def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, tmp_path: Path):
     node, before = runs.node, pid(runs.node)
-    crt, key = certificate(tmp_path, node.address)
+    crt, key = (path.read_text() for path in certificate(tmp_path, node.address))
     play = world.run(tls_certificate=crt, tls_key=key)
     assert play.settings("images-1") == {"tls_key", "tls_certificate", "service"}, play.output
     until(lambda: shown(node) == crt.strip(), "the new certificate")
     assert pid(node) == before
 
 
-def certificate(folder: Path, address: str) -> tuple[str, str]:
-    """A certificate for this address, signed by itself, and its key."""
-    crt, key = folder / "tls.crt", folder / "tls.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-subj", "/CN=images", "-addext", f"subjectAltName=IP:{address}", "-days", "2"]
-    subprocess.run([*command, *names, "-keyout", key, "-out", crt], check=True, capture_output=True)
-    return crt.read_text(), key.read_text()
-
-
 def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: World):
     runs.node.run("touch /run/mark && sleep 0.1")
-    play = world.run(hosts={"Web_1": "", "web-1": {"interfaces": [{"name": "eth0", "typ": "bond"}]}}, bind_addr="here")
-    assert play.rc != 0
+    play = world.run(
+        hosts={"Web_1": "", "web-1": {"interfaces": [{"name": "eth0", "typ": "bond"}]}}, bind_addr="here"
+    ).fails()
     error = play.error("images-1")
     for words in ("image_server_bind_addr is 'here'", "image_server_hosts is 'Web_1'", "image_server_hosts[web-1]: "):
         assert words in error
@@ -261,8 +246,7 @@ def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: 
 def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world: World):
     run = runs.node.run
     run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")
-    play = world.run(state="absent")
-    assert play.rc == 0, play.output
+    world.run(state="absent").ok()
     ours = "-name '*kubenode-image*' -o -name 'image-server*' -o -nouser -o -nogroup"
     assert run(f"find /etc /usr /var/lib /run -xdev \\( {ours} \\)").split() == [
         DATA,
@@ -271,6 +255,5 @@ def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world
     ]
     assert runs.node.ssh("id kubenode-images").returncode != 0
     assert runs.node.ssh(f"systemctl cat {UNIT}").returncode != 0
-    again = world.run(state="absent")
-    assert again.rc == 0, again.output
+    again = world.run(state="absent").ok()
     assert again.changed("images-1") == []

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From an empty dedicated server to a verified system that boots from its own disk, also through lost controllers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -63,8 +61,7 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     options = {
         "image": {"url": url, "digest": digest}, "bootstrap_data": USER_DATA, "post_install_script": POST_INSTALL,
     }  # fmt: skip
-    installed = controller.install("inst-url", **options)
-    assert not installed.failed, installed.output
+    installed = controller.install("inst-url", **options).ok()
     assert installed["changed"]
     assert installed["image_digest"] == digest
     assert installed["drives"][0]["name"] == controller.devices("inst-url")[0]
@@ -79,15 +76,13 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     assert controller.ssh("inst-url", f"tr -d '\\0' </dev/disk/by-id/nvme-{other} | wc -c").strip() == "0"
 
     before = fields_of(controller.ssh("inst-url", RESCUE))
-    again = controller.install("inst-url", **options)
-    assert not again.failed, again.output
+    again = controller.install("inst-url", **options).ok()
     assert (again["changed"], again["attached"]) == (False, True)
     assert again["host_keys"] == installed["host_keys"]
     assert fields_of(controller.ssh("inst-url", RESCUE)) == before
     assert before["secrets"] == ""
 
-    booted = controller.boot("inst-url", installed)
-    assert not booted.failed, booted.output
+    booted = controller.boot("inst-url", installed).ok()
     assert booted["system"]["installed"]["image_url"] == url
     assert booted["system"]["cloud_init"]["status"] == "done"
     system = fields_of(controller.ssh("inst-url", SYSTEM.replace("@WWN@", controller.devices("inst-url")[0])))
@@ -111,20 +106,18 @@ def test_an_image_of_a_registry_ends_as_a_verified_system(controller, tmp_path):
         controller.machine("inst-oci", "3G", "64M")
         url = f"oci://{front.host}/node/image@{digest}"
         options = {"image": {"url": f"{url}#plain-http=yes&file={IMAGE}"}, "bootstrap_data": USER_DATA}
-        refused = controller.install("inst-oci", **options, oci_registry_auth_token="robot:wrong")
-        assert refused.failed
-        assert "OCI_REGISTRY_AUTH_TOKEN is not accepted" in refused["msg"]
+        refused = controller.install("inst-oci", **options, oci_registry_auth_token="robot:wrong").fails(
+            "OCI_REGISTRY_AUTH_TOKEN is not accepted"
+        )
         assert not refused["began"]
         assert controller.blank("inst-oci")
 
-        installed = controller.install("inst-oci", **options, oci_registry_auth_token=LOGIN)
-        assert not installed.failed, installed.output
+        installed = controller.install("inst-oci", **options, oci_registry_auth_token=LOGIN).ok()
         assert (installed["image"], installed["image_digest"]) == (url, sha256(archive))
         assert "geheim" not in installed.output + controller.log("inst-oci")
         left = "grep -rl robot:geheim /root /tmp /var/log /installimage.* 2>/dev/null || true"
         assert controller.ssh("inst-oci", left) == ""
-        booted = controller.boot("inst-oci", installed)
-        assert not booted.failed, booted.output
+        booted = controller.boot("inst-oci", installed).ok()
         assert booted["system"]["installed"]["image_url"] == url
     finally:
         front.close()
@@ -142,17 +135,13 @@ def test_a_lost_controller_is_taken_up_again_under_uefi(controller):
     lost.until(lambda: controller.ssh("inst-lost", waiting).strip(), "the post-install script")
     lost.interrupt(signal.SIGKILL)
     before = fields_of(controller.ssh("inst-lost", RESCUE))["run"]
-    busy = controller.install("inst-lost", timeout=PATIENCE)
-    assert busy.failed
-    assert "is running in this rescue" in busy["msg"]
+    controller.install("inst-lost", timeout=PATIENCE).fails("is running in this rescue")
 
     controller.ssh("inst-lost", "cd /installimage.*/hdd/root && touch go")
-    installed = controller.run("inst-lost", "robot_installimage", **options)
-    assert not installed.failed, installed.output
+    installed = controller.run("inst-lost", "robot_installimage", **options).ok()
     assert installed["attached"]
     assert installed["uefi"]
     assert fields_of(controller.ssh("inst-lost", RESCUE))["run"] == before
-    booted = controller.boot("inst-lost", installed)
-    assert not booted.failed, booted.output
+    controller.boot("inst-lost", installed).ok()
     mounts = controller.ssh("inst-lost", "grep -v ^# /etc/fstab")
     assert "/boot/efi" in mounts

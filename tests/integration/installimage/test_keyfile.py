@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The profile for systems with NetworkManager, read by NetworkManager's own library."""
 
-from __future__ import annotations
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import system_network
 from tests.integration.liveimage.test_keyfiles import read
 

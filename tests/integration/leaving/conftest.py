@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines that leave, and the clusters that they leave."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

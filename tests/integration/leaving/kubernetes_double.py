@@ -5,8 +5,6 @@
 The real API server of the lab is asked the same questions in test_drain_cluster.py; this one starts in no time.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -18,7 +16,6 @@ import yaml
 
 from tests.web_servers import Handler, Server
 
-_POD = "/api/v1/namespaces/{namespace}/pods/{name}"
 MACHINES = "cluster.x-k8s.io"
 
 
@@ -87,8 +84,6 @@ class ApiDouble:
         double = self
 
         class Request(Handler):
-            """One request."""
-
             protocol_version = "HTTP/1.1"
 
             def _serve(self) -> None:

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete and robot_release in one command line: each takes its own machines, and no other one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
+from tests.integration.runs import QUICK
 
 DELETE, RELEASE = "kubenode.provision.hcloud_delete", "kubenode.provision.robot_release"
 
@@ -35,11 +34,9 @@ def test_each_takes_its_own_machines(accounts, order):
         cloud.hosts[name]["ansible_host"] = robot.row(name)["address"]
     cloud.hosts.update({name: {"ansible_user": "root"} for name in names})
     boots = {name: robot.boots(name) for name in robot.numbers}
-    env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
     words = {"kubenode_delete": ["cloud-1"], "kubenode_release": ["metal-1"], "kubenode_ignore_unreachable": True}
 
-    done = cloud.play(order[0], order[1], env=env, kubenode_dir=str(cloud.folder / "kubenode"), **words)
-    assert done.rc == 0, done.output
+    done = cloud.play(order[0], order[1], env=QUICK, kubenode_dir=str(cloud.folder / "kubenode"), **words).ok()
     assert set(cloud.servers()) & set(names) == {"cloud-2"}
     assert [robot.rescue_of(name)["active"] for name in ("metal-1", "metal-2")] == [False, True]
     assert ({name: robot.boots(name) for name in robot.numbers}, robot.resets("metal-1")) == (boots, [])

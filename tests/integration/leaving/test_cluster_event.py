@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_event over HTTP: Events are added once and counted afterwards."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_event against a real API server, seen by the real kubectl."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -37,10 +35,8 @@ MACHINES = {
 def cluster():
     from lab.running import RunningLab
 
-    lab = RunningLab(kind="dry")
-    lab.open()
-    yield lab.cluster()
-    lab.close()
+    with RunningLab(kind="dry") as lab:
+        yield lab.cluster()
 
 
 def test_events_are_seen_counted_and_taken_as_long_as_they_are(cluster, tmp_path):

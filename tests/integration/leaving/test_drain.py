@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_drain and cluster_node over HTTP: what is evicted, what stays, and what is said of the rest."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

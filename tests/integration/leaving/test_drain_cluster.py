@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """cluster_drain against a real API server: evictions, a real PodDisruptionBudget, and who has cordoned a Node."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller
@@ -68,10 +66,8 @@ class Scene(Controller):
 def scene(tmp_path_factory):
     from lab.running import RunningLab
 
-    lab = RunningLab(kind="dry")
-    lab.open()
-    yield Scene(lab, tmp_path_factory.mktemp("drain"))
-    lab.close()
+    with RunningLab(kind="dry") as lab:
+        yield Scene(lab, tmp_path_factory.mktemp("drain"))
 
 
 def test_drain_with_a_budget_and_uncordon(scene):

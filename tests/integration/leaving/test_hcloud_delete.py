@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines do not answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.accounts import CloudAccount
+from tests.integration.runs import QUICK
 
 from .kubernetes_double import node, pod
 
@@ -26,8 +25,7 @@ class Account(CloudAccount):
         machines = [
             {"name": name, "server_type": "cx23", "ssh_keys": [self.key_name], "labels": labels} for name in names
         ]
-        done = self.process("hcloud_machine", machines=machines)
-        assert done.rc == 0, done.output
+        self.process("hcloud_machine", machines=machines).ok()
         for name in names:
             self.hosts[name] = {"ansible_user": "root"}
 
@@ -42,8 +40,7 @@ class Account(CloudAccount):
         return {str(path.relative_to(self.kept)) for path in self.kept.rglob("*") if path.is_file()}
 
     def run(self, *flags, **variables):
-        env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
-        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=env, **variables)
+        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=QUICK, **variables)
 
     def installation(self, name):
         return self.servers()[name]["labels"]["kubenode.provision/installation"]
@@ -68,13 +65,11 @@ def test_what_is_named_goes_and_the_rest_stays(account):
     given = {"kubenode_delete": ["old-1", "old-2"], "kubenode_kubeconfig": str(account.api.kubeconfig), **GONE}
     before = account.files()
 
-    checked = account.run("--check", "--diff", **given)
-    assert checked.rc == 0, checked.output
+    account.run("--check", "--diff", **given).ok()
     assert (set(account.servers()), account.files()) == ({"old-1", "old-2", "kept-1"}, before)
     assert account.api.writes == []
 
-    done = account.run(**given)
-    assert done.rc == 0, done.output
+    done = account.run(**given).ok()
     assert set(account.servers()) == {"kept-1"}
     assert account.files() == {name.format("kept-1") for name in (*KEPT, "logs/{0}/stdout")} | {"logs/old-1/stdout"}
     # its own Node is known by its address; the other one has the name of old-2, and another owner
@@ -83,10 +78,7 @@ def test_what_is_named_goes_and_the_rest_stays(account):
     assert "1 pods evicted, Node old-1 deleted, rescue disarmed, deleted, forgotten here" in done.output
     assert "Node old-2 is not its own and was left alone" in done.output
 
-    again = account.run(**given)
-    assert again.rc == 0, again.output
-    assert "has no server" in again.output
-    assert "changed=0" in again.output
+    account.run(**given).ok().says("has no server", "changed=0")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +97,7 @@ def test_what_is_named_goes_and_the_rest_stays(account):
 def test_bad_input_is_one_error_and_nothing_happens(account, given, words):
     account.hosts["here-1"] = {}
     account.forget_requests()
-    done = account.run(**given)
-    assert done.rc != 0
-    for word in [*words, "Nothing was changed"]:
-        assert word in done.output
+    done = account.run(**given).fails().says(*words, "Nothing was changed")
     assert done.output.count("fatal:") + done.output.count("[ERROR]") <= 2
     assert account.requests() == []
 
@@ -125,27 +114,21 @@ def test_whose_permission_whose_server_and_which_installation(account):
     both = {"ours-1", "theirs-1"}
     # a word in the inventory deletes nothing
     account.hosts["ours-1"]["kubenode_delete"] = ["ours-1"]
-    done = account.run(**GONE)
-    assert done.rc != 0
-    assert "kubenode_delete stands in the inventory" in done.output
+    account.run(**GONE).fails().says("kubenode_delete stands in the inventory")
     assert set(account.servers()) == both
     # the command line says it for this run, for a server of another owner, too
-    done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
-    assert done.rc != 0
-    assert "was not made by this collection" in done.output
+    account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE).fails().says("was not made by this collection")
     assert set(account.servers()) == both
     # a dictionary names one installation
     installation = account.installation("ours-1")
     other = "0" * 8 if not installation.startswith("0" * 8) else "1" * 8
-    done = account.run(kubenode_delete={"ours-1": other}, **GONE)
-    assert done.rc != 0
-    assert f"kubenode_delete names installation {other} of ours-1, but {installation[:8]} is there" in done.output
+    done = account.run(kubenode_delete={"ours-1": other}, **GONE).fails()
+    done.says(f"kubenode_delete names installation {other} of ours-1, but {installation[:8]} is there")
     assert set(account.servers()) == both
     # adopted, and named
     machine = {"name": "theirs-1", "server_type": "cx23", "ssh_keys": [account.key_name], "adopt": True}
     assert account.process("hcloud_machine", machines=[machine]).rc == 0
-    done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
-    assert done.rc == 0, done.output
+    account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE).ok()
     assert account.servers() == {}
 
 
@@ -167,31 +150,25 @@ def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     account.create("silent-1", "busy-1", "free-1")
     addresses = {name: server["public_net"]["ipv4"]["ip"] for name, server in account.servers().items()}
     installations = {name: account.installation(name) for name in addresses}
-    done = account.run(kubenode_delete=["silent-1"])
-    assert done.rc != 0
-    assert "-e kubenode_ignore_unreachable=true" in done.output
+    account.run(kubenode_delete=["silent-1"]).fails().says("-e kubenode_ignore_unreachable=true")
     assert "silent-1" in account.servers()
 
     account.api.add(*(node(name, "", addresses=[address]) for name, address in addresses.items()), pod("web", "busy-1"))
     account.api.budgets["web"] = 0
     given = {"kubenode_kubeconfig": str(account.api.kubeconfig), "kubenode_evict_timeout": 1, **GONE}
     account.remember("busy-1")
-    done = account.run(kubenode_delete=["busy-1", "free-1"], **given)
-    assert done.rc != 0
-    assert "a PodDisruptionBudget does not allow it" in done.output
+    (account.run(kubenode_delete=["busy-1", "free-1"], **given).fails().says("a PodDisruptionBudget does not allow it"))
     assert set(account.servers()) == {"silent-1", "busy-1"}
     assert set(account.api.nodes) == {"silent-1", "busy-1"}
     assert "intents/busy-1.json" in account.files()
     account.api.budgets["web"] = 1
     # each by the first digits of its installation
-    done = account.run(kubenode_delete={name: installations[name][:8] for name in ("busy-1", "free-1")}, **given)
-    assert done.rc == 0, done.output
+    account.run(kubenode_delete={name: installations[name][:8] for name in ("busy-1", "free-1")}, **given).ok()
     assert set(account.servers()) == {"silent-1"}
 
 
 def test_check_mode_on_machines_that_do_not_exist(account):
     account.hosts.update({"new-1": {}, "new-2": {}})
-    done = account.run("--check", kubenode_delete=["new-1"], kubenode_kubeconfig=str(account.api.kubeconfig))
-    assert done.rc == 0, done.output
-    assert "changed=0" in done.output
+    done = account.run("--check", kubenode_delete=["new-1"], kubenode_kubeconfig=str(account.api.kubeconfig)).ok()
+    done.says("changed=0")
     assert account.servers() == {}

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete on a machine that we installed; the API server is a double."""
 
-from __future__ import annotations
-
 import pytest
 
 from .kubernetes_double import ApiDouble, node, pod
@@ -14,7 +12,7 @@ pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
     testbed, api = cloud.testbed, ApiDouble(tmp_path)
     testbed.write_inventory(["leaves-1"])
-    assert cloud.run() == 0, cloud.output
+    cloud.run().ok()
     testbed.playbook = "kubenode.provision.hcloud_delete"
     unit = "[Service]\\nExecStart=/bin/sleep infinity\\n"
     testbed.ssh(
@@ -33,9 +31,9 @@ def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
 
     api.meanwhile = meanwhile
     given = ("-e", '{"kubenode_delete": ["leaves-1"]}', "-e", f"kubenode_kubeconfig={api.kubeconfig}")
-    assert cloud.run(*given, "--check") == 0, cloud.output
+    cloud.run(*given, "--check").ok()
     assert seen == []
-    assert cloud.run(*given) == 0, cloud.output
+    cloud.run(*given).ok()
     assert seen == [
         ("PATCH", "its-node", "active", False),
         ("POST", "eviction", "active", False),

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_reboot on machines that boot; the API server is a double."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller
@@ -61,15 +59,11 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     api.add(pod("web", "reboot-2"), pod("front", "reboot-1"))
     api.budgets["web"] = 0
     scene.hosts["absent-1"] = {"ansible_host": "198.51.100.7", "ansible_timeout": 2}
-    checked = scene.run("--check")
-    assert checked.rc == 0, checked.output
-    assert "a run without --check would stop here" in checked.output
+    scene.run("--check").ok().says("a run without --check would stop here")
     del scene.hosts["absent-1"]
     assert (scene.boots(), api.writes, scene.notes()) == (first, [], [])
 
-    stopped = scene.run(kubenode_evict_timeout=8)
-    assert stopped.rc != 0
-    assert "a PodDisruptionBudget does not allow it" in stopped.output
+    scene.run(kubenode_evict_timeout=8).fails().says("a PodDisruptionBudget does not allow it")
     then = scene.boots()
     assert (then["reboot-1"] != first["reboot-1"], then["reboot-2"]) == (True, first["reboot-2"])
     assert set(api.pods) == {"web"}
@@ -80,9 +74,7 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     assert scene.notes() == ["reboot-1.json"]
 
     api.budgets["web"] = 1
-    done = scene.run()
-    assert done.rc == 0, done.output
-    assert "an unfinished run had rebooted it" in done.output
+    scene.run().ok().says("an unfinished run had rebooted it")
     now = scene.boots()
     assert (now["reboot-1"], now["reboot-2"] != first["reboot-2"]) == (then["reboot-1"], True)
     assert not any(one["spec"].get("unschedulable") for one in api.nodes.values())
@@ -94,16 +86,12 @@ def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
     before = scene.boots()
     machine_id = scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"]
     scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"] = "another"
-    done = scene.run()
-    assert done.rc != 0
-    assert "was registered by another machine" in done.output
+    scene.run().fails().says("was registered by another machine")
     assert scene.boots() == before
 
     scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"] = machine_id
     scene.api.cordon("reboot-1", "kubectl")
-    done = scene.run(hosts=["reboot-1"])
-    assert done.rc == 0, done.output
-    assert "it stays cordoned, as it was before" in done.output
+    scene.run(hosts=["reboot-1"]).ok().says("it stays cordoned, as it was before")
     assert scene.boots()["reboot-1"] != before["reboot-1"]
     assert scene.api.nodes["reboot-1"]["spec"]["unschedulable"] is True
 
@@ -112,9 +100,7 @@ def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
 def test_a_node_that_is_not_ready_again_stops_the_run(scene):
     before = scene.boots()
     scene.api.meanwhile = lambda _method, _path: None
-    done = scene.run(kubenode_ready_timeout=2)
-    assert done.rc != 0
-    assert "has not reported this boot yet" in done.output
+    scene.run(kubenode_ready_timeout=2).fails().says("has not reported this boot yet")
     assert scene.boots()["reboot-2"] == before["reboot-2"]
     assert scene.notes() == ["reboot-1.json"]
     scene.api.meanwhile = scene.report
@@ -159,8 +145,7 @@ def test_an_encrypted_machine_is_unlocked_after_its_reboot(lab_nspawn, scene):
     pins = scene.kept / "known_hosts" / "locked-1.initramfs"
 
     def boot_id() -> str:
-        found = scene.module("locked-1", "node_info", files=[])
-        assert not found.failed, found.output
+        found = scene.module("locked-1", "node_info", files=[]).ok()
         return str(found["node"]["boot_id"])
 
     def run(password: str):
@@ -170,24 +155,17 @@ def test_an_encrypted_machine_is_unlocked_after_its_reboot(lab_nspawn, scene):
         return done
 
     first = boot_id()
-    done = run("correct-horse")
-    assert done.rc != 0
-    assert f"there is no {pins}" in done.output
+    run("correct-horse").fails().says(f"there is no {pins}")
     assert "kubenode_crypt_password is not set" in run("").output
     assert boot_id() == first
 
     pins.parent.mkdir(exist_ok=True)
     pins.write_text(f"locked-1.initramfs {key}\n")
-    done = run("wrong-horse")
-    assert done.rc != 0
-    assert "the initramfs does not take the passphrase" in done.output
+    run("wrong-horse").fails().says("the initramfs does not take the passphrase")
     assert "locked-1.json" in scene.notes()
     # it waits, and the next run goes on there
-    done = run("correct-horse")
-    assert done.rc == 0, done.output
-    assert "an unfinished run had rebooted it" in done.output
+    run("correct-horse").ok().says("an unfinished run had rebooted it")
     second = boot_id()
     assert second != first
-    done = run("correct-horse")
-    assert done.rc == 0, done.output
+    run("correct-horse").ok()
     assert boot_id() != second

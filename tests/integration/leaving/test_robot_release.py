@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_release on dedicated servers that boot: exactly the named disks are emptied, and the rest is as it was."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -32,18 +30,9 @@ WIPE = f'{{"kubenode_wipe": ["{DISKS[0]["serial"]}"]}}'
 @pytest.fixture(scope="module")
 def lab(dedicated):
     """Two servers, of which the first was installed by us, and its second disk holds data."""
-    group = {
-        "hosts": {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()},
-        "vars": {
-            "kubenode_root_device_hints": {"serial": DISKS[0]["serial"]},
-            "kubenode_image_url": dedicated.testbed.image_url(),
-            "kubenode_image_url_command": "image-url-command-raw-disk",
-            "kubenode_look_timeout": 4,
-            "kubenode_first_contact": "reset",
-        },
-    }
-    dedicated.testbed.write_groups({"machines": group})
-    assert dedicated.run("--limit", "given-1", "-e", WIPE) == 0, dedicated.output
+    hosts = {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()}
+    dedicated.servers(hosts, kubenode_root_device_hints={"serial": DISKS[0]["serial"]})
+    dedicated.run("--limit", "given-1", "-e", WIPE).ok()
     dedicated.testbed.playbook = "kubenode.provision.robot_release"
     return dedicated
 
@@ -65,35 +54,34 @@ def test_release_without_and_with_disks_to_empty(lab):
     kept, seen, disks = lab.testbed.folder / "kubenode", boots(lab), marks(lab)
     record = json.loads(lab.testbed.ssh("given-1", "cat /etc/kubenode/installed.json"))
 
-    assert lab.run() != 0
-    assert "kubenode_release names no machine" in lab.output
-    assert lab.run("-e", ONE, "-e", '{"kubenode_wipe": ["sda"]}') != 0
-    assert "'sda' names no disk" in lab.output
-    assert lab.run("-e", WIPE, "-e", '{"kubenode_release": {"given-1": "00000000"}}') != 0
-    assert f"installation 00000000, but installation {record['installation'][:8]} is there" in lab.output
-    assert lab.run("-e", ONE, "-e", WIPE, "--check") == 0, lab.output
+    lab.run().fails().says("kubenode_release names no machine")
+    lab.run("-e", ONE, "-e", '{"kubenode_wipe": ["sda"]}').fails().says("'sda' names no disk")
+    lab.run("-e", WIPE, "-e", '{"kubenode_release": {"given-1": "00000000"}}').fails().says(
+        f"installation 00000000, but installation {record['installation'][:8]} is there"
+    )
+    lab.run("-e", ONE, "-e", WIPE, "--check").ok()
     assert (kept / "known_hosts/given-1.os").exists()
     assert boots(lab) == seen
 
-    assert lab.run("-e", ONE) == 0, lab.output
-    assert "left alone, since kubenode_release does not name them: stays-1" in lab.output
-    assert "forgotten here: known_hosts/given-1." in lab.output
+    lab.run("-e", ONE).ok().says(
+        "left alone, since kubenode_release does not name them: stays-1", "forgotten here: known_hosts/given-1."
+    )
     assert not list(kept.glob("*/given-1.*"))
     assert (boots(lab), row(lab, "given-1")["powered"]) == (seen, True)
 
     # a wrong address leads to another machine, whose host key is unknown by now
     wrong = {"kubenode_release": ["stays-1"], "kubenode_address": row(lab, "given-1")["address"]}
-    assert lab.run("-e", json.dumps({**wrong, "ansible_ssh_common_args": ANY_KEY})) != 0
-    assert "the machine that answers is another one: it has" in lab.output
+    lab.run("-e", json.dumps({**wrong, "ansible_ssh_common_args": ANY_KEY})).fails().says(
+        "the machine that answers is another one: it has"
+    )
     assert (boots(lab), row(lab, "stays-1")["powered"]) == (seen, True)
 
     exact = {"kubenode_release": {"given-1": record["installation"][:8]}, "ansible_ssh_common_args": ANY_KEY}
     # what is there was installed by this very word, which says nothing of what comes later
-    assert lab.run("-e", WIPE, "-e", json.dumps(exact)) != 0
-    assert "kubenode_wipe names RELEASE0000001, but this was used" in lab.output
+    lab.run("-e", WIPE, "-e", json.dumps(exact)).fails().says("kubenode_wipe names RELEASE0000001, but this was used")
     refused = marks(lab)
     word = {"kubenode_wipe": {DISKS[0]["serial"]: record["installation"][:8]}}
-    assert lab.run("-e", json.dumps(word), "-e", json.dumps(exact)) == 0, lab.output
+    lab.run("-e", json.dumps(word), "-e", json.dumps(exact)).ok()
     # the disk still held the system until now
     assert re.search(r"\bemptied \S", lab.output)
     assert boots(lab) == {**seen, "given-1": [*seen["given-1"], "rescue"]}
@@ -104,6 +92,5 @@ def test_release_without_and_with_disks_to_empty(lab):
     assert after["given-1"][0] != refused["given-1"][0]
     assert not list(kept.glob("*/given-1.*"))
     more = {"kubenode_ignore_unreachable": True, "ansible_timeout": 5}
-    assert lab.run("-e", WIPE, "-e", ONE, "-e", json.dumps(more)) == 0, lab.output
-    assert "the disks are empty" in lab.output
+    lab.run("-e", WIPE, "-e", ONE, "-e", json.dumps(more)).ok().says("the disks are empty")
     until(lambda: not row(lab, "given-1")["powered"], "the power to be off again")

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image server as a process of its own, as a user starts it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -94,6 +92,11 @@ class Program:
 
     def status(self, path: str) -> int:
         return self.head(path).status_code
+
+    def until_served(self, *paths: str) -> None:
+        """Wait until all of these images are there."""
+        for path in paths:
+            until(lambda path=path: self.status(path) == 200, f"{path} is served")
 
     def watch(self, path: str) -> str:
         """A page for those who look after the server."""

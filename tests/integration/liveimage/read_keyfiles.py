@@ -6,8 +6,6 @@ Takes ``{name: text}`` as JSON, gives for each ``settings`` (what NetworkManager
 and ``unknown`` keys, or ``error`` when it refuses the profile.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

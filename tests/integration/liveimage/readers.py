@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Readers that check every byte, and what they have to find: images made by the library, not by the server."""
 
-from __future__ import annotations
-
 import random
 import re
 import socket
@@ -73,9 +71,7 @@ class Reader:
         """One request and its check."""
         path = self._chance.choice(sorted(self._known))
         size = len(next(iter(self._known[path].values())))
-        kind = self._chance.choice(
-            ["small", "small", "small", "large", "suffix", "several", "if-range", "stale", "match"]
-        )
+        kind = self._chance.choice(KINDS)
         if self._chance.random() < 0.002:
             kind = "whole"
         first = self._chance.randrange(size)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server of images in a thread, on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Other people's clients agree with the file on disk, also when the server is killed and started again on the way."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess
@@ -68,7 +66,7 @@ def port() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def server(bases: Path, documents: Path) -> Iterator[Program]:
     with Program("--nmstate-dir", str(documents), bases=bases) as program:
-        until(lambda: program.status(PATH) == 200, f"{PATH} is served")
+        program.until_served(PATH)
         yield program
 
 
@@ -81,14 +79,14 @@ def client(name: str, place: int, target: Path, url: str) -> list[str]:
 def test_a_download_goes_on_after_the_server_was_killed(bases, documents, content, tmp_path, port, name):
     target = tmp_path / "image.iso"
     with Program("--nmstate-dir", str(documents), bases=bases, port=port) as first:
-        until(lambda: first.status(PATH) == 200, f"{PATH} is served")
+        first.until_served(PATH)
         with subprocess.Popen(client(name, 0, target, first.url(PATH))) as running:
             until(lambda: blocks(target) > 2 * MIB, f"{name} has begun")
             first.signal(9)
             assert running.wait(180) != 0
     assert blocks(target) < len(content)
     with Program("--nmstate-dir", str(documents), bases=bases, port=port) as second:
-        until(lambda: second.status(PATH) == 200, f"{PATH} is served")
+        second.until_served(PATH)
         assert subprocess.run(client(name, 1, target, second.url(PATH)), check=False, timeout=240).returncode == 0
         assert target.read_bytes() == content
         assert f"sent_bytes_total {len(content)}" not in second.watch("/metrics"), "it went on, it did not begin again"
@@ -102,14 +100,14 @@ def blocks(path: Path) -> int:
 def test_a_range_goes_on_with_if_range_after_a_restart(bases, documents, content, port):
     begun, tag = b"", ""
     with Program("--nmstate-dir", str(documents), bases=bases, port=port) as first:
-        until(lambda: first.status(PATH) == 200, f"{PATH} is served")
+        first.until_served(PATH)
         wanted = {"Range": "bytes=1000000-20000000"}
         with requests.get(first.url(PATH), headers=wanted, stream=True, timeout=180) as reply:
             begun, tag = reply.raw.read(5_000_001), reply.headers["ETag"]
             first.signal(9)
     assert first.ended() == -9
     with Program("--nmstate-dir", str(documents), bases=bases, port=port) as second:
-        until(lambda: second.status(PATH) == 200, f"{PATH} is served")
+        second.until_served(PATH)
         headers = {"Range": f"bytes={1_000_000 + len(begun)}-20000000", "If-Range": tag}
         rest = second.get(PATH, headers=headers)
         assert rest.status_code == 206

@@ -1,8 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our readers and writers on an ISO made by other tools."""
-
-from __future__ import annotations
+"""Our readers and writers on an ISO made by other tools, and the program cpio on what we pack."""
 
 import hashlib
 import json
@@ -72,3 +70,11 @@ def test_minimal_image_fetches_its_root(base: iso.Iso, tmp_path: Path) -> None:
     for place in reported["files"]:
         text = (content / place["path"]).read_bytes()[place["offset"] : place["offset"] + reported["size"]]
         assert text.partition(b"\n")[0].decode().split()[-1] == f"coreos.live.rootfs_url={ROOTFS}"
+
+
+def test_cpio_itself_reads_them(tmp_path):
+    files = {"config.ign": b"{}", "etc/coreos-firstboot-network/a.nmconnection": b"[connection]\n"}
+    command = ["cpio", "--extract", "--quiet", "--make-directories"]
+    subprocess.run(command, input=cpio.archive(files, "none"), cwd=tmp_path, check=True)
+    found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == files

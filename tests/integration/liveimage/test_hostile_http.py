@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes that are no good requests, on real connections: the server lives, and no answer with bytes has wrong ones."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

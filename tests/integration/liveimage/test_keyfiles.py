@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NetworkManager's own library reads what our NMState conversion writes, and understands what the document says."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module as Ansible runs it: what it prints, what it leaves, and that the image server serves the same bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -153,7 +151,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
         assert len(images) == 2 * 4 + 2
         for image in images:
             path = image["url"].removeprefix("http://images.example.com")
-            until(lambda path=path: server.status(path) == 200, f"{path} is served")
+            server.until_served(path)
             answer = server.get(path)
             assert answer.content == (tmp_path / "files" / image["name"]).read_bytes()
             assert answer.headers["ETag"] == '"%s"' % image["etag"]

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The playbook preprov_images as an operator types it: files for a group, and descriptors on an image server."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -15,7 +13,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from tests.integration.controller import Controller
 from tests.integration.liveimage.program import Program
 from tests.unit.liveimage import maker
-from tests.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "unit/liveimage/nmstate/documents/ethernet-static.yaml"
 SECRET = "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="
@@ -103,7 +100,7 @@ def test_descriptors_on_a_server_that_serves_them(site):
         recap, printed = site.run(**given)
         assert server.url("/web-1.ipxe") in printed
         assert "images-1.iso" not in printed  # the server itself gets no image
-        until(lambda: server.status("/web-1.iso") == 200, "/web-1.iso is served")
+        server.until_served("/web-1.iso")
         (site.folder / "served.iso").write_bytes(server.get("/web-1.iso").content)
         found = iso.inspect(str(site.folder / "served.iso"))
         assert "config.ign" in found.embedded

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program as an operator meets it: how it begins and ends, what it refuses, names, signatures, TLS, metrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -20,26 +18,18 @@ import requests
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
 from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
-from tests.unit.liveimage.maker import LAYOUTS, Layout, make
+from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
+from tests.web_servers import certificate
 
 SECRET = "0123456789abcdef" * 4
 
 
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("bases")
-    make(place / "live.iso", LAYOUTS["2023-igninfo"])
-    (place / "live.img").write_bytes(b"INITRD" * 3335)
-    return place
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "hosts"
-    place.mkdir()
-    (place / "web-1.yaml").write_text("")
-    return place
+def folder(folder: Path) -> Path:
+    """With one host."""
+    (folder / "web-1.yaml").write_text("")
+    return folder
 
 
 def refused(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:
@@ -147,38 +137,30 @@ def test_signed_urls(bases, folder, tmp_path):
         until(fresh, "a URL of the table that is served")
 
 
-def certificate(place: Path, name: str) -> None:
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-keyout", str(place / "key.new"), "-out", str(place / "cert.new"), "-days", "2",
-                    "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-                   check=True, capture_output=True)  # fmt: skip
-
-
 def test_tls_is_renewed(bases, folder, tmp_path):
-    certificate(tmp_path, "first")
-    for what in ("key", "cert"):
-        (tmp_path / f"{what}.new").rename(tmp_path / f"{what}.pem")
-    first = (tmp_path / "cert.pem").read_text()
-    arguments = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
+    crt, key = certificate(tmp_path)
+    first = crt.read_text()
+    arguments = ["--tls-cert", str(crt), "--tls-key", str(key)]
     with Program("--nmstate-dir", str(folder), *arguments, bases=bases, scheme="https") as server:
-        assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
+        assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
 
         def served() -> str:
             return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=PATIENCE)
 
         assert served() == first
-        certificate(tmp_path, "second")
-        (tmp_path / "cert.new").rename(tmp_path / "cert.pem")
+        (tmp_path / "second").mkdir()
+        other_crt, other_key = certificate(tmp_path / "second")
+        other_crt.rename(crt)
         server.signal(signal.SIGHUP)  # half of a pair: the one before stays
         assert "the certificate that was there before is used" in until(
             lambda: server.problems().get("TLS"), "the problem in the status"
         )
         assert served() == first
-        (tmp_path / "key.new").rename(tmp_path / "key.pem")
+        other_key.rename(key)
         server.signal(signal.SIGHUP)
         until(lambda: not server.problems(), "the problem is over")
-        assert served() == (tmp_path / "cert.pem").read_text()
-        assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
+        assert served() == crt.read_text() != first
+        assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
 
 
 def test_systemd_is_notified(bases, folder, tmp_path):

@@ -2,31 +2,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server over real sockets: bytes, headers, limits, and what happens when the world changes under it."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import requests
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, read, whole
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import listener
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.listener import Limits
-from lab import ports
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until
 
 SIZE = 24 * 1024 * 1024
-SECRET = b"s" * 32
 
 
 @pytest.fixture(scope="module")
@@ -134,23 +127,6 @@ def test_icc_15_6_validators_survive_a_restart(base, content):
             found.append((headers["ETag"], headers["Last-Modified"]))
             time.sleep(1.1 if not found[1:] else 0)
     assert found[0] == found[1]
-
-
-def test_an_interrupted_download_goes_on_after_a_restart(base, content):
-    registry = Registry()
-    registry.put("/host.iso", "host", image(base), base.stat().st_mtime)
-    with ports.keep() as kept:
-        port = kept.getsockname()[1]
-        with Served(registry, port=port) as served:
-            with requests.get(served.url("/host.iso"), stream=True, timeout=180) as reply:
-                begun, tag = reply.raw.read(7_654_321), reply.headers["ETag"]
-        again = Registry()
-        again.put("/host.iso", "host", image(base), base.stat().st_mtime)
-        with Served(again, port=port) as served:
-            headers = {"Range": f"bytes={len(begun)}-", "If-Range": tag}
-            rest = requests.get(served.url("/host.iso"), headers=headers, timeout=180)
-    assert rest.status_code == 206
-    assert begun + rest.content == content
 
 
 def raw(server: Served, data: bytes, *, half_close: bool = False) -> bytes:
@@ -279,54 +255,3 @@ def test_a_base_replaced_by_another_file_is_read_to_the_end(base, tmp_path):
             assert begun + reply.raw.read() == expected
         fresh = image(own)
         assert requests.get(served.url("/host.iso"), timeout=180).content == read(fresh, 0, fresh.size)
-
-
-def test_signed_names(base):
-    registry = Registry()
-    path = urls.public_path(SECRET, "host", ".iso")
-    registry.put(path, "host", image(base), 0)
-    with Served(registry, path_of=lambda asked: urls.unsign_path(SECRET, asked, time.time())) as served:
-        good, old = (urls.sign_path(SECRET, path, int(time.time()) + seconds) for seconds in (600, -1))
-        assert requests.head(served.url(good), timeout=180).status_code == 200
-        assert requests.head(served.url(old), timeout=180).status_code == 403
-        assert requests.head(served.url(path), timeout=180).status_code == 403
-
-
-def test_icc_15_1_parallel_readers_get_their_own_bytes(base):
-    """Sixteen readers with random ranges over eight images while hosts come, change and go."""
-    registry = Registry()
-    overlays = {f"/host-{n}.iso": image(base, b"ignition of host %d" % n) for n in range(8)}
-    contents = {path: read(overlay, 0, overlay.size) for path, overlay in overlays.items()}
-    for path, overlay in overlays.items():
-        registry.put(path, path, overlay, 0)
-    over = threading.Event()
-
-    def churn() -> None:
-        n = 0
-        while not over.is_set():
-            n += 1
-            registry.put("/other.iso", "other", image(base, b"other %d" % n), 0)
-            registry.put("/gone.iso", "gone", image(base, b"gone"), 0)
-            registry.remove("/gone.iso")
-
-    def reader(seed: int) -> int:
-        chance = random.Random(seed)
-        wrong = 0
-        with requests.Session() as session:
-            for _turn in range(60):
-                path = chance.choice(sorted(contents))
-                start = chance.randrange(len(contents[path]))
-                stop = min(len(contents[path]), start + chance.choice([1, 100, 4096, 300_000, 3_000_000]))
-                reply = session.get(served.url(path), headers={"Range": f"bytes={start}-{stop - 1}"}, timeout=180)
-                wrong += reply.status_code != 206 or reply.content != contents[path][start:stop]
-        return wrong
-
-    with Served(registry) as served:
-        churner = threading.Thread(target=churn)
-        churner.start()
-        try:
-            with ThreadPoolExecutor(16) as pool:
-                assert sum(pool.map(reader, range(16))) == 0
-        finally:
-            over.set()
-            churner.join()

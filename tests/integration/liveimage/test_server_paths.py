@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that ends lets readers have what they began; its short way never gives another answer."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket

@@ -2,13 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The server over TLS: the same bytes and limits, also when a reader fails within a record or a handshake."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket
 import ssl
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until
+from tests.web_servers import certificate
 
 SIZE = 24 * 1024 * 1024  # more than the buffers of two sockets
 PATIENCE = 180
@@ -35,10 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
     overlay = whole(identify(str(folder / "base.iso"))).patched(patches)
     registry = Registry()
     registry.put("/host.iso", "host", overlay, 0)
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
-                    "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
-                   check=True, capture_output=True)  # fmt: skip
+    certificate(folder)
     return registry, read(overlay, 0, overlay.size), folder
 
 

@@ -1,8 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Static mode as a process: a folder of documents becomes images, and stays right while the folder changes."""
-
-from __future__ import annotations
+"""Static mode as a process: folders of documents and of descriptors become images, and stay right as they change."""
 
 import base64
 import json
@@ -15,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.ignition import content
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, whole
 from tests.integration.liveimage.program import ENVIRONMENT, Program
-from tests.unit.liveimage.maker import KARGS, LAYOUTS, Layout, make
+from tests.unit.liveimage.maker import KARGS, Layout, make
 from tests.waiting import until
 
 NETWORK = """
@@ -25,23 +25,6 @@ interfaces:
   - {name: eth0, type: ethernet, state: up, ipv4: {enabled: true, address: [{ip: %s, prefix-length: 24}]}}
 """
 PROFILE = "/etc/NetworkManager/system-connections/eth0.nmconnection"
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("bases")
-    make(place / "live.iso", LAYOUTS["2023-igninfo"])
-    (place / "live.img").write_bytes(b"INITRD" * 3335)
-    make(place / "live_riscv64.iso", Layout(rootfs=400_000))
-    (place / "live_riscv64.img").write_bytes(b"RISC-V" * 2221)
-    return place
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "hosts"
-    place.mkdir()
-    return place
 
 
 def embedded(data: bytes, scratch: Path) -> dict:
@@ -172,7 +155,7 @@ def test_live_reload(bases, folder, tmp_path):
             return server.head(f"/{name}.iso").headers.get("ETag", "")
 
         (folder / "c.yaml").write_text(NETWORK % "192.0.2.3")
-        until(lambda: server.status("/c.iso") == 200, "/c.iso is served")
+        server.until_served("/c.iso")
         (folder / "a.yaml").write_text(NETWORK % "192.0.2.9")
         until(lambda: tag("a") not in ("", tags["a"]), "another tag")
         assert "192.0.2.9" in files(ignition(server, "a", tmp_path))[PROFILE]
@@ -254,7 +237,7 @@ def test_two_documents_never_share_an_image(bases, folder):
         assert server.status("/a.iso") == 503
         assert "a and a.yaml would share the image name a" in server.problems()["host a"]
         (folder / "a").unlink()
-        until(lambda: server.status("/a.iso") == 200, "/a.iso is served")
+        server.until_served("/a.iso")
 
 
 def test_icc_15_13_a_mounted_configmap(bases, folder):
@@ -280,7 +263,7 @@ def test_icc_15_13_a_mounted_configmap(bases, folder):
         shutil.rmtree(folder / "..2026_01")
         (folder / "b.yaml").unlink()
         until(lambda: server.head("/a.iso").headers.get("ETag") != tags["a"], "another tag")
-        until(lambda: server.status("/c.iso") == 200, "/c.iso is served")
+        server.until_served("/c.iso")
         until(lambda: server.status("/b.iso") == 404, "/b.iso is gone")
 
 
@@ -349,3 +332,70 @@ def test_too_large_is_known_before_anybody_asks(bases, folder):
         reported = until(lambda: server.problems().get("host a"), "the problem in the status")
         assert "a.iso: the Ignition is too large: packed it has" in reported
         assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)
+
+
+def test_descriptors(bases, tmp_path):
+    place = tmp_path / "overlays"
+    place.mkdir()
+    own = tmp_path / "base.iso"
+    shutil.copy(bases / "live.iso", own)
+
+    def put(file: str, name: str, overlay: Overlay, **more: object) -> None:
+        given = {"kubenode_image": 1, "name": name, "host": "a", "created": 1_700_000_000, "overlay": overlay.to_dict()}
+        (place / file).write_text(json.dumps({**given, **more}))
+
+    image = whole(identify(str(own))).patched([(40_000, b"own bytes")])
+    put("a.iso.json", "a.iso", image)
+    put("twin-1.json", "twin.iso", image)
+    put("twin-2.json", "twin.iso", image)
+    (place / "bad.json").write_text("{")
+    put("path.json", "../x.iso", image)
+    put("date.json", "date.iso", image, created="now")
+    with Program("--overlays-dir", str(place), "--guessable") as server:
+        reply = server.get("/a.iso")
+        assert reply.content == image_bytes(own, 40_000, b"own bytes")
+        assert reply.headers["Last-Modified"] == server.head("/a.iso").headers["Last-Modified"]
+        problems = until(lambda: len(found := server.problems()) == 5 and found, "every problem in the status")
+        given = {Path(what).name: text for what, text in problems.items()}
+        assert "twin-1.json and twin-2.json would share the name twin.iso" in given["twin-1.json"]
+        assert "is no JSON" in given["bad.json"]
+        assert "name: '../x.iso' cannot be used" in given["path.json"]
+        assert "created: 'now'" in given["date.json"]
+        assert (server.status("/twin.iso"), server.status("/bad.iso")) == (503, 404)
+        (place / "twin-2.json").unlink()
+        server.until_served("/twin.iso")
+        put("a.iso.json", "a.iso", image.patched([(40_000, b"new bytes")]))
+        until(lambda: b"new bytes" in server.get("/a.iso").content, "the new bytes")
+        with own.open("r+b") as file:
+            file.write(b"changed")
+        changed = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem in the status")
+        assert "is another one by now" in changed
+        assert server.status("/a.iso") == 503
+        (place / "a.iso.json").unlink()
+        until(lambda: server.status("/a.iso") == 404, "/a.iso is gone")
+
+
+def image_bytes(base: Path, offset: int, patch: bytes) -> bytes:
+    data = base.read_bytes()
+    return data[:offset] + patch + data[offset + len(patch) :]
+
+
+def test_descriptors_beside_documents(bases, folder, tmp_path):
+    place = tmp_path / "overlays"
+    place.mkdir()
+    (folder / "a.yaml").write_text("")
+    overlay = whole(identify(str(bases / "live.iso")))
+    for name in ("a.iso", "b.iso"):
+        given = {"kubenode_image": 1, "name": name, "host": "b", "created": 5, "overlay": overlay.to_dict()}
+        (place / f"{name}.json").write_text(json.dumps(given))
+    with Program("--nmstate-dir", str(folder), "--overlays-dir", str(place), "--guessable", bases=bases) as server:
+        assert server.get("/b.iso").content == (bases / "live.iso").read_bytes()
+        assert server.get("/a.iso").content != (bases / "live.iso").read_bytes()  # the document's
+        owned = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem in the status")
+        assert "already the image of a host" in owned
+        (folder / "a.yaml").unlink()
+
+        def taken_over() -> bool:
+            return server.status("/a.iso") == 200 and server.get("/a.iso").content == server.get("/b.iso").content
+
+        until(taken_over, "the descriptor's image")

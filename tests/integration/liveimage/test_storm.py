@@ -6,8 +6,6 @@ Each storm lasts KUBENODE_STORM_SECONDS, 5 by default; `KUBENODE_STORM_SECONDS=3
 long one.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -91,8 +89,7 @@ def test_the_readers_see_wrong_bytes(bases, states, folder):
     inverted = bytes(255 - value for value in range(256))
     changed = {path: {tag: one.translate(inverted) for tag, one in known.items()} for path, known in states.items()}
     with Program("--nmstate-dir", str(folder), bases=bases) as server:
-        for path in states:
-            until(lambda path=path: server.status(path) == 200, f"{path} is served")
+        server.until_served(*states)
         reader = Reader(server.port, changed, 0, ())
         for _turn in range(50):
             reader.turn()
@@ -103,8 +100,7 @@ def test_the_readers_see_wrong_bytes(bases, states, folder):
 
 def test_icc_15_1_a_storm_of_readers(bases, states, folder):
     with Program("--nmstate-dir", str(folder), "--max-connections-per-address", "100", bases=bases) as server:
-        for path in states:
-            until(lambda path=path: server.status(path) == 200, f"{path} is served")
+        server.until_served(*states)
         wrong, statuses, growth = storm(server, states, (), lambda: None)
         assert wrong == []
         assert set(statuses) <= {200, 206}
@@ -132,8 +128,7 @@ def test_a_storm_while_hosts_come_change_and_go(bases, states, folder):
         (folder / f"other-{(turn + 20) % 40}.yaml").unlink(missing_ok=True)
 
     with Program("--nmstate-dir", str(folder), "--max-connections-per-address", "100", bases=bases) as server:
-        for path in states:
-            until(lambda path=path: server.status(path) == 200, f"{path} is served")
+        server.until_served(*states)
         wrong, statuses, growth = storm(server, states, (404, 503), churn)
         assert wrong == []
         assert set(statuses) <= {200, 206, 404, 412, 503}

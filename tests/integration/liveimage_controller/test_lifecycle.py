@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From an object to an image and away again, against a real API server; every field of the status is looked at."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

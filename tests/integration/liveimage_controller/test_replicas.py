@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Several replicas, restarts of theirs and of the API server, rights: each serves everything, writes are few."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A controller for nodes of one lab."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

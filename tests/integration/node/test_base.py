@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role base on machines that really boot: it does what check mode predicted, and the second run does nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 
@@ -83,14 +81,11 @@ def runs(controller: Controller, lab_nspawn) -> Runs:
     variables = mirrored(lab_nspawn)
     units = enabled(node)
     mark(node)
-    check = controller.play(BASE, "--check", "--diff", hosts=["base-1"], **variables)
-    assert check.rc == 0, check.output
+    check = controller.play(BASE, "--check", "--diff", hosts=["base-1"], **variables).ok()
     seen, after = touched(node), enabled(node)
-    first = controller.play(BASE, hosts=["base-1"], **variables)
-    assert first.rc == 0, first.output
+    first = controller.play(BASE, hosts=["base-1"], **variables).ok()
     mark(node)
-    second = controller.play(BASE, "--diff", hosts=["base-1"], **variables)
-    assert second.rc == 0, second.output
+    second = controller.play(BASE, "--diff", hosts=["base-1"], **variables).ok()
     return Runs(node, check, seen, units, after, first, second, touched(node))
 
 
@@ -183,8 +178,7 @@ def test_tags_choose_steps_and_switches_leave_steps_out(runs: Runs, controller: 
 def test_a_lost_program_is_brought_back_and_its_service_restarted(runs: Runs, controller: Controller, lab_nspawn):
     runs.node.run("echo damage >> /usr/local/bin/runc; rm /etc/containerd/config.toml; rm /usr/local/bin/crictl")
     before = runs.node.run("systemctl show -P MainPID containerd")
-    play = controller.play(BASE, "--tags", "runtime", hosts=["base-1"], **mirrored(lab_nspawn))
-    assert play.rc == 0, play.output
+    controller.play(BASE, "--tags", "runtime", hosts=["base-1"], **mirrored(lab_nspawn)).ok()
     assert runs.node.run("systemctl show -P MainPID containerd") != before
     assert runs.node.run("crictl info | grep -c RuntimeReady") == "1"
     assert runs.node.run("runc --version | head -1").startswith("runc version 1.1.15")
@@ -194,8 +188,7 @@ def test_a_lost_program_is_brought_back_and_its_service_restarted(runs: Runs, co
 def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, controller: Controller, lab_nspawn):
     """Docker Engine does not start in containers; what can be said here is that its plan is one."""
     variables = {**mirrored(lab_nspawn), "base_container_runtime": "docker"}
-    play = controller.play(BASE, "--check", hosts=["base-1"], **variables)
-    assert play.rc == 0, play.output
+    play = controller.play(BASE, "--check", hosts=["base-1"], **variables).ok()
     assert "docker.io docker-cli" in str([entry["result"].get("msg") for entry in play.of("base-1")])
     assert {"runtime/docker-unit", "facts/base"} <= play.settings("base-1")
     assert "cri-dockerd" in play.fetched("base-1")
@@ -205,8 +198,7 @@ def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, control
 def test_every_refusal_is_reported_at_once_and_nothing_is_changed(runs: Runs, controller: Controller, lab_nspawn):
     mark(runs.node)
     wrong = {"base_version_check": "refuse", "base_kubernetes_version": "1.35.8", "base_min_disk": "900T"}
-    play = controller.play(BASE, hosts=["base-1"], **{**mirrored(lab_nspawn), **wrong})
-    assert play.rc != 0
+    play = controller.play(BASE, hosts=["base-1"], **{**mirrored(lab_nspawn), **wrong}).fails()
     error = play.error("base-1")
     assert "containerd 1.7.24 is too old for Kubernetes 1.35" in error
     assert "base_min_disk is 900T" in error
@@ -232,8 +224,7 @@ def test_without_python_there_is_one_clear_error(runs: Runs, controller: Control
 @pytest.mark.long
 def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs, controller: Controller, lab_nspawn):
     probe = {"interval": "1s", "timeout": "20s", "threshold": 2}
-    play = controller.play(BASE, "--tags", "health", hosts=["base-1"], **mirrored(lab_nspawn), base_runtime_probe=probe)
-    assert play.rc == 0, play.output
+    controller.play(BASE, "--tags", "health", hosts=["base-1"], **mirrored(lab_nspawn), base_runtime_probe=probe).ok()
 
     def pid() -> str:
         return runs.node.run("systemctl show -P MainPID containerd")
@@ -257,8 +248,7 @@ def test_a_second_play_of_the_same_run_reports_nothing_of_the_first(runs: Runs, 
     """Registered results outlive a play; packages that the first one installed are no change of the second."""
     runs.node.run("dpkg --purge --force-depends conntrack")
     play = {"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.base"]}
-    again = controller.play([play, play], hosts=["base-1"], **mirrored(lab_nspawn))
-    assert again.rc == 0, again.output
+    again = controller.play([play, play], hosts=["base-1"], **mirrored(lab_nspawn)).ok()
     named = [entry["result"]["msg"] for entry in again.of("base-1") if "Name the steps" in entry["task"]]
     assert named[0].startswith("changed: packages")
     assert named[1] == "changed: nothing"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A machine becomes an image, and a machine made from it needs nothing more, with every network but ours cut off."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 
@@ -49,8 +47,7 @@ def copies(controller: Controller, lab_nspawn) -> Copies:
             {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar", "sha256": cache.sha256(archive)}
         ],
         **mirrored(lab_nspawn),
-    )
-    assert play.rc == 0, play.output
+    ).ok()
     lab_nspawn.power_off("prebake-1")
     image = lab_nspawn.disk_image("prebake-1")
     lab_nspawn.remove("prebake-1")
@@ -84,8 +81,7 @@ def test_the_copy_holds_all_it_needs_and_waits(copies: Copies):
 def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, controller: Controller, lab_nspawn):
     mirror_host = lab_nspawn.mirror_url.split("/")[2]
     assert copies.second.ssh(f"curl -m 3 -s http://{mirror_host}/ || exit 9").returncode == 9
-    play = controller.play(BASE, "--diff", hosts=["prebake-2"], **mirrored(lab_nspawn))
-    assert play.rc == 0, play.output
+    play = controller.play(BASE, "--diff", hosts=["prebake-2"], **mirrored(lab_nspawn)).ok()
     assert play.changed("prebake-2") == []
     assert len(play.remote("prebake-2")) == 2
     # also when the images are given again, whose archive cannot be fetched
@@ -93,8 +89,7 @@ def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, c
     archive["sha256"] = cache.sha256(mirror.find("images/pause-3.10.2.tar"))
     play = controller.play(
         BASE, hosts=["prebake-2"], base_images=[PAUSE], base_image_archives=[archive], **mirrored(lab_nspawn)
-    )
-    assert play.rc == 0, play.output
+    ).ok()
     assert play.changed("prebake-2") == []
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What only a machine with a kernel of its own shows: swap from every source, modules, kernel settings, a reboot."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller
@@ -56,8 +54,7 @@ def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     controller = Controller(lab_qemu, tmp_path)
     controller.add_nodes(node)
     variables = mirrored(lab_qemu)
-    first = controller.play(BASE, limit=3000, **variables)
-    assert first.rc == 0, first.output
+    controller.play(BASE, limit=3000, **variables).ok()
     prove(node)
 
     before = node.boot_id()
@@ -67,8 +64,7 @@ def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     kept = [line for line in node.run("cat /etc/fstab").splitlines() if line in fstab.splitlines()]
     assert len(kept) == len(fstab.splitlines()) - 1, "only the line of the swap file was taken out"
 
-    second = controller.play(BASE, "--diff", limit=3000, **variables)
-    assert second.rc == 0, second.output
+    second = controller.play(BASE, "--diff", limit=3000, **variables).ok()
     reasons = [step for entry in second.of("base-qemu") for step in entry["result"].get("steps", []) if step["changed"]]
     assert reasons == [], reasons
     assert second.changed("base-qemu") == [], second.output

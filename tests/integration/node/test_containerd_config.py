@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rendered configuration, read by the containerd versions that will read it."""
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rendered files, read by the programs they are for."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

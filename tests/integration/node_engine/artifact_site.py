@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A web server on loopback, with bad answers on request."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +22,6 @@ class Web:
         self.stop = threading.Event()
 
     def url(self, path: str, host: str = "127.0.0.1", scheme: str = "http") -> str:
-        """Where a path is served."""
         return f"{scheme}://{host}:{self.port}{path}"
 
     def ranges_asked(self) -> list[str]:
@@ -32,7 +29,6 @@ class Web:
         return [headers.get("Range", "") for _path, headers in self.requests]
 
     def answer(self, handler: Handler) -> None:
-        """One request."""
         self.requests.append((handler.path, dict(handler.headers)))
         if self.answers and self.answers.pop(0)(handler) is not False:
             return

@@ -2,14 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Artifacts over real HTTP: whole, verified and resumed, or an error and nothing installed."""
 
-from __future__ import annotations
-
 import hashlib
-import io
 import os
 import random
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +13,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import fe
 from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts as install_
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
+from lab.mirror.upstream import tarball
 from tests.integration.node_engine.artifact_site import Web, cut, serving, status, trickle
+from tests.web_servers import certificate
 
 DATA = random.Random(1).randbytes(3 << 20)
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -153,27 +150,14 @@ def test_a_password_in_the_url_is_sent_and_not_shown(web, tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that only its owner trusts, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    files = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days=2"]
-        + ["-subj=/CN=lab", "-addext=subjectAltName=IP:127.0.0.1", f"-out={files[0]}", f"-keyout={files[1]}"],
-        check=True,
-        capture_output=True,
-    )
-    return files
-
-
-def test_tls_needs_a_trusted_certificate_and_stays(web, certificate, tmp_path):
-    with serving(certificate) as safe:
+def test_tls_needs_a_trusted_certificate_and_stays(web, tmp_path):
+    pair = certificate(tmp_path)
+    with serving(pair) as safe:
         safe.files["/data"] = DATA
         url, part = safe.url("/data", scheme="https"), str(tmp_path / "part")
         with pytest.raises(fetch.FetchError, match="certificate that is not trusted"):
             fetch.Fetcher().fetch(url, part, SHA)
-        trusting = fetch.Fetcher(extra_ca=[certificate[0].read_text()], retries=0)
+        trusting = fetch.Fetcher(extra_ca=[pair[0].read_text()], retries=0)
         assert trusting.fetch(url, part, SHA) == len(DATA)
         safe.answers = [status(302, Location=web.url("/data"))]
         with pytest.raises(fetch.FetchError, match="which is not https"):
@@ -218,15 +202,10 @@ def test_a_proven_artifact_needs_no_network(web, tmp_path):
 
 
 def test_a_lost_link_needs_no_network(web, tmp_path):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        info = tarfile.TarInfo("bin/tool")
-        info.size = 4
-        tar.addfile(info, io.BytesIO(b"tool"))
-    web.files["/tar"] = buffer.getvalue()
+    web.files["/tar"] = packed = tarball({"bin/tool": b"tool"})
     install = [{"member": "bin/*", "directory": "/opt/tool", "mode": "0755"}]
     link = {"path": "/usr/bin/tool", "target": "/opt/tool/tool"}
-    wanted = artifact(web, url=web.url("/tar"), sha256=hashlib.sha256(buffer.getvalue()).hexdigest(), kind="tar")
+    wanted = artifact(web, url=web.url("/tar"), sha256=hashlib.sha256(packed).hexdigest(), kind="tar")
     wanted.update(install=install, links=[link])
     host = Host(str(tmp_path))
     assert bring(host, wanted) == [None]
@@ -238,21 +217,16 @@ def test_a_lost_link_needs_no_network(web, tmp_path):
 
 
 def test_programs_of_an_archive_with_a_sha512_are_installed_and_proven(web, tmp_path):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name in ("kubelet", "kubeadm", "kubectl"):
-            info = tarfile.TarInfo("kubernetes/node/bin/" + name)
-            info.size = len(name)
-            tar.addfile(info, io.BytesIO(name.encode()))
-    web.files["/node"], host = buffer.getvalue(), Host(str(tmp_path))
+    packed = tarball({"kubernetes/node/bin/" + name: name.encode() for name in ("kubelet", "kubeadm", "kubectl")})
+    web.files["/node"], host = packed, Host(str(tmp_path))
     install = [
         {"member": "kubernetes/node/bin/" + name, "path": "/usr/local/bin/" + name} for name in ("kubelet", "kubeadm")
     ]
     wanted = artifact(web, url=web.url("/node"), sha512="0" * 128, kind="tar", install=install)
     del wanted["sha256"]
     (error,) = bring(host, wanted)
-    assert f"expected sha512 {'0' * 128}, got {hashlib.sha512(buffer.getvalue()).hexdigest()}" in error
-    wanted["sha512"] = hashlib.sha512(buffer.getvalue()).hexdigest()
+    assert f"expected sha512 {'0' * 128}, got {hashlib.sha512(packed).hexdigest()}" in error
+    wanted["sha512"] = hashlib.sha512(packed).hexdigest()
     assert bring(host, wanted) == [None]
     assert sorted(path.read_text() for path in (tmp_path / "usr/local/bin").iterdir()) == ["kubeadm", "kubelet"]
     assert install_.plan(host, [wanted], 1) == [None]

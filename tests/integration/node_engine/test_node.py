@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_info, node_settings and node_artifacts on machines whose systemd, dpkg and journal are real."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 
@@ -56,8 +54,7 @@ def test_facts(target_of, image, version, codename):
         files=["/etc/kubenode/base.json", "/nonesuch", "/etc"],
         sysctls=["kernel.ostype", "no.such"],
         modules=["overlay", "nonesuch"],
-    )
-    assert not run.failed, run.output
+    ).ok()
     assert not run["changed"]
     node = run["node"]
     found = node["os"]
@@ -98,11 +95,9 @@ def test_a_service_from_nothing_to_restarted(target):
         },
     ]
     before = target.tree()
-    checked = target.apply(*wanted, flags=("--check", "--diff"))
-    assert not checked.failed, checked.output
+    checked = target.apply(*wanted, flags=("--check", "--diff")).ok()
     assert target.tree() == before
-    run = target.apply(*wanted)
-    assert not run.failed, run.output
+    run = target.apply(*wanted).ok()
     # the second unit setting finds a service that was just started, and need not know that
     assert set(run["changed_ids"]) == set(checked["changed_ids"])
     assert target.node.run("systemctl is-active kn-one; systemctl is-enabled kn-one").split() == ["active", "enabled"]
@@ -144,9 +139,7 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
     name = f"kn-bad-{restart}"
     text = f"[Service]\nExecStart=/bin/sh -c 'echo unknown flag: --xyz; exit 1'\nRestart={restart}\nRestartSec=100ms\n"
     wanted = service(name, text, enabled=False, wait=5)
-    run = target.apply(*wanted, file("/etc/kn-after", ""))
-    assert run.failed
-    assert "unknown flag: --xyz" in run["msg"]
+    run = target.apply(*wanted, file("/etc/kn-after", "")).fails("unknown flag: --xyz")
     assert run["failed_id"] == name
     assert [step["id"] for step in run["steps"]] == [wanted[0]["id"]]
     assert target.node.ssh("test -e /etc/kn-after").returncode == 1
@@ -159,8 +152,7 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
 def test_conditions_masks_and_stops(target):
     text = SERVICE.replace("[Service]", "[Unit]\nConditionPathExists=/etc/kn-joined\n[Service]")
     wanted = service("kn-waiting", text)
-    run = target.apply(*wanted)
-    assert not run.failed, run.output
+    target.apply(*wanted).ok()
     assert target.node.run("systemctl is-active kn-waiting || true") == "inactive"
     assert not target.apply(*wanted)["changed"]
     joined = file("/etc/kn-joined", "")
@@ -198,13 +190,11 @@ def test_secrets_are_nowhere(target):
         {"id": "c", "kind": "file", "path": "/etc/kn-secret-by-name", "content_secret": "it"},
     ]
     for flags in (("--check", "--diff", "-vvv"), ("--diff", "-vvv")):
-        run = target.apply(*wanted, secrets={"it": f"{token}\nby name\n"}, flags=flags)
-        assert not run.failed, run.output
+        run = target.apply(*wanted, secrets={"it": f"{token}\nby name\n"}, flags=flags).ok()
         assert len(run["changed_ids"]) == 3
         assert token not in run.output
         assert encoded not in run.output
-    bad = target.apply({**wanted[0], "validate": ["cat", "%s", "/nonesuch"], "mode": "0640"}, flags=("-vvv",))
-    assert bad.failed
+    bad = target.apply({**wanted[0], "validate": ["cat", "%s", "/nonesuch"], "mode": "0640"}, flags=("-vvv",)).fails()
     assert token not in bad.output
     assert target.file("/etc/kn-secret") == f"a line\ntoken: {token}"
     assert target.file("/etc/kn-secret64") == f"{token}64"
@@ -224,8 +214,7 @@ def test_bad_settings_change_nothing(target):
         {"id": "m", "kind": "absent", "path": "/etc/systemd"},
     ]
     for bad in (wrong, unreachable):
-        run = target.apply(file("/etc/kn-x", ""), *bad)
-        assert run.failed
+        run = target.apply(file("/etc/kn-x", ""), *bad).fails()
         assert len(run["errors"]) == len(bad)
         assert run["steps"] == []
         assert not run["changed"]
@@ -251,8 +240,7 @@ def test_the_system_itself(target):
     before = target.node.run("hostname")
     checked = target.apply(*wanted, flags=("--check",))
     assert checked["changed_ids"] == ["swap", "hold", "name", "tree"], checked.output
-    run = target.apply(*wanted)
-    assert not run.failed, run.output
+    run = target.apply(*wanted).ok()
     assert run["changed_ids"] == checked["changed_ids"]
     assert run.output.count("this is a container, which shares its kernel") == 1
     assert not target.apply(*wanted)["changed"]
@@ -278,8 +266,7 @@ def test_artifacts_and_the_service_that_uses_them(target, lab_nspawn):
         assert run["changed_ids"] == ["artifact:kn-tool"], run.output
         assert target.tree() == before
         assert web.requests == []
-        run = target.run("node_artifacts", "-vvv", artifacts=[wanted], headers={"X-Key": "hunter3hunter3"})
-        assert not run.failed, run.output
+        run = target.run("node_artifacts", "-vvv", artifacts=[wanted], headers={"X-Key": "hunter3hunter3"}).ok()
         assert run["artifacts"][0]["bytes"] == len(program)
         assert web.requests[0][1]["X-Key"] == "hunter3hunter3"
         assert "hunter3" not in run.output
@@ -298,8 +285,7 @@ def test_artifacts_and_the_service_that_uses_them(target, lab_nspawn):
         assert len(web.requests) == seen
 
         wanted.update(version="1.2", sha256="0" * 64)
-        run = target.run("node_artifacts", artifacts=[wanted])
-        assert run.failed
+        run = target.run("node_artifacts", artifacts=[wanted]).fails()
         assert wanted["url"] in run["msg"]
         assert f"expected sha256 {'0' * 64}, got {hashlib.sha256(newer).hexdigest()}" in run["msg"]
         assert target.file("/usr/local/bin/kn-tool") == newer.decode().strip()

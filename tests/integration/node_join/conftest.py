@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines that are ready to join a real control plane, and playbook runs of the role join on them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -46,6 +44,13 @@ class Joined(Run):
         """The message of the failure."""
         return self.report.get("failure", {}).get("msg", "")
 
+    def fails_as(self, code: str, *words: str) -> Self:
+        """Itself, since it had to fail with this code and these words."""
+        assert self.code == code, self.output
+        for word in words:
+            assert word in self.said
+        return self
+
     @property
     def applied(self) -> list[str]:
         """Ids of the settings that changed."""
@@ -82,8 +87,7 @@ class Joiner(Controller):
             "timeout": 120,
         }
         options = [{name: value for name, value in {**usual, **case}.items() if value is not None} for case in cases]
-        done = self._join("check.yml", {"cases": options})
-        assert done.rc == 0, done.output
+        done = self._join("check.yml", {"cases": options}).ok()
         return done.report["results"]
 
     def _join(self, play: str, variables: dict[str, Any], *options: str) -> Joined:
@@ -128,8 +132,7 @@ def machine(lab_nspawn: RunningLab, cluster: RunningCluster, tmp_path_factory: p
     joiner = Joiner(lab_nspawn, lab_nspawn.node("join-1"), cluster, tmp_path_factory.mktemp("join"))
     joiner.node.run(SHARED_KERNEL)
     joiner.add_nodes(joiner.node)
-    done = joiner.play("kubenode.provision.node_base", **real(lab_nspawn, KUBERNETES))
-    assert not done.failed, done.output
+    joiner.play("kubenode.provision.node_base", **real(lab_nspawn, KUBERNETES)).ok()
     return joiner
 
 
@@ -139,8 +142,7 @@ def joined(machine: Joiner) -> Joiner:
     valid = machine.node.ssh("test -e /etc/kubenode/join.json && systemctl is-active -q kubelet").returncode == 0
     if not valid or machine.node.name not in machine.cluster.nodes():
         machine.clean()
-        done = machine.run(token=machine.cluster.token())
-        assert done.rc == 0, done.output
+        machine.run(token=machine.cluster.token()).ok()
     return machine
 
 

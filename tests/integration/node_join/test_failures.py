@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each way a join can fail: its code, within its time, and nothing left on the machine."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading
@@ -87,10 +85,7 @@ def test_label_that_a_kubelet_may_not_set(joiner):
 def test_no_controller_approves(joiner):
     joiner.cluster.approve(False)
     made = {"kubeconfig": str(joiner.cluster.kubeconfig), "description": "for the test of a failure"}
-    done = joiner.run(token_create=made, timeout=40)
-    assert done.code == "csr_pending", done.output
-    assert "nothing approves it" in done.said
-    assert "csr-" in done.said
+    joiner.run(token_create=made, timeout=40).fails_as("csr_pending", "nothing approves it", "csr-")
     assert made["description"] not in descriptions(joiner.cluster)
     nothing_left(joiner)
 
@@ -114,7 +109,7 @@ def test_an_administrator_denies(joiner):
     finally:
         stop.set()
         thread.join()
-    assert done.code == "csr_denied", done.output
+    done.fails_as("csr_denied")
     nothing_left(joiner)
 
 
@@ -129,8 +124,7 @@ def test_name_of_another_machine(joiner):
     (seen,) = joiner.checks([{"token": joiner.cluster.token()}])
     assert seen["failure"]["code"] == "name_taken", seen
     # a machine without a token cannot see that; the maker of the token can
-    done = joiner.run(token_create={"kubeconfig": str(joiner.cluster.kubeconfig)})
-    assert done.code == "name_taken", done.output
+    joiner.run(token_create={"kubeconfig": str(joiner.cluster.kubeconfig)}).fails_as("name_taken")
     assert joiner.files() == set()
     assert joiner.kubelet() == "inactive"
     assert joiner.cluster.nodes()[joiner.node.name]["spec"]["providerID"] == "other://1"
@@ -156,8 +150,7 @@ def late_server(lab_nspawn: RunningLab, tmp_path) -> Iterator[tuple[str, str]]:
 def test_kubelet_that_exits(joiner):
     given = {"unknown_fields": "allow", "kubelet_extra_args": {"pod-infra-container-image": "pause"}}
     done = joiner.run(token=joiner.cluster.token(), **given)
-    assert done.code == "kubelet_exited", done.output
-    assert "unknown flag: --pod-infra-container-image" in done.said
+    done.fails_as("kubelet_exited", "unknown flag: --pod-infra-container-image")
     nothing_left(joiner)
 
 

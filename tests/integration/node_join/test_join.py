@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines join, join again, lapse and leave, against a real API server."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.node_join.test_failures import descriptions
@@ -25,13 +23,11 @@ VARIABLES = {
 
 def test_join_and_join_again(joiner):
     token = joiner.cluster.token()
-    checked = joiner.run("--check", "--diff", token=token, **VARIABLES)
-    assert checked.rc == 0, checked.output
+    checked = joiner.run("--check", "--diff", token=token, **VARIABLES).ok()
     assert joiner.files() == set()
     assert token.partition(".")[2] not in checked.output
 
-    done = joiner.run("--diff", "-vvv", token=token, **VARIABLES)
-    assert done.rc == 0, done.output
+    done = joiner.run("--diff", "-vvv", token=token, **VARIABLES).ok()
     assert token.partition(".")[2] not in done.output
     node = joiner.cluster.nodes()[joiner.node.name]
     assert node["metadata"]["labels"]["example.com/rack"] == "r1"
@@ -43,8 +39,7 @@ def test_join_and_join_again(joiner):
     assert token.partition(".")[2] not in joiner.node.run("journalctl --no-pager -o cat")
 
     pid = joiner.pid()
-    again = joiner.run(**VARIABLES)
-    assert again.rc == 0, again.output
+    again = joiner.run(**VARIABLES).ok()
     assert again.report["applied"]["changed"] is False
     assert joiner.pid() == pid
     assert "changed=0" in again.output
@@ -53,15 +48,13 @@ def test_join_and_join_again(joiner):
 def test_a_pin_and_a_made_token_are_enough_and_changes_restart_the_kubelet_once(joiner):
     made = {"kubeconfig": str(joiner.cluster.kubeconfig), "description": "for the test of a join"}
     pin = {"ca_hashes": [joiner.cluster.ca_hash]}
-    done = joiner.run(ca_cert=None, discovery=pin, token_create=made, kubelet_drop_ins={"10-a.conf": {"maxPods": 50}})
-    assert done.rc == 0, done.output
+    joiner.run(ca_cert=None, discovery=pin, token_create=made, kubelet_drop_ins={"10-a.conf": {"maxPods": 50}}).ok()
     assert joiner.node.name in joiner.cluster.nodes()
     assert made["description"] not in descriptions(joiner.cluster)
     assert joiner.node.run("cat /etc/kubernetes/pki/ca.crt") == joiner.cluster.ca_pem.strip()
 
     pid = joiner.pid()
-    done = joiner.run(kubelet_config={"maxPods": 60})
-    assert done.rc == 0, done.output
+    done = joiner.run(kubelet_config={"maxPods": 60}).ok()
     assert set(done.applied) == {"join/config", "join/drop-in/10-a.conf", "join/kubelet", "join/record"}
     assert joiner.pid() != pid
     assert "/etc/kubernetes/kubelet.conf.d/10-a.conf" not in joiner.files()
@@ -70,8 +63,7 @@ def test_a_pin_and_a_made_token_are_enough_and_changes_restart_the_kubelet_once(
 
 def test_a_node_that_was_deleted_registers_again(joined):
     joined.cluster.kubectl("delete", "node", joined.node.name)
-    done = joined.run()
-    assert done.rc == 0, done.output
+    done = joined.run().ok()
     assert done.report["seen"]["need_registration"] is True
     assert joined.node.name in joined.cluster.nodes()
 
@@ -84,8 +76,7 @@ def test_a_lapsed_certificate(joined):
     assert "join_token: the machine needs one, since its client certificate has lapsed" in done.output
     assert "/etc/kubernetes/kubelet.conf" in joined.files()  # what the earlier join made stays as it is
 
-    done = joined.run(token=cluster.token())
-    assert done.rc == 0, done.output
+    done = joined.run(token=cluster.token()).ok()
     assert done.report["seen"]["client"]["state"] == "lapsed"
     assert done.report["seen"]["name"] == "own"
     assert cluster.nodes()[name]["metadata"]["uid"] == uid
@@ -95,8 +86,7 @@ def test_a_lapsed_certificate(joined):
 def test_a_certificate_of_no_known_cluster(joined):
     cluster, name = joined.cluster, joined.node.name
     give(joined, Authority().client("system:node:" + name))
-    done = joined.run(token=cluster.token())
-    assert done.rc == 0, done.output
+    done = joined.run(token=cluster.token()).ok()
     assert done.report["seen"]["client"]["state"] == "refused"
     assert joined.checks([{}])[0]["client"]["state"] == "valid"
 
@@ -107,8 +97,7 @@ def test_a_node_of_another_cluster_is_left_alone(joined):
     give(joined, other.client("system:node:" + name))
     joined.node.run(f"cat > /etc/kubernetes/pki/ca.crt <<'E'\n{other.pem}E")
     before = joined.files()
-    done = joined.run(token=joined.cluster.token())
-    assert done.code == "joined_elsewhere", done.output
+    joined.run(token=joined.cluster.token()).fails_as("joined_elsewhere")
     assert joined.files() == before
     joined.clean()
 
@@ -123,27 +112,21 @@ def test_a_kubelet_that_hangs_is_started_again(joined):
 
 def test_leave(joined):
     given = {"state": "absent", "token_create": {"kubeconfig": str(joined.cluster.kubeconfig)}}
-    checked = joined.run("--check", **given)
-    assert checked.rc == 0, checked.output
+    joined.run("--check", **given).ok()
     assert (joined.kubelet(), joined.node.name in joined.cluster.nodes()) == ("active", True)
-    done = joined.run(**given)
-    assert done.rc == 0, done.output
+    joined.run(**given).ok()
     assert joined.files() == set()
     assert joined.kubelet() == "inactive"
     assert joined.node.name not in joined.cluster.nodes()
-    again = joined.run(**given)
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
+    joined.run(**given).ok().says("changed=0")
 
 
 def test_a_node_that_is_not_ready_has_joined(joiner):
-    done = joiner.run(token=joiner.cluster.token(), ready=True, timeout=120)
-    assert done.code == "not_ready", done.output
+    joiner.run(token=joiner.cluster.token(), ready=True, timeout=120).fails_as("not_ready")
     assert joiner.kubelet() == "active"
     assert "/etc/kubernetes/bootstrap-kubelet.conf" not in joiner.files()
     pid = joiner.pid()
-    again = joiner.run(ready=True, cni_config=CNI)
-    assert again.rc == 0, again.output
+    again = joiner.run(ready=True, cni_config=CNI).ok()
     assert again.report["waited"]["node"]["ready"] is True
     # the runtime reads CNI configurations by itself
     assert joiner.pid() == pid

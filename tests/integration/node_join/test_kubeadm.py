@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_join_kubeadm as a process, with a kubeadm that says what the real one says."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.controller import Controller

@@ -6,8 +6,6 @@ A container machine with the release becomes an image by base, and machines of t
 server in reach. In virtual machines pods run, too; container machines show the rest in a fifth of the time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -35,7 +33,7 @@ from lab.running import RunningLab
 from tests.integration.commands.image_site import Web
 from tests.integration.controller import Controller
 from tests.integration.mirrored import real
-from tests.integration.node_join.conftest import Joiner
+from tests.integration.node_join.conftest import Joined, Joiner
 from tests.waiting import until
 
 pytestmark = [
@@ -131,14 +129,13 @@ class Images:
         controller = Controller(lab, self._folder / name)
         controller.folder.mkdir()
         controller.add_nodes(lab.node(name))
-        done = controller.play(
+        controller.play(
             "kubenode.provision.node_base",
             base_prebake=True,
             base_kubeadm=True,
             base_image_archives=[{"url": f"{lab.mirror_url}/{archive}", "sha256": cache.sha256(pause)}],
             **{**real(lab, version), "base_containerd_version": CONTAINERD[version]},
-        )
-        assert not done.failed, done.output
+        ).ok()
         lab.power_off(name)
         image = lab.disk_image(name)
         lab.remove(name)
@@ -154,20 +151,24 @@ class Real(Joiner):
         self.fields = {} if pods else SHARED_GROUPS
         self.create = {"kubeconfig": str(self.cluster.kubeconfig)}
 
-    def join(self, **variables: Any) -> Any:
+    def join(self, **variables: Any) -> Joined:
         """Run the role with what every node needs here."""
         given = {"cni_config": NETWORK, "ready": True, "timeout": PATIENCE, "token_create": self.create, **variables}
         return self.run(**given)
 
     def leave(self) -> None:
         """Let the role take it out of the cluster."""
-        done = self.join(state="absent", ca_cert=None)
-        assert done.rc == 0, done.output
+        self.join(state="absent", ca_cert=None).ok()
 
     @property
     def object(self) -> dict[str, Any]:
         """Its Node; empty when there is none."""
         return self.cluster.nodes().get(self.node.name, {})
+
+    def nothing_left(self) -> None:
+        """No Node, and no file of a join."""
+        assert self.object == {}
+        assert self.files() == set()
 
     def prove(self) -> None:
         """It is Ready with this release's kubelet, and runs a pod if it can."""
@@ -224,24 +225,21 @@ def machine(request: pytest.FixtureRequest, images: Images, tmp_path_factory: py
 
 
 def test_the_role_lets_kubeadm_join(machine: Real) -> None:
-    done = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
-    assert done.rc == 0, done.output
+    machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"]).ok()
     assert machine.object["metadata"]["labels"]["example.com/rack"] == "r1"
     assert {"key": "lab", "value": "yes", "effect": "NoSchedule"} in machine.object["spec"]["taints"]
     assert not {"/run/kubenode/kubeadm-join.yaml", "/etc/kubernetes/bootstrap-kubelet.conf"} & machine.files()
     machine.prove()
     pid = machine.pid()
-    again = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
+    done = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"]).ok()
+    done.says("changed=0")
     assert machine.pid() == pid
 
 
 def test_it_leaves_what_kubeadm_joined(machine: Real) -> None:
     machine.leave()
-    assert machine.object == {}
     assert machine.kubelet() == "inactive"
-    assert machine.files() == set()
+    machine.nothing_left()
 
 
 def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
@@ -249,26 +247,21 @@ def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
     machine.node.run(listens)
     done = machine.join(method="kubeadm")
     machine.node.run("systemctl stop taken")
-    assert done.code == "kubeadm_failed", done.output
-    assert "its checks: Port-10250: Port 10250 is in use" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubeadm_failed", "its checks: Port-10250: Port 10250 is in use")
+    machine.nothing_left()
 
 
 def test_a_kubelet_that_kubeadm_started_in_vain(machine: Real) -> None:
     done = machine.join(
         method="kubeadm", unknown_fields="allow", kubelet_extra_args={"network-plugin": "cni"}, timeout=60
     )
-    assert done.code == "kubelet_exited", done.output
-    assert "unknown flag: --network-plugin" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubelet_exited", "unknown flag: --network-plugin")
+    machine.nothing_left()
 
 
 def test_a_token_that_may_not_sign(machine: Real) -> None:
     token = machine.cluster.token(signing=False)
-    done = machine.join(method="kubeadm", token=token, token_create=None)
-    assert done.code == "discovery_signature", done.output
+    done = machine.join(method="kubeadm", token=token, token_create=None).fails_as("discovery_signature")
     assert token.partition(".")[2] not in done.output
     assert machine.files() == set()
 
@@ -299,20 +292,15 @@ def test_the_program_lets_kubeadm_join(machine: Real, tmp_path: Path) -> None:
 
 
 def test_the_kubelet_bootstraps_and_registers_again(machine: Real) -> None:
-    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
-    assert done.rc == 0, done.output
+    machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50}).ok()
     assert machine.object["spec"]["providerID"] == "hcloud://4242"
     assert machine.object["status"]["capacity"]["pods"] == "50"
     machine.prove()
-    again = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
-    changed = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
-    assert changed.rc == 0, changed.output
+    (machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50}).ok().says("changed=0"))
+    machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60}).ok()
     until(lambda: machine.object["status"]["capacity"]["pods"] == "60", "the kubelet's new configuration", PATIENCE)
     machine.cluster.kubectl("delete", "node", machine.node.name)
-    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
-    assert done.rc == 0, done.output
+    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60}).ok()
     assert done.report["seen"]["need_registration"] is True
     machine.prove()
     machine.leave()
@@ -321,10 +309,8 @@ def test_the_kubelet_bootstraps_and_registers_again(machine: Real) -> None:
 
 def test_a_kubelet_that_exits(machine: Real) -> None:
     done = machine.join(unknown_fields="allow", kubelet_config={"maxPods": -1})
-    assert done.code == "kubelet_exited", done.output
-    assert "maxPods (--max-pods) -1 must not be a negative number" in done.said
-    assert machine.object == {}
-    assert machine.files() == set()
+    done.fails_as("kubelet_exited", "maxPods (--max-pods) -1 must not be a negative number")
+    machine.nothing_left()
 
 
 @contextlib.contextmanager
@@ -350,8 +336,7 @@ def user_data(folder: Path, name: str, lab: RunningLab, **variables: Any) -> Ite
         "join_timeout": PATIENCE,
         **variables,
     }
-    made = controller.play(USER_DATA)
-    assert not made.failed, made.output
+    controller.play(USER_DATA).ok()
     try:
         yield result.read_text()
     finally:
@@ -446,8 +431,7 @@ def test_docker_and_cri_dockerd_join(lab_nspawn: RunningLab, tmp_path: Path) -> 
     )
     github.close()
     assert not done.failed, done.output
-    done = machine.join()
-    assert done.rc == 0, done.output
+    machine.join().ok()
     assert machine.object["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("docker://")
     machine.prove()
     again = machine.join()

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our tables of flags and fields against the kubelets of their minors: the newest and the oldest that are built."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run in a terminal, and what stood on its screen: as much of a terminal as our tables and Ansible's lines need."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -30,7 +28,6 @@ class Screen:
         self.unknown: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Show a text."""
         for word in _WORDS.finditer(text):
             self._take(word)
 
@@ -105,7 +102,6 @@ class OnTerminal:
         raise AssertionError(f"the run does not end\n{self.output}")
 
     def press(self, key: bytes) -> None:
-        """Type something."""
         os.write(self.master, key)
 
     def end(self) -> None:

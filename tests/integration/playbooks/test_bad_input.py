@@ -2,17 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every wrong input is one clear message, and nothing is created."""
 
-from __future__ import annotations
-
 import re
-import subprocess
 from pathlib import Path
 
 import hcloud
 import pytest
 import yaml
 
-SHIPPED = "image-url-command-raw-disk"
+from tests.integration.testbeds import NOWHERE
+from tests.key_pairs import key_pair
 
 #: variables of one machine that are wrong → words of its finding: the field, the value, the fix
 OF_A_MACHINE = {
@@ -106,8 +104,7 @@ OF_THE_RUN = {
 def dry(operator):
     """A lab for input that must be refused before anything boots; servers of it would be seen."""
     lab = operator("dry")
-    other = lab.testbed.folder / "other"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    key_pair(lab.testbed.folder / "other")
     return lab
 
 
@@ -120,9 +117,8 @@ def inventory(dry, names=("wrong-1",), **variables):
     """An inventory in which everything is right but the given variables; None leaves a variable out."""
     other = str(dry.testbed.folder / "other")
     variables = {key: other if value == "{other_key}" else value for key, value in variables.items()}
-    image = {"kubenode_image_url": "https://images.example.com/x.raw.zst#sha256=" + "0" * 64}
-    dry.testbed.image_url = lambda: image["kubenode_image_url"]
-    dry.testbed.write_inventory(list(names), **{**image, **variables})
+    dry.testbed.image_url = lambda: NOWHERE
+    dry.testbed.write_inventory(list(names), **{"kubenode_image_url": NOWHERE, **variables})
     return other
 
 
@@ -136,7 +132,7 @@ def test_what_is_wrong_with_a_machine_is_reported_before_anything_is_created(dry
     content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["machines"]["hosts"] = {name: variables for name, (variables, _words) in machines.items()}
     dry.testbed.inventory.write_text(yaml.safe_dump(content))
-    assert dry.run() != 0
+    dry.run().fails()
     message = " ".join(dry.output[dry.output.index("[ERROR]") :].split())
     # each finding begins with the name of its machine
     findings = re.split(f"\\b({'|'.join(machines)})'?: ", message)
@@ -152,7 +148,7 @@ def test_what_is_wrong_with_a_machine_is_reported_before_anything_is_created(dry
 def test_what_is_wrong_with_the_run_is_reported_before_anything_is_created(dry, what):
     variables, words = OF_THE_RUN[what]
     other = inventory(dry, **variables)
-    assert dry.run() != 0
+    dry.run().fails()
     for word in words:
         assert word.replace("{other_key}", other) in dry.output
     assert "Traceback" not in dry.output
@@ -164,23 +160,21 @@ def test_a_command_that_is_not_executable(dry):
     folder.mkdir(exist_ok=True)
     (folder / "image-url-command-plain").write_text("#!/bin/sh\n")
     inventory(dry, kubenode_command_dir=str(folder), kubenode_image_url_command="image-url-command-plain")
-    assert dry.run() != 0
-    assert "image-url-command-plain" in dry.output
-    assert "executable" in dry.output
+    dry.run().fails().says("image-url-command-plain", "executable")
     assert servers(dry.testbed) == []
 
 
 def test_machines_of_one_run_share_their_keys(dry):
     inventory(dry, names=["wrong-1", "wrong-2"])
-    assert dry.run("-e", "{kubenode_ssh_keys: \"{{ ['key-of-' ~ inventory_hostname] }}\"}") != 0
-    assert "key-of-wrong-1" in dry.output
-    assert "key-of-wrong-2" in dry.output
+    dry.run("-e", "{kubenode_ssh_keys: \"{{ ['key-of-' ~ inventory_hostname] }}\"}").fails().says(
+        "key-of-wrong-1", "key-of-wrong-2"
+    )
     assert servers(dry.testbed) == []
 
 
 def test_every_finding_of_every_machine_is_in_one_message(dry):
     inventory(dry, names=["wrong-1", "wrong-2"], kubenode_image_url="nonsense", kubenode_image_url_command="x")
-    assert dry.run() != 0
+    dry.run().fails()
     message = dry.output[dry.output.index("[ERROR]") :]
     assert "4 findings" in message
     for name in ("wrong-1", "wrong-2"):
@@ -207,33 +201,23 @@ OF_LATER_STEPS = {
 def test_what_only_later_steps_take_is_looked_at_before_anything_is_created(dry):
     """In one run for two machines; a wrong type hides what else is wrong with the options of the same step."""
     inventory(dry, names=["wrong-1", "wrong-2"], **{name: value for name, (value, _words) in OF_LATER_STEPS.items()})
-    assert dry.run() != 0
+    dry.run().fails()
     message = dry.output[dry.output.index("[ERROR]") :]
     hidden = {"kubenode_boot_timeout", "kubenode_host_keys"}
     for name, (_value, words) in OF_LATER_STEPS.items():
         for machine in ("wrong-1", "wrong-2"):
             assert (f"{machine}: {words}" in message) is (name not in hidden), words
     inventory(dry, **{name: OF_LATER_STEPS[name][0] for name in hidden})
-    assert dry.run("--check") != 0
+    dry.run("--check").fails()
     assert any(OF_LATER_STEPS[name][1] in dry.output for name in hidden)
     assert servers(dry.testbed) == []
 
 
+NAMED = ({"kubenode_image_name": "debian-13"}, 'kubenode_image_name is "debian-13" and kubenode_image_url')
+TARBALL = ({"kubenode_image": {"name": "x"}}, 'kubenode_image is {"name": "x"} and kubenode_image_url is')
 CONTRADICTIONS = {
-    "hcloud_image_url": (
-        {"kubenode_image_name": "debian-13"},
-        'kubenode_image_name is "debian-13" and kubenode_image_url',
-    ),
-    "hcloud_image_name": (
-        {"kubenode_image_name": "debian-13"},
-        'kubenode_image_name is "debian-13" and kubenode_image_url',
-    ),
-    "robot_image_url": ({"kubenode_image": {"name": "x"}}, 'kubenode_image is {"name": "x"} and kubenode_image_url is'),
-    "robot_installimage": (
-        {"kubenode_image": {"name": "x"}},
-        'kubenode_image is {"name": "x"} and kubenode_image_url is',
-    ),
-}
+    "hcloud_image_url": NAMED, "hcloud_image_name": NAMED, "robot_image_url": TARBALL, "robot_installimage": TARBALL,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("playbook", CONTRADICTIONS)
@@ -243,12 +227,9 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     with_report = playbook == "hcloud_image_name"
     if not with_report:
         monkeypatch.delitem(dry.testbed.environment, "ANSIBLE_CALLBACKS_ENABLED")
-    dry.testbed.playbook = f"kubenode.provision.{playbook}"
-    dry.control("DELETE", "/requests")
-    try:
-        done = dry.finish()
-    finally:
-        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
+    dry.forget_requests()
+    with dry.playing(playbook):
+        done = dry.run()
     assert done.failed
     reported = " ".join(done.output.split())
     assert f"wrong-1: {words}" in reported
@@ -256,7 +237,7 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     assert "kubenode_image_ulr, set for wrong-1, is no variable" in reported
     assert ("kubenode_notify_url is set, but nothing will be sent" in reported) is not with_report
     assert "s3cr3t" not in reported
-    assert dry.control("GET", "/requests")["requests"] == []
+    assert dry.asked() == []
 
 
 #: playbook → variables of a host that do not exist, and what is said of them
@@ -279,11 +260,8 @@ def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
     content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["all"] = {"vars": variables}  # also for localhost
     dry.testbed.inventory.write_text(yaml.safe_dump(content))
-    dry.testbed.playbook = f"kubenode.provision.{playbook}"
-    try:
-        done = dry.finish("--check")
-    finally:
-        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
+    with dry.playing(playbook):
+        done = dry.run("--check")
     reported = " ".join(done.output.split())
     for word in words:
         assert word in reported
@@ -298,20 +276,14 @@ def test_every_playbook_reports_a_variable_that_does_not_exist(dry, playbook):
 )
 def test_tokens(dry, token, reason):
     inventory(dry)
-    testbed, before = dry.testbed, dict(dry.testbed.environment)
-    try:
+    testbed = dry.testbed
+    with pytest.MonkeyPatch.context() as patch:
         if token == "missing":
-            testbed.environment.pop("HCLOUD_TOKEN")
-        elif token == "refused":
-            testbed.environment["HCLOUD_TOKEN"] = "A" * 64
+            patch.delitem(testbed.environment, "HCLOUD_TOKEN")
         else:
-            testbed.environment["HCLOUD_TOKEN"] = Path(testbed.lab["token_file"] + "-read-only").read_text()
-        assert dry.run() != 0
-    finally:
-        testbed.environment.clear()
-        testbed.environment.update(before)
-    assert "api_token: " in dry.output
-    assert reason in dry.output
+            given = "A" * 64 if token == "refused" else Path(testbed.lab["token_file"] + "-read-only").read_text()
+            patch.setitem(testbed.environment, "HCLOUD_TOKEN", given)
+        dry.run().fails().says("api_token: ", reason)
     assert servers(testbed) == []
 
 
@@ -322,9 +294,7 @@ def test_a_foreign_server_is_adopted_only_on_demand(dry):
     created = client.servers.create("foreign-1", server_type, image, start_after_create=False)
     try:
         inventory(dry, names=["foreign-1"])
-        assert dry.run() != 0
-        assert "foreign-1" in dry.output
-        assert "adopt" in dry.output
+        dry.run().fails().says("foreign-1", "adopt")
         assert client.servers.get_by_id(created.server.id).labels == {}
     finally:
         client.servers.get_by_id(created.server.id).delete()

@@ -2,21 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`--check` of every playbook, on machines in every state: it says what it would do, or one error, and only asks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
+from tests.integration.runs import QUICK
+from tests.integration.testbeds import NOWHERE
 
 CHECK = ("--check", "--diff")
-#: Nothing answers on these machines; nothing waits for them either.
-QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
-URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
-COMMAND = {"kubenode_image_url": URL, "kubenode_image_url_command": "image-url-command-raw-disk"}
+COMMAND = {"kubenode_image_url": NOWHERE, "kubenode_image_url_command": "image-url-command-raw-disk"}
 DISKS = {"kubenode_root_device_hints": {"smallest": True}}
-BASE = {"name": "debian-12", "image_url": URL, "command": "image-url-command-rootfs-tar"}
+BASE = {"name": "debian-12", "image_url": NOWHERE, "command": "image-url-command-rootfs-tar"}
 IMAGES = {"kubenode_image_matrix": {"kubernetes": ["1.36.4"], "base": [BASE], "architecture": ["x86"]}}
 
 
@@ -32,11 +29,10 @@ class _Checks:
         """The run; it has changed nothing at the providers', and kept nothing of the machines."""
         kept = self.folder / "kubenode"
         before = files(kept) if kept.exists() else set()
-        self.lab.control("DELETE", "/requests")
+        self.forget_requests()
         shared = {"kubenode_dir": str(kept), "ansible_ssh_private_key_file": str(self.key), **shared}
         done = self.play(f"kubenode.provision.{playbook}", *CHECK, hosts=hosts, shared=shared, env=QUICK)
-        asked = self.lab.control("GET", "/requests")["requests"]
-        assert [one for one in asked if one["method"] not in ("GET", "HEAD")] == [], done.output
+        assert [one for one in self.asked() if one["method"] not in ("GET", "HEAD")] == [], done.output
         assert (files(kept) if kept.exists() else set()) - before == set()
         assert "Traceback" not in done.output
         assert "The error was" not in done.output
@@ -51,8 +47,7 @@ class Cloud(_Checks, CloudAccount):
         """Servers of ours; only those that were started ever ran."""
         given = [{"name": name, "server_type": "cx23", "ssh_keys": [self.key_name]} for name in names]
         state = "started" if start else "present"
-        done = self.process("hcloud_machine", machines=given, state=state)
-        assert done.rc == 0, done.output
+        self.process("hcloud_machine", machines=given, state=state).ok()
 
     def written(self, playbook: str, *hosts: str, **more: object):
         """A check of a playbook that makes machines."""
@@ -92,30 +87,23 @@ def test_an_image_command_on_cloud_machines(cloud):
     cloud.machines("off-1")
     cloud.machines("on-1", "armed-1", start=True)
     cloud.act("armed-1", "enable_rescue", {"type": "linux64", "ssh_keys": [cloud.key_id]})
-    done = cloud.written("hcloud_image_url", "new-1", "off-1", **COMMAND)
-    assert done.rc == 0, done.output
+    done = cloud.written("hcloud_image_url", "new-1", "off-1", **COMMAND).ok()
     for name in ("new-1", "off-1"):
         assert f"{name}: would run " in done.output
         assert f"{name}: would reboot" in done.output
-    done = cloud.written("hcloud_image_url", "on-1", "armed-1", **COMMAND)
-    assert done.rc != 0
+    cloud.written("hcloud_image_url", "on-1", "armed-1", **COMMAND).fails()
     for name in ("on-1", "armed-1"):
         assert f"server '{name}' runs, but for 2 s it was not clear which system" in cloud.said
         assert f'name it: -e \'{{\\"kubenode_reinstall\\": [\\"{name}\\"]}}\'' in cloud.said
-    done = cloud.written("hcloud_image_name", "new-1", "off-1", "on-1", kubenode_image_name="debian-12")
-    assert done.rc == 0, done.output
+    cloud.written("hcloud_image_name", "new-1", "off-1", "on-1", kubenode_image_name="debian-12").ok()
     assert "would create the server, would power on; then its system" in cloud.said
     assert "exists, would power on; then its system" in cloud.said
     assert "exists; then its system" in cloud.said
 
 
-@pytest.mark.parametrize(
-    "playbook",
-    ["node_image_snapshot", "node_image_tarball"],
-)
+@pytest.mark.parametrize("playbook", ["node_image_snapshot", "node_image_tarball"])
 def test_node_images_that_do_not_exist(cloud, playbook):
-    done = cloud.written(playbook, **IMAGES)
-    assert done.rc == 0, done.output
+    cloud.written(playbook, **IMAGES).ok()
     assert "would " in cloud.said
     assert cloud.servers() == {}
 
@@ -135,14 +123,12 @@ def test_dedicated_servers_that_do_not_answer(robot, playbook, variables, then):
     robot.add("on-1", "armed-1")
     robot.add("off-1", powered=False, reset=["power"], wol=False)
     robot.arm("armed-1")
-    done = robot.written(playbook, "on-1", "armed-1", **variables)
-    assert done.rc != 0
+    robot.written(playbook, "on-1", "armed-1", **variables).fails()
     assert robot.said.count('"msg": "we cannot tell what it runs') == 2
     assert "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset" in robot.said
     allowed = {**variables, "kubenode_first_contact": "reset"}
     hosts = ["on-1", "armed-1"] if playbook == "robot_inspect" else ["on-1", "armed-1", "off-1"]
-    done = robot.written(playbook, *hosts, **allowed)
-    assert done.rc == 0, done.output
+    robot.written(playbook, *hosts, **allowed).ok()
     assert robot.said.count("would arm the rescue and reset by ") == len(hosts)
     assert robot.said.count(f"; then {then}") == len(hosts)
     assert [robot.boots(name) for name in ("on-1", "off-1")] == [robot.boots("armed-1"), []]

@@ -6,8 +6,6 @@ In check mode, with the accounts of a lab whose machines never answer; nothing b
 The quick start of README is run on machines, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -156,17 +154,13 @@ def test_the_quick_start_of_readme_makes_a_machine(lab_nspawn, tmp_path, install
     files = re.sub(r"https://images\.example\.com/[^\"]*", url, json.dumps(first.files))
     reader = Reader(lab_nspawn, tmp_path, installed, Step(first.place, first.words, json.loads(files)))
     try:
-        done = reader.do()
-        assert done.rc == 0, done.output
+        done = reader.do().ok()
         assert changes(done)[0] != "0", "tasks of the whole fleet count for its first machine"
-        again = reader.do()
-        assert again.rc == 0, again.output
+        again = reader.do().ok()
         assert changes(again) == ["0", "0"], again.output
-        later = reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.node_base", "--check")
-        assert later.rc == 0, later.output
+        reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.node_base", "--check").ok()
         named = json.dumps({"kubenode_delete": ["node-1", "node-2"]})
-        gone = reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.hcloud_delete", "-e", named)
-        assert gone.rc == 0, gone.output
+        reader.do("ansible-playbook", "-i", "inventory.yml", "kubenode.provision.hcloud_delete", "-e", named).ok()
         assert not {"node-1", "node-2"} & set(reader.servers())
     finally:
         reader.close()

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job on machines that boot, and what becomes of it when it is disturbed."""
 
-from __future__ import annotations
-
 import json
 import random
 import shlex
@@ -68,8 +66,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     host_vars.mkdir()
     way = f"-o ProxyCommand='{sys.executable} {relay} %h %p'"
     (host_vars / "first-2.yml").write_text(json.dumps({"ansible_ssh_common_args": way}))
-    written = nspawn.finish()
-    assert written.rc == 0, nspawn.output
+    written = nspawn.run().ok()
     begun, vain, slow = (
         Counter(call for call in file.read_text().splitlines() if "HostKeyAlias=first-1." in call) for file in notes
     )
@@ -80,7 +77,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert sorted(one.rpartition("=")[2] for one in opened) == ["first-1.os", "first-1.rescue"], "one for each system"
     assert vain.total() <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
     assert (testbed.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     for machine in report["machines"]:
         assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS
         assert machine["boot_state"] == "OperatingSystemRunning"
@@ -129,8 +126,8 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert "Host key verification failed" in refused["result"]["msg"]
 
     through_relay = (testbed.folder / "relay.log").read_text().splitlines()
-    assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(testbed.report.read_text())["changed"]
+    nspawn.run().ok()
+    assert not nspawn.report["changed"]
     assert "Nothing changed" in nspawn.output
     assert nspawn.boots("first-1") == ["rescue", "disk"]
     looks = (testbed.folder / "relay.log").read_text().splitlines()[len(through_relay) :]
@@ -141,12 +138,10 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
 def test_dynamic_inventory_finds_the_same_machines(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["dynamic-1"], kubenode_labels={"role": "dynamic"})
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     inventory = testbed.folder / "inventory.hcloud.yml"
     inventory.write_text("plugin: hetzner.hcloud.hcloud\nlabel_selector: role=dynamic\ngroups:\n  machines: true\n")
-    assert nspawn.run(inventory=str(inventory)) == 0, nspawn.output
-    assert "Nothing changed" in nspawn.output
-    assert "dynamic-1 " in nspawn.output
+    nspawn.run(inventory=str(inventory)).ok().says("Nothing changed", "dynamic-1 ")
 
 
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspawn):
@@ -162,7 +157,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     first.until("start 1")
     assert first.interrupt().failed
     assert "Run the same command again: it goes on where this one was." in first.output
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     assert (report["interrupted"], report["finished"]) == (True, None)
     assert [(one["name"], one["boot_state"]) for one in report["machines"]] == [("cut-1", "BootingToRescue")]
     assert "The run was interrupted" in testbed.report.with_suffix(".html").read_text()
@@ -172,10 +167,10 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     log.unlink()
 
     testbed.ssh("cut-1", "touch /root/go", "rescue")
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     assert nspawn.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
     assert nspawn.boots("cut-1") == ["rescue", "disk"]
-    report = json.loads(testbed.report.read_text())
+    report = nspawn.report
     assert (report["interrupted"], report["check"], report["machines"][0]["verified"]) == (False, False, True)
     assert report["machines"][0]["log_file"].startswith(str(testbed.folder / "kubenode" / "logs"))
     (stdout,) = (testbed.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
@@ -199,7 +194,7 @@ def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
     assert nspawn.boots("large-1") == ["rescue"]
 
     testbed.ssh("large-1", "touch /root/go", "rescue")
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     assert "uploaded 16 MiB" not in nspawn.output
     assert nspawn.proof("large-1") == ["large-1", "made by the bootstrap data"]
     assert nspawn.boots("large-1") == ["rescue", "disk"]
@@ -209,9 +204,8 @@ def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
 def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=600)
-    fault = {"point": "boot", "machine": "late-1", "effect": "ignore_rescue", "times": 1}
-    nspawn.control("POST", "/faults", fault)
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.fault(point="boot", machine="late-1", effect="ignore_rescue", times=1)
+    nspawn.run().ok()
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.boots("late-2") == ["rescue", "disk"]
     assert nspawn.proof("late-1") == ["late-1", "made by the bootstrap data"]
@@ -221,10 +215,10 @@ def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
 def test_only_reinstall_writes_an_installed_machine_again(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["again-1", "again-2"])
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     testbed.ssh("again-1", "touch /etc/old")
     testbed.ssh("again-2", "touch /etc/old")
-    assert nspawn.run("-e", '{"kubenode_reinstall": ["again-1"]}') == 0, nspawn.output
+    nspawn.run("-e", '{"kubenode_reinstall": ["again-1"]}').ok()
     assert testbed.ssh("again-1", "ls /etc/old || true") == ""
     assert testbed.ssh("again-2", "ls /etc/old") == "/etc/old\n"
 
@@ -233,17 +227,16 @@ def test_only_reinstall_writes_an_installed_machine_again(nspawn):
 def test_one_bad_machine_does_not_fail_the_others(nspawn):
     testbed = nspawn.testbed
     testbed.write_inventory(["good-1", "bad-1"])
-    fault = {"point": "request", "method": "POST", "path": "/servers", "status": 412, "code": "resource_unavailable"}
-    fault |= {"message": "error during placement", "times": 1}
-    nspawn.control("POST", "/faults", fault)
-    assert nspawn.run() != 0
-    report = json.loads(testbed.report.read_text())
+    said = {"status": 412, "code": "resource_unavailable", "message": "error during placement"}
+    nspawn.fault(point="request", method="POST", path="/servers", times=1, **said)
+    nspawn.run().fails()
+    report = nspawn.report
     states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])
     assert states[0] == (False, "OperatingSystemRunning")
     assert states[1][0]
     (failed,) = [machine for machine in report["machines"] if machine["failed"]]
     assert "error during placement" in failed["reason"]
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
 
 
 @pytest.mark.long
@@ -254,13 +247,13 @@ def test_a_machine_with_ipv6_only_is_written_and_verified(nspawn):
     image = testbed.image_url().replace(testbed.lab["images_url"], testbed.lab["images_url6"])
     assert image.startswith("http://[2001:db8:")
     testbed.write_inventory(["six-1"], kubenode_enable_ipv4=False, kubenode_image_url=image)
-    assert nspawn.run() == 0, nspawn.output
-    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    nspawn.run().ok()
+    (machine,) = nspawn.report["machines"]
     assert (machine["boot_state"], machine["verified"]) == ("OperatingSystemRunning", True)
     assert nspawn.boots("six-1") == ["rescue", "disk"]
     there = nspawn.control("POST", "/machines/six-1/enter", {"script": "cat /etc/kubenode-proof"})
     assert "made by the bootstrap data" in there["out"]
     # a second run looks at it by IPv6, and leaves it alone
-    assert nspawn.run() == 0, nspawn.output
-    (machine,) = json.loads(testbed.report.read_text())["machines"]
+    nspawn.run().ok()
+    (machine,) = nspawn.report["machines"]
     assert (machine["changed"], machine["verified"]) == (False, True)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Node images on the lab: baked, uploaded, interrupted at every stage, and nodes made from them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -24,7 +22,7 @@ from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from tests.integration.accounts import CloudAccount
 from tests.integration.controller import pinned
 from tests.integration.mirrored import real
-from tests.integration.runs import Running
+from tests.integration.runs import Run, Running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn]
@@ -56,14 +54,13 @@ class ImageAccount(CloudAccount):
             return f"{url}#sha256={answer.read().decode().split()[0]}"
 
     def start(self, playbook: str, *more: str, hosts: tuple[str, ...] = (), **variables: Any) -> Running:
-        """Begin to run playbooks."""
         return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
 
-    def run(self, playbook: str, *more: str, **options: Any) -> int:
-        """Run playbooks to their end; what they printed is in ``output``."""
+    def run(self, playbook: str, *more: str, **options: Any) -> Run:
+        """Run playbooks to their end; what they printed is in ``output``, too."""
         done = self.start(playbook, *more, **options).wait(1200)
         self.output = done.output
-        return done.rc
+        return done
 
     def cut(self, ready: str | Callable[[], bool], how: signal.Signals, **options: Any) -> None:
         """Begin a run and end it as soon as it has printed a text, or a check is true."""
@@ -76,7 +73,6 @@ class ImageAccount(CloudAccount):
         return {name: one for name, one in self.servers().items() if name.startswith("kubenode-image-")}
 
     def snapshots(self, name: str) -> list[dict]:
-        """The snapshots of a name."""
         return self.call("GET", f"/images?label_selector=caph-image-name=={name}")["images"]
 
     def close(self) -> None:
@@ -108,7 +104,7 @@ def account(lab_nspawn, tmp_path_factory):
 def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
     before = set(account.servers())
     options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": account.image_url("debian.raw.zst")}]}
-    assert account.run(SNAPSHOT, **options) == 0, account.output
+    account.run(SNAPSHOT, **options).ok()
     assert set(account.servers()) == before
     (image,) = account.snapshots("raw-0")
     file = account.lab.lab.cloud.images[image["id"]].file
@@ -116,8 +112,7 @@ def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
         while piece := given.read(1 << 22):
             assert written.read(len(piece)) == piece
 
-    assert account.run(SNAPSHOT, **options) == 0, account.output
-    assert "changed=0" in account.output
+    account.run(SNAPSHOT, **options).ok().says("changed=0")
     assert account.snapshots("raw-0") == [image]
 
 
@@ -137,15 +132,14 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
         )
         assert account.builders(), stage
         account.forget_faults()
-    assert account.run(SNAPSHOT, **options) == 0, account.output
+    account.run(SNAPSHOT, **options).ok()
     assert set(account.servers()) == others
     made = [account.snapshots("raw-1"), account.snapshots("raw-2")]
     assert [len(found) for found in made] == [1, 1]
     assert {image["status"] for found in made for image in found} == {"available"}
 
     # the second run makes nothing, and creates no machine for that
-    assert account.run(SNAPSHOT, **options) == 0, account.output
-    assert "changed=0" in account.output
+    account.run(SNAPSHOT, **options).ok().says("changed=0")
     assert [account.snapshots("raw-1"), account.snapshots("raw-2")] == made
     assert account.output.count("exists") == 2
 
@@ -161,14 +155,12 @@ def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(accoun
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", needy], check=True)
     uploads = [{"name": path.name, "path": str(path), "sha256": cache.sha256(path)} for path in (packed, qcow2, needy)]
     before = set(account.servers())
-    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads) != 0
-    assert "it needs other files (a backing or data file)" in account.output
+    account.run(SNAPSHOT, kubenode_image_uploads=uploads).fails().says("it needs other files (a backing or data file)")
     damaged = {**uploads[0], "sha256": "0" * 64}
-    assert account.run(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
-    assert "it is damaged or not the one you meant" in account.output
+    account.run(SNAPSHOT, kubenode_image_uploads=[damaged]).fails().says("it is damaged or not the one you meant")
     assert set(account.servers()) == before
 
-    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, account.output
+    account.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]).ok()
     for upload in uploads[:2]:
         (image,) = account.snapshots(upload["name"])
         with account.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
@@ -210,7 +202,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     assert len(account.builders()) == 2
 
     # one of two fails: the other becomes an image, and both machines go
-    assert account.run(SNAPSHOT, **options) != 0
+    account.run(SNAPSHOT, **options).fails()
     assert account.builders() == {}
     assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in account.output
     assert account.snapshots(f"damaged-kubernetes-{KUBERNETES}") == []
@@ -223,7 +215,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     name = {"kubenode_image_name": f"debian-13-kubernetes-{KUBERNETES}", "kubenode_server_type": "cx23"}
     name["kubenode_user_data"] = CLOUD_CONFIG + yaml.safe_dump({"bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     play = "kubenode.provision.hcloud_image_name"
-    assert account.run(play, hosts=(node,), **name) == 0, account.output
+    account.run(play, hosts=(node,), **name).ok()
     assert account.commands(node) == ["create_server", "start_server"]
     lab_nspawn.isolate(node, [lab_nspawn.controller])
     cluster = lab_nspawn.cluster()
@@ -233,7 +225,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
         "join_token": cluster.token(),
         "join_kubelet_config": SHARED_GROUPS,
     }
-    assert account.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, account.output
+    account.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join).ok()
     assert node in cluster.nodes()
 
     # the very key that built the image is not in it, and the image is none that a run of ours installed
@@ -248,17 +240,16 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
 def test_bad_input_is_reported_at_once_and_creates_nothing(account):
     before = set(account.servers())
     matrix = {"kubernetes": ["1.36"], "architecture": ["mips"], "base": ["debian-13"], "name": "n" * 64}
-    assert account.run(SNAPSHOT, kubenode_image_matrix=matrix) != 0
-    for finding in (
+    account.run(SNAPSHOT, kubenode_image_matrix=matrix).fails().says(
         "'1.36': give a full version",
         "'mips': use x86 or arm",
         "(64 characters) does not fit into a label",
-    ):
-        assert finding in account.output
+    )
     missing = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
-    assert account.run(SNAPSHOT, kubenode_image_matrix=missing) != 0
-    assert "'no-such-image' is neither the name nor the id of an image" in account.output
+    account.run(SNAPSHOT, kubenode_image_matrix=missing).fails().says(
+        "'no-such-image' is neither the name nor the id of an image"
+    )
     wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
-    assert account.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
+    account.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}).fails()
     assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(account.output)
     assert set(account.servers()) == before

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of node images on the lab: packed in a rescue, cut off, made once, installed on dedicated servers that boot."""
 
-from __future__ import annotations
-
 import functools
 import json
 import signal
@@ -100,8 +98,7 @@ def test_cut_off_while_packing_and_run_again(account, lab_nspawn):
         "kubenode_tarball_formats": ["tarball", "raw"],
     }
     options["kubenode_tarball_systems"] = {"unfit": "Debian-1200-other"}
-    assert account.run(PLAYBOOK, **options) != 0
-    assert "/etc/machine-id is one machine's" in account.output
+    account.run(PLAYBOOK, **options).fails().says("/etc/machine-id is one machine's")
     assert set(account.servers()) == before
     assert files(account) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
 
@@ -111,14 +108,12 @@ def test_cut_off_while_packing_and_run_again(account, lab_nspawn):
 def test_it_is_made_once(account, forms, names):
     before = set(account.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE), "kubenode_tarball_formats": forms}
-    assert account.run(PLAYBOOK, **options) == 0, account.output
+    account.run(PLAYBOOK, **options).ok()
     assert files(account) >= {name + end for name in names for end in ("", ".json", ".sha256")}
     folder = account.folder / "kubenode/tarballs"
     subprocess.run(["sha256sum", "--check", "--quiet", *(f"{name}.sha256" for name in names)], cwd=folder, check=True)
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert account.run(PLAYBOOK, **options) == 0, account.output
-    assert "changed=0" in account.output
-    assert "exists" in account.output
+    account.run(PLAYBOOK, **options).ok().says("changed=0", "exists")
     assert times == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert set(account.servers()) == before
 
@@ -153,7 +148,7 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
             url = f"http://{server.host}/{RAW}"
             variables["kubenode_image_url"] = f"{url}#sha256={digest}"
             variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
-        assert account.run(playbook, hosts=(name,), **variables) == 0, account.output
+        account.run(playbook, hosts=(name,), **variables).ok()
     (machine,) = [one for one in lab_nspawn.control("GET", "/machines")["machines"] if one.get("number") == number]
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
     account.reach(name, machine["address"])
@@ -176,7 +171,6 @@ WRONG = {
 def test_bad_input_is_reported_before_anything_is_made(account, what):
     variables, words = WRONG[what]
     before = account.servers()
-    assert account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
-    assert words in account.output
+    account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}).fails().says(words)
     assert "Traceback" not in account.output
     assert account.servers() == before

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A new system that lets in neither root nor our key, on another port: the rescue stays root on 22."""
 
-from __future__ import annotations
-
-import json
 import subprocess
 
 import pytest
 import yaml
+
+from tests.key_pairs import key_pair
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
@@ -16,7 +15,7 @@ pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn):
     testbed = nspawn.testbed
     key = testbed.folder / "admin_key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = key_pair(key)
     testbed.write_inventory(["admin-1"])
     (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
@@ -26,7 +25,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
         "name": "admin",
         "sudo": "ALL=(ALL) NOPASSWD:ALL",
         "shell": "/bin/sh",
-        "ssh_authorized_keys": [key.with_suffix(".pub").read_text().strip()],
+        "ssh_authorized_keys": [public],
     }
     port = {"path": "/etc/ssh/sshd_config.d/port.conf", "content": "Port 2222\n"}
     data.update(users=[admin], disable_root=True, write_files=[*data["write_files"], port])
@@ -34,7 +33,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
     bootstrap.write_text("#cloud-config\n" + yaml.safe_dump(data))
     access = {"kubenode_os_user": "admin", "kubenode_os_port": 2222, "kubenode_os_private_key": str(key)}
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), **access)
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     words = ["ssh", "-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
     words += ["-oLogLevel=ERROR", "-p", "2222", "-i", str(key), f"admin@{testbed.address('admin-1')}"]
     record = subprocess.run([*words, "cat /etc/kubenode/installed.json"], capture_output=True, text=True, check=True)
@@ -42,8 +41,7 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
 
     del access["kubenode_os_port"]
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
-    assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(testbed.report.read_text())["changed"], nspawn.output
+    nspawn.run().ok()
+    assert not nspawn.report["changed"], nspawn.output
     testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")
-    assert nspawn.run() != 0
-    assert "kubenode_os_port: 'ssh' is no port" in nspawn.output
+    nspawn.run().fails().says("kubenode_os_port: 'ssh' is no port")

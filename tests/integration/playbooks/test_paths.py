@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Paths in variables and what a run keeps, with the collection as a user has it: built, and installed from the file."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

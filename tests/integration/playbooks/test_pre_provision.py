@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A program of the user looks at machines in their rescue and stops one of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.accounts import cloud_call, disk_marks
+from tests.integration.testbeds import NOWHERE
 
 DISKS = [{"kind": "nvme", "size": "3G"}]
 PLAYBOOKS = ("robot_image_url", "robot_installimage")
@@ -43,10 +42,6 @@ def program(testbed, script, name="check-hardware"):
 
 def log_of(testbed, name) -> Path:
     return testbed.folder / "kubenode/logs" / f"{name}.pre-provision.log"
-
-
-def report(testbed):
-    return {one["name"]: one for one in json.loads(testbed.report.read_text())["machines"]}
 
 
 def dedicated_inventory(lab, playbook, hosts, **variables):
@@ -82,8 +77,7 @@ def wrong_files(testbed):
 
 
 def refused(lab):
-    assert lab.run() != 0
-    for words in (
+    lab.run().fails().says(
         'wrong-1: kubenode_pre_provision_command "windows": ',
         "has line ends of Windows (CRLF)",
         'wrong-2: kubenode_pre_provision_command "abroad": ',
@@ -92,8 +86,7 @@ def refused(lab):
         "there is no",
         "wrong-4: kubenode_pre_provision_timeout 'soon': give a whole number",
         "4 findings, nothing was created or changed",
-    ):
-        assert words in lab.output, lab.output
+    )
     assert "Traceback" not in lab.output
 
 
@@ -101,7 +94,7 @@ def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_cre
     lab = operator("dry")
     testbed = lab.testbed
     hosts = wrong_files(testbed)
-    testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    testbed.image_url = lambda: NOWHERE
     testbed.write_inventory(list(hosts))
     folder = testbed.folder / "host_vars"
     folder.mkdir()
@@ -114,7 +107,7 @@ def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_cre
     for path in folder.iterdir():
         path.unlink()
     testbed.write_inventory(["new-1"], **program(testbed, CHECK))
-    assert lab.run("--check", "-v") == 0, lab.output
+    lab.run("--check", "-v").ok()
     for name in ("check-hardware", "image-url-command-raw-disk"):
         assert re.search(rf"would run \S*/{name} in the rescue", lab.output)
     assert testbed.machines() == []
@@ -127,11 +120,11 @@ def test_files_that_no_machine_can_run_are_refused_before_a_dedicated_server_is_
     hosts = wrong_files(lab.testbed)
     for number, variables in enumerate(hosts.values(), 401):
         variables["kubenode_server_number"] = number
-    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: NOWHERE
     dedicated_inventory(lab, playbook, hosts)
-    lab.control("DELETE", "/requests")
+    lab.forget_requests()
     refused(lab)
-    assert lab.control("GET", "/requests")["requests"] == []
+    assert lab.asked() == []
 
 
 # --- on machines that boot
@@ -149,12 +142,11 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     running.until(lambda: log.exists() and "asked as stop-1" in log.read_text(), "the question")
     before = disk_marks(nspawn, "stop-1")
     testbed.ssh("stop-1", "touch /root/go", "rescue")
-    run = running.wait()
-    assert run.rc != 0
+    run = running.wait().fails()
     assert disk_marks(nspawn, "stop-1") == before
     assert nspawn.boots("stop-1") == ["rescue"]
     assert nspawn.proof("pass-1") == ["pass-1", "made by the bootstrap data"]
-    machines = report(testbed)
+    machines = nspawn.machines
     assert (machines["pass-1"]["verified"], machines["pass-1"]["failed"]) == (True, False)
     assert (machines["stop-1"]["boot_state"], machines["stop-1"]["failed"]) == ("ProvisioningFailed", True)
     reason = "the pre-provision command stopped this machine before this run wrote anything: it ended with exit code 3."
@@ -176,7 +168,7 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     asked = testbed.ssh("stop-1", "cat /root/asked; touch /root/mended", "rescue")
     assert asked == "asked as stop-1 of hcloud\n"
     written = log_of(testbed, "pass-1").stat().st_mtime_ns
-    assert nspawn.run() == 0, nspawn.output
+    nspawn.run().ok()
     assert nspawn.proof("stop-1") == ["stop-1", "made by the bootstrap data"]
     assert nspawn.boots("stop-1") == ["rescue", "disk"]
     assert log_of(testbed, "pass-1").stat().st_mtime_ns == written
@@ -197,13 +189,13 @@ def test_a_machine_that_misses_its_rescue_is_asked_there_on_its_second_try_or_gi
     testbed = nspawn.testbed
     testbed.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=180, **program(testbed, CHECK))
     for name, times in (("late-1", 1), ("never-1", 2)):
-        nspawn.control("POST", "/faults", {"point": "boot", "machine": name, "effect": "ignore_rescue", "times": times})
-    assert nspawn.run() != 0
+        nspawn.fault(point="boot", machine=name, effect="ignore_rescue", times=times)
+    nspawn.run().fails()
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.proof("late-1") == ["late-1", "made by the bootstrap data"]
     assert "asked as late-1" in log_of(testbed, "late-1").read_text()
     assert nspawn.boots("never-1") == ["disk", "disk"]
-    reason = report(testbed)["never-1"]["reason"]
+    reason = nspawn.machines["never-1"]["reason"]
     # the second try cuts the power of a first boot: either its host keys were on the disk by then, or its sshd is gone
     if speaks_ssh(testbed.address("never-1")):
         assert "another system answers instead of the rescue (hostname 'never-1'" in reason
@@ -232,10 +224,10 @@ def test_a_dedicated_server_that_is_stopped_stays_in_quarantine_and_keeps_its_di
     more = {"kubenode_first_contact": "reset", **program(testbed, CHECK.replace("[ ! -e /root/go ]", "false"))}
     dedicated_inventory(lab, playbook, hosts, **more)
     before = disk_marks(lab, 412)
-    assert lab.run() != 0
+    lab.run().fails()
     assert disk_marks(lab, 412) == before
     assert lab.proof("pass-1") == ["pass-1", "made by the bootstrap data"]
-    assert report(testbed)["pass-1"]["verified"]
+    assert lab.machines["pass-1"]["verified"]
     assert "server=412" in log_of(testbed, "stop-1").read_text()
     assert "asked as stop-1 of robot" in log_of(testbed, "stop-1").read_text()
     entry = json.loads((testbed.folder / "kubenode/quarantine/stop-1.json").read_text())
@@ -243,12 +235,11 @@ def test_a_dedicated_server_that_is_stopped_stays_in_quarantine_and_keeps_its_di
     assert "disks" not in json.loads((testbed.folder / "kubenode/intents/stop-1.json").read_text())
 
     boots = lab.row("number", 412)["boots"]
-    lab.control("DELETE", "/requests")
-    assert lab.run("--limit", "stop-1") != 0
-    assert "in quarantine since" in lab.output
-    assert lab.control("GET", "/requests")["requests"] == []
+    lab.forget_requests()
+    lab.run("--limit", "stop-1").fails().says("in quarantine since")
+    assert lab.asked() == []
     testbed.ssh("stop-1", "touch /root/mended", "rescue")
     words = '{"kubenode_clear_quarantine": ["stop-1"], "kubenode_look_timeout": 240}'
-    assert lab.run("--limit", "stop-1", "-e", words) == 0, lab.output
+    lab.run("--limit", "stop-1", "-e", words).ok()
     assert lab.proof("stop-1") == ["stop-1", "made by the bootstrap data"]
     assert [boot["source"] for boot in lab.row("number", 412)["boots"]] == [one["source"] for one in boots] + ["disk"]

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet of six while it runs: one table on a terminal, sums on a pipe, and a stdout that programs can read."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.playbooks.screens import OnTerminal
+from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
 NAMES, OTHERS = ([f"{stem}-{number}" for number in range(1, 7)] for stem in ("fleet", "other"))
@@ -26,7 +25,7 @@ LIMIT = 800
 def fleet(operator):
     """A lab whose machines never answer: they are late, tried once more, and given up."""
     lab = operator("dry")
-    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: NOWHERE
     return lab
 
 
@@ -81,11 +80,11 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     report, page = fleet.testbed.report, fleet.testbed.report.with_suffix(".html")
     report.write_text(json.dumps({"finished": "earlier", "machines": []}))
     page.write_text("earlier")
-    fleet.control("POST", "/faults", {**fault, "times": 10**6})
+    fleet.fault(**fault, times=10**6)
     run = fleet.start()
 
     def states():
-        return [(one["name"], one["boot_state"]) for one in json.loads(report.read_text())["machines"]]
+        return [(one["name"], one["boot_state"]) for one in fleet.report["machines"]]
 
     try:
         run.until(lambda: states() == [(name, state) for name in names], "a report")
@@ -93,8 +92,8 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
         until(lambda: not writers(run.process.pid), "the end of what makes the servers")
     finally:
         run.kill()
-        fleet.control("DELETE", "/faults")
-    left = json.loads(report.read_text())
+        fleet.forget_faults()
+    left = fleet.report
     assert (left["finished"], left["interrupted"]) == (None, by != signal.SIGKILL)
     assert states() == [(name, state) for name in names]
     assert not any(one["failed"] for one in left["machines"])

@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The main job on dedicated servers that boot, and what becomes of it when it is disturbed."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
 
 from tests.integration.accounts import disk_marks
@@ -33,7 +29,6 @@ FIVE_STEPS = [
     ("RunningImageCommand", "BootingToRealOS"),
     ("BootingToRealOS", "OperatingSystemRunning"),
 ]
-SMALLEST = {"smallest": True}
 #: For runs whose machines let us in: the look at one ends as soon as it answers.
 THERE = ("-e", '{"kubenode_look_timeout": 240}')
 
@@ -45,18 +40,8 @@ def lab(dedicated):
 
 def inventory(lab, *names, **variables):
     """An ordinary inventory of some of the servers."""
-    group = {
-        "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
-        "vars": {
-            "kubenode_root_device_hints": SMALLEST,
-            "kubenode_image_url": lab.testbed.image_url(),
-            "kubenode_image_url_command": "image-url-command-raw-disk",
-            "kubenode_look_timeout": 4,
-            "kubenode_first_contact": "reset",
-            **variables,
-        },
-    }
-    lab.testbed.write_groups({"machines": group})
+    hosts = {name: {"kubenode_server_number": NUMBERS[name]} for name in names}
+    lab.servers(hosts, **{"kubenode_root_device_hints": {"smallest": True}, **variables})
 
 
 @pytest.fixture(autouse=True)
@@ -81,38 +66,27 @@ def disks(lab, name):
     return disk_marks(lab, NUMBERS[name])
 
 
-def requests(lab, method=None, path=""):
-    found = [one for one in lab.control("GET", "/requests")["requests"] if one["api"] == "robot"]
-    return [one for one in found if method in (None, one["method"]) and one["path"].startswith(path)]
-
-
-def report(lab):
-    return {one["name"]: one for one in json.loads(lab.testbed.report.read_text())["machines"]}
-
-
 def test_from_empty_disks_to_verified_systems_and_again(lab):
     inventory(lab, "first-1", "first-2")
     before = {name: disks(lab, name) for name in ("first-1", "first-2")}
-    lab.control("DELETE", "/requests")
-    assert lab.run() == 0, lab.output
+    lab.forget_requests()
+    lab.run().ok()
     for name in ("first-1", "first-2"):
-        assert [(step["from"], step["to"]) for step in report(lab)[name]["transitions"]] == FIVE_STEPS
+        assert [(step["from"], step["to"]) for step in lab.machines[name]["transitions"]] == FIVE_STEPS
         assert lab.proof(name) == [name, "made by the bootstrap data"]
         assert boots(lab, name)[-2:] == ["rescue", "disk"]
         assert len(resets(lab, name)) == 1
         assert machine(lab, name)["name"] == name
         # The larger disk was not asked for.
         assert disks(lab, name)[1] == before[name][1]
-    fleet = [one for one in requests(lab) if one["path"] in ("/server", "/key", "/reset")]
-    assert len(requests(lab)) - len(fleet) <= 2 * 4
-    lab.control("DELETE", "/requests")
-    assert lab.run(*THERE) == 0, lab.output
-    assert "changed=0" in lab.output
-    assert not [one for one in requests(lab) if one["method"] != "GET"]
+    fleet = [one for one in lab.asked("robot") if one["path"] in ("/server", "/key", "/reset")]
+    assert len(lab.asked("robot")) - len(fleet) <= 2 * 4
+    lab.forget_requests()
+    lab.run(*THERE).ok().says("changed=0")
+    assert not [one for one in lab.asked("robot") if one["method"] != "GET"]
     # A node that was proven and is silent now may be down for a reason: it is not reset.
     lab.testbed.ssh("first-2", "systemctl stop ssh.socket ssh.service")
-    assert lab.run() != 0
-    assert "an earlier run proved its new system" in lab.output
+    lab.run().fails().says("an earlier run proved its new system")
     assert len(resets(lab, "first-2")) == 1
     assert boots(lab, "first-2")[-2:] == ["rescue", "disk"]
 
@@ -127,7 +101,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab)
     first.until(lambda: log.exists() and "start 1" in log.read_text(), "the start of the command")
     assert first.interrupt().failed
     lab.testbed.ssh("cut-1", "touch /root/go", "rescue")
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()
     assert boots(lab, "cut-1")[-2:] == ["rescue", "disk"]
     assert len(resets(lab, "cut-1")) == 1
     assert log.read_text().count("start ") == 1
@@ -139,17 +113,13 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
     (first, _second) = machine(lab, "foreign-1")["disks"]
     inventory(lab, "foreign-1")
     before = disks(lab, "foreign-1")
-    assert lab.run() != 0
-    assert first["serial"] in lab.output
-    assert "wipe" in lab.output
-    assert "Debian" in lab.output
+    lab.run().fails().says(first["serial"], "wipe", "Debian")
     assert disks(lab, "foreign-1") == before
     # In check mode the user sees what would be erased, and nothing is.
     inventory(lab, "foreign-1", kubenode_wipe=[first["serial"]])
-    assert lab.run("--check", "--diff", *THERE) == 0, lab.output
-    assert first["serial"] in lab.output
+    lab.run("--check", "--diff", *THERE).ok().says(first["serial"])
     assert disks(lab, "foreign-1") == before
-    assert lab.run(*THERE) == 0, lab.output
+    lab.run(*THERE).ok()
     assert lab.proof("foreign-1") == ["foreign-1", "made by the bootstrap data"]
     assert disks(lab, "foreign-1")[1] == before[1]
 
@@ -157,50 +127,44 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
 @pytest.mark.long
 def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended(lab):
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
-    assert lab.run() != 0
-    assert "NOT-THERE" in lab.output
-    lab.control("DELETE", "/requests")
+    lab.run().fails().says("NOT-THERE")
+    lab.forget_requests()
     inventory(lab, "mended-1")
-    assert lab.run() != 0
-    assert "in quarantine since" in lab.output
-    assert requests(lab) == []
-    assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE) == 0, lab.output
+    lab.run().fails().says("in quarantine since")
+    assert lab.asked("robot") == []
+    lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE).ok()
     assert lab.proof("mended-1") == ["mended-1", "made by the bootstrap data"]
 
 
 @pytest.mark.long
 def test_a_rescue_with_other_host_keys_than_the_api_reports_gets_nothing(lab):
-    fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
-    lab.control("POST", "/faults", fault)
+    lab.fault(point="boot", machine=str(NUMBERS["imposter-1"]), effect="other_host_keys")
     before = disks(lab, "imposter-1")
     inventory(lab, "imposter-1")
-    assert lab.run() != 0
-    assert "SHA256:" in lab.output
+    lab.run().fails().says("SHA256:")
     assert disks(lab, "imposter-1") == before
     assert "imposter-1.json" in [path.name for path in (lab.testbed.folder / "kubenode/quarantine").iterdir()]
 
 
 @pytest.mark.long
 def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
-    fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
-    lab.control("POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
+    said = {"status": 400, "code": "INVALID_INPUT", "times": 50}
+    lab.fault(point="request", api="robot", method="POST", path=f"/server/{NUMBERS['unnamed-1']}", **said)
     inventory(lab, "unnamed-1")
-    assert lab.run() != 0
-    assert "only its name in Robot could not be changed" in lab.output
+    lab.run().fails().says("only its name in Robot could not be changed")
     installed = boots(lab, "unnamed-1")
     assert installed[-2:] == ["rescue", "disk"]
-    lab.control("DELETE", "/faults")
-    assert lab.run(*THERE) == 0, lab.output
+    lab.forget_faults()
+    lab.run(*THERE).ok()
     assert boots(lab, "unnamed-1") == installed
     assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
 
 
 @pytest.mark.long
 def test_no_machine_waits_for_one_whose_rescue_is_late(lab):
-    fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
-    lab.control("POST", "/faults", fault)
+    lab.fault(point="boot", machine=str(NUMBERS["late-1"]), effect="ignore_rescue")
     inventory(lab, "late-1", "early-1", kubenode_give_back_after=30, kubenode_sw_reset_timeout=60)
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     assert len(resets(lab, "late-1")) == 2
     assert len(resets(lab, "early-1")) == 1
     for name in ("late-1", "early-1"):
@@ -212,19 +176,16 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     name = "swapped-1"
     (wanted, _other) = machine(lab, name)["disks"]
     before = disks(lab, name)
-    lab.testbed.playbook, main = "kubenode.provision.robot_inspect", lab.testbed.playbook
     inventory(lab, name)
-    try:
-        assert lab.run() == 0, lab.output
-    finally:
-        lab.testbed.playbook = main
+    with lab.playing("robot_inspect"):
+        lab.run().ok()
     assert f"kubenode_root_device_hints: {{serial: {wanted['serial']}}}" in lab.output
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
     lab.testbed.ssh(name, "systemctl --no-block poweroff", "rescue")
     until(lambda: not machine(lab, name)["powered"], "a machine that is off")
     inventory(lab, name, kubenode_root_device_hints={"wwn": wanted["wwn"]}, kubenode_sw_reset_timeout=20)
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     after = disks(lab, name)
     assert after[0] != before[0]
     assert after[1] == before[1]
@@ -233,14 +194,10 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
 
 def test_wrong_credentials_are_tried_once(lab):
     inventory(lab, "first-1")
-    lab.control("DELETE", "/requests")
-    before = dict(lab.testbed.environment)
-    lab.testbed.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
-    try:
-        assert lab.run() != 0
-    finally:
-        lab.testbed.environment = before
-    assert "HROBOT_API_PASSWORD" in lab.output
+    lab.forget_requests()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lab.testbed.environment, "HROBOT_API_PASSWORD", "wrong-secret-4711")
+        lab.run().fails().says("HROBOT_API_PASSWORD")
     assert "wrong-secret-4711" not in lab.output
-    assert len(requests(lab)) == 1
-    assert lab.run(*THERE) == 0, lab.output
+    assert len(lab.asked("robot")) == 1
+    lab.run(*THERE).ok()

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -91,7 +89,7 @@ def on_another_port(lab) -> dict[str, object]:
 def test_from_empty_disks_to_verified_systems_and_again(lab):
     """One of them has a qualified name (R4), and its system a port of its own (R5)."""
     inventory(lab, "tar-1", QUALIFIED, hosts={QUALIFIED: on_another_port(lab)})
-    assert lab.run() == 0, lab.output
+    lab.run().ok()
     for name in ("tar-1", QUALIFIED):
         assert [boot["source"] for boot in machine(lab, name)["boots"]][-2:] == ["rescue", "disk"]
         assert len(machine(lab, name)["resets"]) == 1
@@ -103,8 +101,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         assert (short, whole) == (name.partition(".")[0], name)
         assert (proof, boot) == ("made by the bootstrap data", "1")
         assert json.loads(record)["command"] == "installimage"
-    assert lab.run("-e", '{"kubenode_look_timeout": 240}') == 0, lab.output
-    assert "Nothing changed" in lab.output
+    lab.run("-e", '{"kubenode_look_timeout": 240}').ok().says("Nothing changed")
     assert [len(machine(lab, name)["resets"]) for name in ("tar-1", QUALIFIED)] == [1, 1]
 
 
@@ -114,15 +111,15 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
     again = {"kubenode_clear_quarantine": ["renamed-1"]}
     inventory(lab, "renamed-1", kubenode_post_install_script="#!/bin/sh\nexit 7\n", **again)
     for run in ("the first run", "what the first one left"):
-        assert lab.run() != 0, f"{run}: {lab.output}"
+        lab.run().fails()
         assert lab.testbed.ssh("renamed-1", "hostname", "rescue").strip() == "renamed-1", run
         assert machine(lab, "renamed-1")["name"] != "renamed-1", "it was given the name of a proven machine"
-        (found,) = json.loads(lab.testbed.report.read_text())["machines"]
+        (found,) = lab.report["machines"]
         assert (bool(found["verified"]), found["failed"]) == (False, True), run
         assert [boot["source"] for boot in machine(lab, "renamed-1")["boots"]][-1] == "rescue"
     inventory(lab, "renamed-1", **again)
-    assert lab.run() == 0, lab.output
-    (found,) = json.loads(lab.testbed.report.read_text())["machines"]
+    lab.run().ok()
+    (found,) = lab.report["machines"]
     assert found["verified"]
 
 
@@ -131,8 +128,6 @@ def test_refused_before_a_server_is_touched(lab, what):
     variables, words = WRONG[what]
     before = machine(lab, "never-1")
     inventory(lab, "never-1", **variables)
-    assert lab.run() != 0
-    for word in words:
-        assert word in lab.output
+    lab.run().fails().says(*words)
     assert "Traceback" not in lab.output
     assert machine(lab, "never-1") == before

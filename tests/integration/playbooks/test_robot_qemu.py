@@ -6,8 +6,6 @@
 folder in which archives are kept from run to run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -51,7 +49,7 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     group["vars"] |= PATIENCE
     testbed.playbook = "kubenode.provision.robot_installimage"
     testbed.write_groups({"by_installimage": group})
-    assert lab.run(limit=_LIMIT) == 0, lab.output
+    lab.run(limit=_LIMIT).ok()
     # Boot partition and physical volume, each on both disks.
     mirrored_system(lab, name, "legacy", 2)
 
@@ -97,7 +95,7 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
     testbed.playbook = "kubenode.provision.robot_installimage"
     # The archive has no host keys: those that the installation makes are what the first contact is checked by.
     testbed.write_groups({"by_installimage": group}, known_host_key=False)
-    assert lab.run(limit=_LIMIT) == 0, lab.output
+    lab.run(limit=_LIMIT).ok()
     mirrored_system(lab, name, firmware, 3 if uefi else 2)
     # Nothing in it reads /etc/network/interfaces: its own network would be one cable, where there is only the gateway.
     (route,) = testbed.ssh(name, "ip -4 route").splitlines()
@@ -129,8 +127,7 @@ def test_an_encrypted_server_that_its_image_cannot_open_is_refused(dedicated):
     (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     encrypted(lab)  # the lab's tarball has no cryptsetup
-    assert lab.run("-vvv", limit=_LIMIT) != 0
-    assert "/etc/crypttab names encrypted devices; the image lacks cryptsetup" in lab.output
+    lab.run("-vvv", limit=_LIMIT).fails().says("/etc/crypttab names encrypted devices; the image lacks cryptsetup")
     assert PASSPHRASE not in lab.output
     left = lab.testbed.ssh(name, "lsblk -nro NAME,TYPE,FSTYPE /dev/sda /dev/sdb; ls /autosetup* || true", "rescue")
     assert left.splitlines() == ["sda disk ", "sdb disk "]
@@ -146,7 +143,7 @@ def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     testbed = lab.testbed
     encrypted(lab, kubenode_image={"file": str(image)}, kubenode_remote_unlock=True)
-    assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
+    lab.run("-vvv", limit=_LIMIT).ok()
     assert passphrase not in lab.output
     mirrored_system(lab, name, "legacy", 2)
     assert " crypt" in testbed.ssh(name, "lsblk -nso NAME,TYPE /dev/mapper/vg0-root")
@@ -160,6 +157,6 @@ def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
     assert testbed.ssh(name, hidden).strip() == "clean"
     testbed.playbook = "kubenode.provision.node_reboot"
     before = testbed.ssh(name, "cat /proc/sys/kernel/random/boot_id")
-    assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
+    lab.run("-vvv", limit=_LIMIT).ok()
     assert passphrase not in lab.output
     assert testbed.ssh(name, "cat /proc/sys/kernel/random/boot_id") != before

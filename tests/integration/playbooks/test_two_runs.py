@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two runs at the same time: never over the same machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
 
@@ -17,13 +16,12 @@ from tests.waiting import until
 def dry(operator):
     """A lab whose machines never answer, so that a run waits for them."""
     lab = operator("dry")
-    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: NOWHERE
     return lab
 
 
 def writes(lab):
-    requests = lab.control("GET", "/requests")["requests"]
-    return [request for request in requests if request["method"] != "GET"]
+    return [request for request in lab.asked() if request["method"] != "GET"]
 
 
 def children(pid):
@@ -41,7 +39,7 @@ def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
     checked.until("TASK [Create the machines")
     checked.kill()
     assert f"shared-1: another run works on it (process {first.process.pid} of this controller" in flat(checked.output)
-    assert dry.run() != 0
+    dry.run().fails()
     assert "leave it out: --limit 'all:!shared-1'. Nothing was changed" in flat(dry.output)
     assert writes(dry) == before
     assert first.process.poll() is None

@@ -5,8 +5,6 @@
 With the collection as a user has it: built, and installed from the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -61,8 +59,7 @@ def test_an_error_of_the_whole_run_is_of_no_machine(user):
     hosts = {f"n-{number}": {} for number in (1, 2, 3)}
     own = {"ansible_ssh_private_key_file": str(user.key), "kubenode_dir": str(user.stands / "kept")}
     variables = {"kubenode_ssh_keys": ["k"], **own, **URL}
-    done = user.of({"hosts": hosts, "vars": variables}, "hcloud_image_url")
-    assert done.failed
+    done = user.of({"hosts": hosts, "vars": variables}, "hcloud_image_url").fails()
     lines = [line for line in done.output.splitlines() if line.startswith(("Run failed", "Not attempted"))]
     assert len(lines) == 2, done.output
     assert lines[0].startswith("Run failed before any machine: api_token: missing")
@@ -103,8 +100,7 @@ def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, ssh, own):
     entry = {"all": {"hosts": {"n-1": {"ansible_host": "127.0.0.1", "kubenode_server_id": 7}}}}
     (kept / "inventory.yml").write_text("# Written by kubenode.provision: how\n" + yaml.safe_dump(entry))
     variables = {"ansible_ssh_executable": str(ssh), "kubenode_dir": "kubenode", "ansible_user": "admin"}
-    done = user.of({"hosts": {"n-1": own, "n-2": {}}, "vars": variables}, "node_base", "--check")
-    assert done.failed
+    user.of({"hosts": {"n-1": own, "n-2": {}}, "vars": variables}, "node_base", "--check").fails()
     calls = log.read_text().splitlines()
     mine, other = (
         [call for call in calls if name in call.split()] for name in (own.get("ansible_host", "127.0.0.1"), "n-2")
@@ -145,15 +141,13 @@ def test_a_forged_key_is_refused_before_any_machine_is_contacted(user, ssh):
     variables = {"ansible_ssh_executable": str(ssh), "ansible_user": "root"}
     hosts = {"hosts": {"n-1": {}}, "vars": variables}
     key = user.public_key.split()[1]
-    done = user.of(hosts, "node_base", "--check", "-e", known(f"@cert-authority * {key}"))
-    assert done.failed
+    done = user.of(hosts, "node_base", "--check", "-e", known(f"@cert-authority * {key}")).fails()
     assert "kubenode_known_machines: 'n-1': host_keys: " in " ".join(done.output.split())
     # another one than the one that this controller knows
     pin = user.inventory / "kubenode/known_hosts/n-1.os"
     pin.parent.mkdir(parents=True)
     pin.write_text(f"n-1.os {user.new_key('other').with_suffix('.pub').read_text()}")
-    done = user.of(hosts, "node_base", "--check", "-e", known(user.public_key))
-    assert done.failed
+    done = user.of(hosts, "node_base", "--check", "-e", known(user.public_key)).fails()
     assert "n-1: the host keys that were handed on are others than those in " in " ".join(done.output.split())
     assert not ssh.with_name("ssh.log").exists()
 
@@ -171,8 +165,7 @@ def test_an_image_that_was_not_made_is_a_failure_of_the_run(user):
     """Its playbook works on localhost, which is no machine."""
     matrix = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["x86"]}
     variables = {"kubenode_image_matrix": matrix, "kubenode_dir": str(user.stands / "kept")}
-    done = user.of({"hosts": {}, "vars": variables}, "node_image_snapshot")
-    assert done.failed
+    done = user.of({"hosts": {}, "vars": variables}, "node_image_snapshot").fails()
     (line,) = [line for line in done.output.splitlines() if line.startswith("Run failed")]
     assert line.startswith("Run failed before any machine: "), done.output
     assert user.report["errors"]

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program built around this collection, with playbooks that only report their variables."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -70,10 +68,11 @@ class Machine:
         environment = {"PATH": os.environ["PATH"], "REPORT_DIR": str(self.reported), "LANG": "C", **self.environment}
         return subprocess.Popen(self.command(*arguments), env=environment, text=True, **pipes)
 
-    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Run to the end."""
+    def run(self, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run to the end, which has to be of this exit code."""
         with self.start(*arguments, stdin=subprocess.PIPE) as process:
             stdout, stderr = process.communicate(stdin, timeout=LIMIT)
+        assert process.returncode == code, stdout + stderr
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 

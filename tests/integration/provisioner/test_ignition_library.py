@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All Ignition that is written here, read by CoreOS's own library, which a small Go program brings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

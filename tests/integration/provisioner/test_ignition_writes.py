@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real Ignition writes user data into a root file system, as it does in an initramfs; presets enable the unit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

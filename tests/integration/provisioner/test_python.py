@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program on the newest Python that it takes, in a Debian that has no other one (nor has Ubuntu 26.04)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

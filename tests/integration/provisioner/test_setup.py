@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """setup.sh as a machine runs it, with a small program in place of `provision` and a server that misbehaves."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -58,16 +56,26 @@ class Boot:
             target.write_text(text.replace(f"'{user_data.PYTHON_HOME}'", f"'{self.root}/python'"), encoding="utf-8")
             target.chmod(mode)
 
+    def write_with_python(self, folder: Path) -> None:
+        """The same, with an archive of this folder as the Python to take."""
+        archive = self.root / "python.tar.gz"
+        subprocess.run(["tar", "-czf", archive, "-C", folder.parent, folder.name], check=True)
+        self.web.site.files["/python.tar.gz"] = data = archive.read_bytes()
+        source = f"{self.web.site.url}/python.tar.gz#sha256={hashlib.sha256(data).hexdigest()}"
+        self.write(python_source=source)
+
     def digest(self) -> str:
         return hashlib.sha256(self.program).hexdigest()
 
-    def run(self, *codes: int) -> subprocess.CompletedProcess[str]:
-        """Run setup.sh; the program will end with these codes."""
+    def run(self, *codes: int, ends: int = 0) -> str:
+        """What setup.sh prints, which has to end with this code; the program will end with these."""
         (self.root / "codes").write_text(" ".join(map(str, codes)))
         command = ["/bin/sh", str(self.folder / "setup.sh")]
-        return subprocess.run(
+        done = subprocess.run(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
+        assert done.returncode == ends, done.stdout
+        return done.stdout
 
     def calls(self) -> list[str]:
         path = self.root / "calls"
@@ -76,8 +84,10 @@ class Boot:
     def secrets(self) -> set[str]:
         return {name for name in ("token", "vars.json", "settings") if (self.folder / name).exists()}
 
-    def leave(self, folder: Path, *missing: str) -> None:
-        """A PATH with what setup.sh needs, but without some programs."""
+    def leave_out(self, *missing: str) -> Path:
+        """Let the PATH be a new folder with what setup.sh needs, but without some programs; returns it."""
+        folder = self.root / "bin"
+        folder.mkdir()
         for name in [
             "sh",
             "awk",
@@ -101,6 +111,7 @@ class Boot:
             if found and name not in missing:
                 (folder / name).symlink_to(Path(found).resolve() if name == "python3" else found)
         self.environment["PATH"] = str(folder)
+        return folder
 
 
 @pytest.fixture
@@ -113,26 +124,24 @@ ONCE = [f"--phase|base|--vars|{user_data.FOLDER}/vars.json|--token-file|{user_da
 
 def test_good_path_and_second_run(boot):
     boot.write()
-    done = boot.run(0)
-    assert done.returncode == 0, done.stdout
+    said = boot.run(0)
     assert boot.calls() == ONCE
-    assert "output of the program" in done.stdout
+    assert "output of the program" in said
     assert boot.secrets() == set()
     assert boot.folder.stat().st_mode & 0o777 == 0o700
     again = boot.run()
-    assert again.returncode == 0
-    assert "set up already" in again.stdout
+    assert "set up already" in again
     assert boot.calls() == ONCE
     assert len(boot.web.site.seen) == 1
-    assert TOKEN not in done.stdout + again.stdout
-    assert "geheim" not in done.stdout + again.stdout
+    assert TOKEN not in said + again
+    assert "geheim" not in said + again
 
 
 def test_other_inputs_run_again_without_a_second_download(boot):
     boot.write()
-    assert boot.run(0).returncode == 0
+    boot.run(0)
     boot.write(hostname="other")
-    assert boot.run(0).returncode == 0
+    boot.run(0)
     assert boot.calls() == ONCE * 2
     assert len(boot.web.site.seen) == 1
 
@@ -140,52 +149,43 @@ def test_other_inputs_run_again_without_a_second_download(boot):
 def test_it_is_tried_again(boot):
     boot.web.site.faults["/provision"] = [("status", 503), ("cut", 10)]
     boot.write()
-    done = boot.run(1, 0)
-    assert done.returncode == 0, done.stdout
+    said = boot.run(1, 0)
     assert boot.calls() == ONCE * 2
-    assert done.stdout.count("fetching provision failed") == 2
-    assert re.findall(r"attempt \d of 4 failed, the next one begins in (\d) s", done.stdout) == ["1", "2", "4"]
+    assert said.count("fetching provision failed") == 2
+    assert re.findall(r"attempt \d of 4 failed, the next one begins in (\d) s", said) == ["1", "2", "4"]
     assert len(boot.web.site.seen) == 3
 
 
 def test_another_digest_is_never_run(boot):
     boot.write(attempts=2)
     boot.web.site.files["/provision"] = b"import os; os.abort()\n"
-    done = boot.run(0)
-    assert done.returncode == 1
-    assert f"has another SHA-256 than the expected {boot.digest()}" in done.stdout
+    assert f"has another SHA-256 than the expected {boot.digest()}" in boot.run(0, ends=1)
     assert boot.calls() == []
     assert list((boot.root / "programs").iterdir()) == []
     assert boot.secrets() == {"token", "vars.json", "settings"}
     boot.web.site.files["/provision"] = boot.program
-    assert boot.run(0).returncode == 0
+    boot.run(0)
     assert boot.calls() == ONCE
     assert boot.secrets() == set()
 
 
 def test_wrong_use_is_not_tried_again(boot):
     boot.write()
-    done = boot.run(2, 0)
-    assert done.returncode == 2
+    assert "trying again will not help" in boot.run(2, 0, ends=2)
     assert boot.calls() == ONCE
-    assert "trying again will not help" in done.stdout
 
 
 def test_it_gives_up(boot):
     boot.write(attempts=2)
-    done = boot.run(1, 1, 0)
-    assert done.returncode == 1
+    assert "failed after 2 attempts; to try again: sh " in boot.run(1, 1, 0, ends=1)
     assert boot.calls() == ONCE * 2
-    assert "failed after 2 attempts; to try again: sh " in done.stdout
 
 
 @pytest.mark.parametrize("missing", [("curl",), ("curl", "wget")])
-def test_each_program_that_can_fetch_is_used(boot, tmp_path, missing):
-    (tmp_path / "bin").mkdir()
-    boot.leave(tmp_path / "bin", *missing)
+def test_each_program_that_can_fetch_is_used(boot, missing):
+    boot.leave_out(*missing)
     boot.write()
-    done = boot.run(0)
-    assert done.returncode == 0, done.stdout
+    boot.run(0)
     assert boot.calls() == ONCE
 
 
@@ -193,7 +193,7 @@ def test_an_interrupted_download_of_an_earlier_boot_is_no_program(boot):
     boot.write()
     (boot.root / "programs").mkdir()
     (boot.root / "programs" / f"provision-{boot.digest()}").write_bytes(boot.program[:20])
-    assert boot.run(0).returncode == 0
+    boot.run(0)
     assert boot.calls() == ONCE
 
 
@@ -203,35 +203,23 @@ def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
     # what runs is this very Python; a real archive brings its own
     (home / "python3").write_text(f'#!/bin/sh\nexec {shutil.which("python3")} "$@"\n')
     (home / "python3").chmod(0o755)
-    archive = tmp_path / "python.tar.gz"
-    subprocess.run(["tar", "-czf", str(archive), "-C", str(tmp_path / "standalone"), "python"], check=True)
-    boot.web.site.files["/python.tar.gz"] = archive.read_bytes()
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    (tmp_path / "bin").mkdir()
-    boot.leave(tmp_path / "bin", "python3")
-    boot.write(python_source=f"{boot.web.site.url}/python.tar.gz#sha256={digest}")
-    done = boot.run(0)
-    assert done.returncode == 0, done.stdout
+    boot.leave_out("python3")
+    boot.write_with_python(tmp_path / "standalone/python")
+    boot.run(0)
     assert boot.calls() == ONCE
     assert (tmp_path / "python/bin/python3").exists()
     assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
 
 
 def test_a_python_of_another_user_in_its_place_is_kept(boot, tmp_path):
-    (tmp_path / "bin").mkdir()
-    boot.leave(tmp_path / "bin", "python3")
-    archive = tmp_path / "python.tar.gz"
+    boot.leave_out("python3")
     (tmp_path / "new/bin").mkdir(parents=True)
     (tmp_path / "new/bin/python3").symlink_to(Path(shutil.which("python3")).resolve())
-    subprocess.run(["tar", "-czf", str(archive), "-C", str(tmp_path), "new"], check=True)
-    boot.web.site.files["/python.tar.gz"] = archive.read_bytes()
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    boot.write(python_source=f"{boot.web.site.url}/python.tar.gz#sha256={digest}")
+    boot.write_with_python(tmp_path / "new")
     for name in ("python", "python.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine").write_text(name)
-    done = boot.run(0)
-    assert done.returncode == 0, done.stdout
+    boot.run(0)
     assert boot.calls() == ONCE
     assert (tmp_path / "python/bin/python3").exists()
     assert (tmp_path / "python.replaced/mine").read_text() == "python.replaced"
@@ -239,9 +227,7 @@ def test_a_python_of_another_user_in_its_place_is_kept(boot, tmp_path):
 
 
 def test_a_python_by_the_package_manager(boot, tmp_path):
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    boot.leave(folder, "python3")
+    folder = boot.leave_out("python3")
     real = shutil.which("python3")
     # an old system: its own python3 does not fit, and of the newer ones it knows one
     apt_get = f"""#!/bin/sh
@@ -256,18 +242,14 @@ chmod 0755 {folder}/python3*
     (folder / "apt-get").write_text(apt_get)
     (folder / "apt-get").chmod(0o755)
     boot.write()
-    done = boot.run(0)
-    assert done.returncode == 0, done.stdout
+    boot.run(0)
     assert boot.calls() == ONCE
     asked = [line.split()[-1] for line in (tmp_path / "apt").read_text().splitlines()]
     assert asked == ["update", "python3", "python3.12", "python3.11"]
 
 
-def test_no_python_and_no_package_manager(boot, tmp_path):
-    (tmp_path / "bin").mkdir()
-    boot.leave(tmp_path / "bin", "python3")
+def test_no_python_and_no_package_manager(boot):
+    boot.leave_out("python3")
     boot.write(attempts=1)
-    done = boot.run(0)
-    assert done.returncode == 1
-    assert "give python_source" in done.stdout
+    assert "give python_source" in boot.run(0, ends=1)
     assert boot.calls() == []

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Callback for tests: every result as a line of JSON in the file that KUBENODE_TEST_RECORD names."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """image_url_check, run as a user runs it; it needs no machine."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path
@@ -32,7 +30,6 @@ class User(Controller):
         command.chmod(0o755)
 
     def check(self, *machines: dict, **options: object) -> Run:
-        """Run the module."""
         given = {"command_dir": str(self.commands), "ssh_private_key": str(self.key), **options}
         return self.module("localhost", "image_url_check", "-vvv", machines=list(machines), **given)
 
@@ -50,8 +47,7 @@ def test_a_digest_can_be_asked_for(user):
         {**GOOD, "require_digest": True, "name": "node-2", "image_url": pinned},
         {**GOOD, "require_digest": True, "name": "node-3", "image_url": "oci://u:secret-pw@r.example/a:v1"},
         {**GOOD, "name": "node-4"},
-    )
-    assert run.failed
+    ).fails()
     assert [one["failed"] for one in run["machines"]] == [True, False, True, False]
     assert "it names no digest although require_digest is set; give #sha256=" in run["machines"][0]["msg"]
     assert "it names no digest although require_digest is set; give NAME@sha256:" in run["machines"][2]["msg"]
@@ -63,8 +59,7 @@ def test_what_is_right_is_resolved_and_nothing_is_shown(user):
     run = user.check(
         {**GOOD, "bootstrap_data_file": str(user.folder / "user-data")},
         {**GOOD, "name": "node-2", "bootstrap_data": {"ignition": {"version": "3.4.0", "key": "secret-ign"}}},
-    )
-    assert not run.failed, run.output
+    ).ok()
     assert run["changed"] is False
     first, second = run["machines"]
     assert first == {
@@ -100,8 +95,7 @@ def test_one_message_lists_every_finding(user):
         {**GOOD, "name": "twice"},
         {**GOOD, "name": "twice"},
         ssh_private_key=str(user.folder / "no-key"),
-    )
-    assert run.failed
+    ).fails()
     lines = run["msg"].splitlines()
     assert lines[0] == "17 findings, nothing was created or changed:"
     for expected in (
@@ -135,20 +129,16 @@ def test_a_vaulted_file_is_bootstrap_data(user, monkeypatch):
     vault = ["ansible-vault", "encrypt", "--vault-password-file", str(password), str(data)]
     subprocess.run(vault, capture_output=True, check=True, stdin=subprocess.DEVNULL)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
-    run = user.check({**GOOD, "bootstrap_data_file": str(data)})
-    assert not run.failed, run.output
+    user.check({**GOOD, "bootstrap_data_file": str(data)}).ok()
 
 
 def test_a_shipped_command_is_found(user):
-    run = user.check({**GOOD, "command": "image-url-command-raw-disk"})
-    assert not run.failed, run.output
+    run = user.check({**GOOD, "command": "image-url-command-raw-disk"}).ok()
     assert run["machines"][0]["command_shipped"] is True
 
 
 def test_no_machine_is_a_finding(user):
-    run = user.check()
-    assert run.failed
-    assert "machines is empty" in run["msg"]
+    user.check().fails("machines is empty")
 
 
 def test_how_the_new_system_is_reached_is_looked_at(user, tmp_path):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """image_url_command on machines that really boot a rescue."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -26,8 +24,7 @@ def test_a_command_runs_once_and_is_fully_logged(controller):
     command = controller.install(
         "plain", 'echo ran >>/root/runs; echo "$@"; echo trace >&2; cat "$2"; sleep 0.3\n' + DONE
     )
-    run = controller.command("cmd-a", command, bootstrap_data="#cloud-config\n", root_devices=["sda", "sdb"])
-    assert not run.failed, run.output
+    run = controller.command("cmd-a", command, bootstrap_data="#cloud-config\n", root_devices=["sda", "sdb"]).ok()
     assert (run["changed"], run["attached"], run["rc"], run["in_rescue"]) == (True, False, 0, True)
     assert (run["hostname"], run["boot_state"]) == ("rescue", "RunningImageCommand")
     assert [(change["from"], change["to"]) for change in run["transitions"]] == [
@@ -51,8 +48,7 @@ def test_a_command_runs_once_and_is_fully_logged(controller):
     ]  # fmt: skip
     assert "commands" not in controller.ssh("cmd-a", "ls /root/.kubenode").split()
 
-    again = controller.command("cmd-a", command, bootstrap_data="#cloud-config\n", root_devices=["sda", "sdb"])
-    assert not again.failed, again.output
+    again = controller.command("cmd-a", command, bootstrap_data="#cloud-config\n", root_devices=["sda", "sdb"]).ok()
     assert (again["changed"], again["attached"], again["rc"]) == (False, True, 0)
     assert controller.log("cmd-a", "stdout") == stdout
     other = controller.command("cmd-a", command, bootstrap_data="#cloud-config\nother: 1\n")
@@ -75,8 +71,7 @@ def test_an_interrupted_run_is_continued_and_the_disk_is_written_once(controller
     assert "wrote 3" in controller.log("cmd-b")
     controller.ssh("cmd-b", "touch /root/go")
 
-    second = controller.command("cmd-b", command)
-    assert not second.failed, second.output
+    second = controller.command("cmd-b", command).ok()
     assert (second["attached"], second["changed"]) == (True, True)
     assert second["seconds"] >= 10
     assert controller.ssh("cmd-b", "cat /root/runs") == "begin\n"
@@ -97,10 +92,8 @@ def test_a_large_command_is_uploaded_once_and_goes_on_where_it_was_cut(shared):
     assert shared.ssh("shared", "stat -c %s /root/.kubenode/commands/*").strip() == "1000000"
 
     # what was cut still holds the file open for writing
-    failed = shared.command("shared", command)
-    assert failed.failed
-    assert "ended with exit code 1" in failed["msg"]
-    assert "shared: uploaded 2 MiB of 2 MiB of the image command\n" in failed.output
+    done = shared.command("shared", command).fails("ended with exit code 1")
+    done.says("shared: uploaded 2 MiB of 2 MiB of the image command\n")
     digest = hashlib.sha256(content).hexdigest()
     facts = "stat -c '%a %U %n' /root/.kubenode/commands /root/.kubenode/commands/* /root/image-url-command*"
     assert shared.ssh("shared", facts).splitlines() == [
@@ -110,8 +103,7 @@ def test_a_large_command_is_uploaded_once_and_goes_on_where_it_was_cut(shared):
     ]
     assert shared.ssh("shared", "sha256sum </root/image-url-command").split()[0] == digest
 
-    again = shared.command("shared", command)
-    assert not again.failed, again.output
+    again = shared.command("shared", command).ok()
     assert (again["attached"], again["changed"], again["rc"]) == (False, True, 0)
     assert "uploaded" not in again.output
     assert shared.ssh("shared", "stat -c %s /root/sent; cat /root/large; rm /usr/local/bin/cat").split() == [
@@ -158,9 +150,9 @@ def test_a_hanging_command_is_killed_at_its_limit_with_all_its_processes(shared)
         "hang",
         "trap '' TERM; setsid -f sh -c 'trap \"\" TERM; exec sleep 600000'; echo hanging; sleep 600000 & wait; wait\n",
     )
-    run = shared.command("shared", command, timeout=20)
-    assert run.failed
-    assert "did not end within 20 s and was killed with all its processes" in run["msg"]
+    run = shared.command("shared", command, timeout=20).fails(
+        "did not end within 20 s and was killed with all its processes"
+    )
     assert run["boot_state"] == "ProvisioningFailed"
     assert shared.log("shared", "stdout") == "hanging\n"
     assert "hanging" in shared.log("shared")
@@ -207,8 +199,7 @@ def test_no_secret_is_printed_or_kept(shared):
         env={"OCI_REGISTRY_AUTH_TOKEN": "reg:s3cr3t-token"},
         image_url="https://user:s3cr3t-password@images.example/a.raw?signature=s3cr3t-signature#sha256=00",
         bootstrap_data="#cloud-config\npassword: s3cr3t-bootstrap\n",
-    )
-    assert not run.failed, run.output
+    ).ok()
     assert run["image_url"] == "https://images.example/a.raw"
     # The options are in the command line that the test itself gave to Ansible; Ansible 2.19 does not print them.
     for secret in ("s3cr3t-token", "s3cr3t-password", "s3cr3t-signature", "s3cr3t-bootstrap"):
@@ -232,8 +223,7 @@ def test_progress_is_shown_and_hostile_output_does_not_reach_the_terminal(shared
     for step in (1, 2, 3):
         running.until(f"shared: step {step}")
         shared.ssh("shared", f"touch /root/seen-{step}")
-    run = running.wait()
-    assert not run.failed, run.output
+    run = running.wait().ok()
     assert "\x1b" not in run.output
     assert "\x07" not in run.output
     assert "before \\x1b]0;owned\\x07 \\x1b[2J after" in run.output
@@ -253,8 +243,7 @@ def test_a_lost_connection_is_found_again(controller):
     running = controller.start_command("cmd-k", command, "-v")
     running.until("out begun")
     controller.ssh("cmd-k", "touch /root/cut")
-    run = running.wait()
-    assert not run.failed, run.output
+    run = running.wait().ok()
     assert run["seconds"] >= 6
     assert controller.ssh("cmd-k", "cat /root/runs") == "ran\n"
 
@@ -266,9 +255,7 @@ def test_a_rescue_that_reboots_under_the_command_is_noticed(controller):
     running.until("out started")
     controller.act("cmd-l", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
     controller.act("cmd-l", "reset")
-    run = running.wait()
-    assert run.failed
-    assert "the machine rebooted while the image command ran" in run.output
+    running.wait().fails().says("the machine rebooted while the image command ran")
     assert "started" in controller.log("cmd-l")
 
 
@@ -287,8 +274,7 @@ def test_another_system_is_no_rescue(controller):
 def test_the_system_seen_before_the_reset_is_no_rescue(shared):
     command = shared.install("plain", DONE)
     boot_id = shared.command("shared", command)["boot_id"]
-    run = shared.command("shared", command, previous_boot_id=boot_id, rescue_timeout=30)
-    assert run.failed
+    run = shared.command("shared", command, previous_boot_id=boot_id, rescue_timeout=30).fails()
     assert run["in_rescue"] is False
     assert "the system seen before the reset still answers" in run["msg"]
 
@@ -296,14 +282,13 @@ def test_the_system_seen_before_the_reset_is_no_rescue(shared):
 def test_check_mode_checks_and_contacts_no_machine(controller):
     controller.reach("absent", "127.0.0.1", ansible_port=1)
     command = controller.install("plain", DONE)
-    run = controller.command("absent", command, "--check", bootstrap_data="x")
-    assert not run.failed, run.output
+    run = controller.command("absent", command, "--check", bootstrap_data="x").ok()
     assert run["changed"] is True
     assert run["msg"].startswith("would run ")
-    bad = controller.command("absent", command, "--check", image_url="images.example/a.raw", root_devices=["/dev/sda"])
-    assert bad.failed
-    assert 'absent: image_url "images.example/a.raw": it is neither an absolute URL' in bad["msg"]
-    assert "root_devices [\"/dev/sda\"]: '/dev/sda' holds a '/'" in bad["msg"]
+    controller.command("absent", command, "--check", image_url="images.example/a.raw", root_devices=["/dev/sda"]).fails(
+        'absent: image_url "images.example/a.raw": it is neither an absolute URL',
+        "root_devices [\"/dev/sda\"]: '/dev/sda' holds a '/'",
+    )
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """machine_boot on machines that really reboot."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -23,8 +21,7 @@ printf "$record" "$3" "$KUBENODE_INSTALLATION" >/tmp/new/etc/kubenode/installed.
 def rescued(controller, name: str, script: str = DONE, **more: object) -> dict:
     """A machine whose image command has ended; returns the result of that."""
     controller.machine(name, **more)
-    run = controller.command(name, controller.install(name, script))
-    assert not run.failed, run.output
+    run = controller.command(name, controller.install(name, script)).ok()
     return run.result
 
 
@@ -40,8 +37,7 @@ def test_the_new_system_is_proven_and_recorded(controller):
         "command": "image-url-command-boot-a",
         "hostname": "boot-a",
     }
-    run = controller.run("boot-a", "machine_boot", **options)
-    assert not run.failed, run.output
+    run = controller.run("boot-a", "machine_boot", **options).ok()
     assert run["changed"] is True
     system = run["system"]
     assert (system["hostname"], system["previous_boot_id"]) == ("boot-a", before["boot_id"])
@@ -66,14 +62,12 @@ def test_the_new_system_is_proven_and_recorded(controller):
     assert set(system["host_key_fingerprints"]) <= {line.split()[1] for line in shown.splitlines()}
     assert system["host_key_fingerprints"]
 
-    again = controller.run("boot-a", "machine_boot", **options)
-    assert not again.failed, again.output
+    again = controller.run("boot-a", "machine_boot", **options).ok()
     assert again["changed"] is False
     assert again["boot_id"] == system["boot_id"]
 
     # The same system may boot again under the keys that were pinned; it is no installation.
-    rebooted = controller.run("boot-a", "machine_boot")
-    assert not rebooted.failed, rebooted.output
+    rebooted = controller.run("boot-a", "machine_boot").ok()
     assert (rebooted["proof"], rebooted["verified"]) == ("ssh", False)
     assert rebooted["system"]["previous_boot_id"] == system["boot_id"]
     assert rebooted["boot_id"] != system["boot_id"]
@@ -84,19 +78,15 @@ def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller)
     before = rescued(controller, "boot-f")
     assert before["written"][0]["before"] == sorted(before["written"][0]["holds"] + before["written"][0]["kinds"])
     about = {"installation": before["installation"], "written": before["written"]}
-    run = controller.run("boot-f", "machine_boot", previous_boot_id=before["boot_id"], **about)
-    assert run.failed
+    run = controller.run("boot-f", "machine_boot", previous_boot_id=before["boot_id"], **about).fails()
     assert (run["proof"], run["verified"]) == ("unproven", False)
     assert "nothing shows that the image command changed sda" in run["msg"]
-    run = controller.run("boot-f", "machine_boot", reboot=False, proof="ssh", **about)
-    assert not run.failed, run.output
+    run = controller.run("boot-f", "machine_boot", reboot=False, proof="ssh", **about).ok()
     assert (run["proof"], run["verified"], run["record_written"]) == ("ssh", False, False)
     for little in ("port", "none"):
-        run = controller.run("boot-f", "machine_boot", reboot=False, proof=little, **about)
-        assert not run.failed, run.output
+        run = controller.run("boot-f", "machine_boot", reboot=False, proof=little, **about).ok()
         assert (run["proof"], run["verified"]) == (little, False)
-    other = controller.run("boot-f", "machine_boot", reboot=False, installation="f" * 32, proof="disk")
-    assert other.failed
+    controller.run("boot-f", "machine_boot", reboot=False, installation="f" * 32, proof="disk").fails()
     assert controller.ssh("boot-f", "ls /etc/kubenode 2>/dev/null || true") == ""
 
 
@@ -105,9 +95,9 @@ def test_a_disk_that_does_not_boot_is_recognised(controller):
     before = rescued(controller, "boot-b")
     # In place of a firmware that falls back to the network: the rescue is armed once more.
     controller.act("boot-b", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
-    run = controller.run("boot-b", "machine_boot", previous_boot_id=before["boot_id"])
-    assert run.failed
-    assert "the disk did not boot: the rescue answers again" in run["msg"]
+    run = controller.run("boot-b", "machine_boot", previous_boot_id=before["boot_id"]).fails(
+        "the disk did not boot: the rescue answers again"
+    )
     assert run["boot_state"] == "ProvisioningFailed"
 
     wiped = controller.install("wipe", "dd if=/dev/zero of=/dev/sda bs=1M count=8 conv=notrunc 2>&1\n" + DONE)
@@ -124,15 +114,14 @@ def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
     # the new system is there before the time that it has for an answer begins
     controller.ssh("boot-c", "systemctl --no-block reboot")
     controller.rebooted("boot-c", before["boot_id"])
-    run = controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=30)
-    assert run.failed
-    assert "a host key that is not the pinned one" in run["msg"]
+    controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=30).fails(
+        "a host key that is not the pinned one"
+    )
     right = controller.ssh("boot-c", "cat /etc/ssh/ssh_host_ed25519_key.pub").splitlines()
-    run = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right)
-    assert not run.failed, run.output
-    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=30)
-    assert name.failed
-    assert "its hostname is 'boot-c', expected 'other'" in name["msg"]
+    controller.run("boot-c", "machine_boot", reboot=False, host_keys=right).ok()
+    controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=30).fails(
+        "its hostname is 'boot-c', expected 'other'"
+    )
     bad = controller.run("boot-c", "machine_boot", reboot=False, host_keys=["ssh-ed25519 non-sense"])
     assert "host_keys 'ssh-ed25519 non-sense': its second word is not base64" in bad["msg"]
 
@@ -140,22 +129,19 @@ def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
 @pytest.mark.long
 def test_a_cloud_init_that_ends_with_errors_is_a_failure(controller):
     before = rescued(controller, "boot-d", user_data="#cloud-config\nruncmd:\n  - [sh, -c, 'exit 3']\n")
-    run = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"])
-    assert run.failed
-    assert "cloud-init ended with status error" in run["msg"]
+    run = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"]).fails(
+        "cloud-init ended with status error"
+    )
     assert run["system"]["cloud_init"]["errors"]
-    lenient = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"], wait_cloud_init=False)
-    assert not lenient.failed, lenient.output
+    controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"], wait_cloud_init=False).ok()
 
 
 @pytest.mark.long
 def test_a_rescue_can_be_expected(controller):
     controller.machine("boot-e", rescue=False)
-    first = controller.run("boot-e", "machine_boot", reboot=False)
-    assert not first.failed, first.output
+    first = controller.run("boot-e", "machine_boot", reboot=False).ok()
     controller.act("boot-e", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
-    run = controller.run("boot-e", "machine_boot", expect="rescue", boot_state="EnablingRescue")
-    assert not run.failed, run.output
+    run = controller.run("boot-e", "machine_boot", expect="rescue", boot_state="EnablingRescue").ok()
     assert run["hostname"] == "rescue"
     assert run["boot_state"] == "BootingToRescue"
     assert run["system"]["previous_boot_id"] == first["boot_id"]
@@ -163,6 +149,5 @@ def test_a_rescue_can_be_expected(controller):
 
 def test_check_mode_contacts_no_machine(controller):
     controller.reach("absent", "127.0.0.1", ansible_port=1)
-    run = controller.run("absent", "machine_boot", "--check")
-    assert not run.failed, run.output
+    run = controller.run("absent", "machine_boot", "--check").ok()
     assert run["changed"] is True

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """pre_provision_command on a machine that really boots a rescue, through a lost connection and for what cannot run."""
 
-from __future__ import annotations
-
 import json
 import stat
 
@@ -55,8 +53,7 @@ def test_a_lost_connection_neither_ends_nor_repeats_a_large_program(controller):
     )
     running.until("out begun")
     controller.ssh("hook-a", "touch /root/cut")
-    run = running.wait()
-    assert not run.failed, run.output
+    run = running.wait().ok()
     assert (run["ran"], run["attached"], run["rc"], run["permanent"]) == (True, False, 0, False)
     assert (run["boot_state"], run["transitions"]) == ("BootingToRescue", [])
     assert controller.ssh("hook-a", "cat /root/asked") == "asked\n"
@@ -74,18 +71,14 @@ def test_the_rescue_that_reboots_under_the_program_is_no_word_on_the_machine(con
     running.until("out begun")
     controller.act("hook-b", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
     controller.act("hook-b", "reset")
-    run = running.wait()
-    assert run.failed
-    assert "This run has written nothing; run again" in run["msg"]
+    run = running.wait().fails("This run has written nothing; run again")
     assert run["permanent"] is False
 
 
 @pytest.mark.long
 def test_what_cannot_run_stops_the_machine_and_leaves_nothing_behind(shared):
     def stopped(script, says, **more):
-        run = shared.module("shared", "pre_provision_command", **options(shared, script, **more))
-        assert run.failed, run.output
-        assert says in run["msg"]
+        run = shared.module("shared", "pre_provision_command", **options(shared, script, **more)).fails(says)
         assert run["msg"].startswith(
             "shared: the pre-provision command stopped this machine before this run wrote anything: it "
         )

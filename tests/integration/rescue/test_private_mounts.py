@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What mmdebstrap mounts stays with it: a copy in a container of the same host would keep it from unmounting."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_rescue against machines that keep their power state only: what is armed, reset, refused, and what it costs."""
 
-from __future__ import annotations
-
 import pytest
 
 
@@ -12,8 +10,7 @@ def test_a_first_provisioning_costs_two_requests_a_machine_before_its_proof(acco
     key = {"name": "mine", "data": account.public_key}
     account.robot("POST", "/key", key)
     account.forget_requests()
-    run = account.rescue(prove=False)
-    assert not run.failed, run.output
+    run = account.rescue(prove=False).ok()
     paths = [(one["method"], one["path"]) for one in account.requests()]
     assert sorted(paths[:3]) == [("GET", "/key"), ("GET", "/reset"), ("GET", "/server")]
     assert paths[0] == ("GET", "/server")
@@ -64,10 +61,7 @@ def test_check_mode_names_the_reset_and_changes_nothing(account):
 def test_wrong_credentials_cost_exactly_one_login(account):
     account.add(*("n%d" % number for number in range(6)))
     account.forget_requests()
-    run = account.rescue(prove=False, env={"HROBOT_API_PASSWORD": "wrong-one"})
-    assert run.failed
-    assert "HROBOT_API_USER" in run.result["msg"]
-    assert "10 minutes" in run.result["msg"]
+    run = account.rescue(prove=False, env={"HROBOT_API_PASSWORD": "wrong-one"}).fails("HROBOT_API_USER", "10 minutes")
     assert "wrong-one" not in run.output
     assert [(one["path"], one["status"]) for one in account.requests()] == [("/server", 401)]
     # Two more would have locked the address out.
@@ -79,17 +73,14 @@ def test_a_password_rotated_under_way_ends_everything_below_the_lock_out(account
     account.add(*names)
     account.fault(point="boot", machine="n3", effect="password_rotated")
     account.forget_requests()
-    run = account.rescue(prove=False)
-    assert run.failed
-    assert "HROBOT_API_PASSWORD" in run.result["msg"]
+    account.rescue(prove=False).fails("HROBOT_API_PASSWORD")
     assert 1 <= [one["status"] for one in account.requests()].count(401) < 3
     account.forget_faults()
 
 
 def test_the_password_is_nowhere_to_be_seen(account):
     account.add("n1")
-    run = account.rescue(None, "-vvv", prove=False, robot_password=account.lab.robot_password)
-    assert not run.failed
+    run = account.rescue(None, "-vvv", prove=False, robot_password=account.lab.robot_password).ok()
     assert account.lab.robot_password not in run.output
     last = account.robot("GET", f"/boot/{account.numbers['n1']}/rescue/last")["rescue"]
     assert last["password"]
@@ -99,10 +90,9 @@ def test_the_password_is_nowhere_to_be_seen(account):
 def test_resets_are_counted_before_the_first_change(account):
     account.add("n1", "n2", "n3")
     account.forget_requests()
-    run = account.rescue(prove=False, max_resets=2)
-    assert run.failed
-    assert "3 machines need a reset by the Robot API, which takes 2 an hour; 2 can be sent now" in run.result["msg"]
-    assert "on_reset_limit" in run.result["msg"]
+    account.rescue(prove=False, max_resets=2).fails(
+        "3 machines need a reset by the Robot API, which takes 2 an hour; 2 can be sent now", "on_reset_limit"
+    )
     assert {one["method"] for one in account.requests()} == {"GET"}
     assert [account.resets(name) for name in account.numbers] == [[], [], []]
 
@@ -111,9 +101,9 @@ def test_resets_that_an_earlier_call_sent_count(account):
     account.add("n1", "n2")
     first = account.rescue(account.machines("n1"), prove=False, max_resets=1)
     handed_on = [{**first.machines["n1"], "boot_state": ""}, *account.machines("n2")]
-    run = account.rescue(handed_on, prove=False, max_resets=2)
-    assert run.failed
-    assert "2 machines need a reset by the Robot API, which takes 2 an hour; 1 can be sent now" in run.result["msg"]
+    account.rescue(handed_on, prove=False, max_resets=2).fails(
+        "2 machines need a reset by the Robot API, which takes 2 an hour; 1 can be sent now"
+    )
 
 
 def test_a_limit_that_others_used_up_fails_no_machine_for_good(account):
@@ -139,8 +129,7 @@ def test_a_403_mid_fleet_is_waited_out(account):
     # A window of seconds is used in place of the hour.
     body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 20}
     account.lab.control("POST", "/robot/limits", body)
-    run = account.rescue(prove=False)
-    assert not run.failed, run.result["msg"]
+    account.rescue(prove=False).ok()
     assert [account.resets(name) for name in names] == [["sw"]] * 5
     refused = [one for one in account.requests("POST", "/reset") if one["status"] == 403]
     assert 1 <= len(refused) <= 4
@@ -165,8 +154,7 @@ def test_arming_whose_answer_is_lost_or_bad_ends_well(account, fault):
     account.add("n1", "n2")
     account.fault(point="request", api="robot", method="POST", path=r"/boot/.*", **fault)
     account.fault(point="request", api="robot", method="POST", path=r"/boot/.*", after_effect=True, skip=1, **fault)
-    run = account.rescue(prove=False)
-    assert not run.failed, run.result["msg"]
+    account.rescue(prove=False).ok()
     for name in account.numbers:
         assert account.boots(name)[-1] == "rescue"
         assert account.resets(name) == ["sw"]
@@ -198,9 +186,7 @@ def test_input_that_cannot_work_is_refused_before_anything(account):
     ]
     account.forget_requests()
     for options, message in cases:
-        run = account.rescue(options.pop("machines", None), prove=False, **options)
-        assert run.failed
-        assert message in run.result["msg"]
+        account.rescue(options.pop("machines", None), prove=False, **options).fails(message)
     assert account.requests() == []
 
 
@@ -216,9 +202,7 @@ def test_two_names_of_one_server_are_refused(account):
     account.add("n1")
     row = account.row("n1")
     machines = [{"name": "a", "server_number": row["number"]}, {"name": "b", "server_ip": row["address"]}]
-    run = account.rescue(machines, prove=False)
-    assert run.failed
-    assert "are the same server" in run.result["msg"]
+    account.rescue(machines, prove=False).fails("are the same server")
     assert account.resets("n1") == []
 
 
@@ -238,8 +222,7 @@ def test_state_os_disarms_and_leaves(account):
     check = account.rescue(None, "--check", state="os")
     assert check.machines["n1"]["msg"] == "would disarm the rescue"
     assert account.rescue_of("n1")["active"] is True
-    run = account.rescue(state="os")
-    assert not run.failed, run.output
+    run = account.rescue(state="os").ok()
     assert run.machines["n1"]["changed"]
     assert account.rescue_of("n1")["active"] is False
     again = account.rescue(state="os")
@@ -249,6 +232,5 @@ def test_state_os_disarms_and_leaves(account):
 
 def test_a_name_of_another_machine_in_reinstall_does_no_harm(account):
     account.add("n1")
-    run = account.rescue(prove=False, reinstall=["n2"])
-    assert not run.failed, run.result["msg"]
+    account.rescue(prove=False, reinstall=["n2"]).ok()
     assert account.boots("n1")[-1] == "rescue"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_rescue against machines that really boot: who answers is proved, and what does not come is escalated."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -68,8 +66,7 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
     account.add("n3", reset=["hw"])
     account.robot("POST", "/key", {"name": account.folder.name, "data": account.public_key})
     account.forget_requests()
-    run = account.rescue(None, "-vvv", **LIMITS)
-    assert not run.failed, run.output
+    run = account.rescue(None, "-vvv", **LIMITS).ok()
     counted = account.requests()
     assert len(counted) == run.result["api_calls"] == 3 + 3 * 3
     for name, result in run.machines.items():
@@ -102,12 +99,10 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
 def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(real_account):
     account = real_account
     account.add_installed("ours", "foreign")
-    first = account.rescue(**LIMITS)
-    assert not first.failed, first.result["msg"]
+    account.rescue(**LIMITS).ok()
     let_us_in(account, "ours", RECORD)
     let_us_in(account, "foreign")
-    left = account.rescue(state="os", **THERE)
-    assert not left.failed, left.result["msg"]
+    left = account.rescue(state="os", **THERE).ok()
     assert left.machines["ours"]["installed_record"]["machine"] == "n1"
     assert left.machines["foreign"]["installed_record"] is None
     for result in left.machines.values():
@@ -126,8 +121,7 @@ def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(rea
     planned = account.rescue(None, "--check", reinstall=["ours"], **THERE)
     assert planned.machines["ours"]["msg"] == "would arm the rescue and reboot by SSH"
     account.forget_requests()
-    back = account.rescue(reinstall=["ours", "foreign"], **THERE)
-    assert not back.failed, back.result["msg"]
+    back = account.rescue(reinstall=["ours", "foreign"], **THERE).ok()
     for name, result in back.machines.items():
         assert (result["in_rescue"], result["previous_boot_id"]) == (True, left.machines[name]["boot_id"])
         assert [reset["way"] for reset in result["resets"]] == ["ssh"]
@@ -201,8 +195,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     assert (untold["failed"], untold["permanent"]) == (True, False)
     assert "accept-new" in untold["msg"]
     # It is in its rescue; consent is all that was missing.
-    trusted = account.rescue(account.machines("untold"), host_key_checking="accept-new", **THERE)
-    assert not trusted.failed, trusted.result["msg"]
+    trusted = account.rescue(account.machines("untold"), host_key_checking="accept-new", **THERE).ok()
     result = trusted.machines["untold"]
     assert (result["in_rescue"], result["host_keys"], trusted.result["api_calls"]) == (True, [], 1)
     assert ssh(account, "untold", "cat /proc/sys/kernel/hostname") == "rescue"
@@ -216,8 +209,7 @@ def test_resets_whose_answers_were_lost_are_looked_into(real_account):
         path = f"/reset/{account.numbers[name]}"
         account.fault(point="request", api="robot", method="POST", path=path, drop=True, after_effect=after_effect)
     account.forget_requests()
-    run = account.rescue(**LIMITS)
-    assert not run.failed, run.result["msg"]
+    run = account.rescue(**LIMITS).ok()
     for name, count in (("done", 1), ("undone", 2)):
         assert run.machines[name]["in_rescue"]
         assert len(account.requests("POST", f"/reset/{account.numbers[name]}")) == count
@@ -230,8 +222,7 @@ def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
     account.add("late", "slow", "quick", reset=["hw"])
     account.fault(point="boot", machine="late", effect="dead")
     account.fault(point="boot", machine="slow", effect="slow", delay=70)
-    first = account.rescue(give_back_after=60, **LIMITS)
-    assert not first.failed, first.result["msg"]
+    first = account.rescue(give_back_after=60, **LIMITS).ok()
     assert first.machines["quick"]["in_rescue"]
     for name in ("late", "slow"):
         result = first.machines[name]
@@ -240,8 +231,7 @@ def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
         assert "hw at 20" in result["msg"]
 
     handed_back = [first.machines[name] for name in ("late", "slow")]
-    second = account.rescue(handed_back, rearm=True, **LIMITS)
-    assert not second.failed, second.result["msg"]
+    second = account.rescue(handed_back, rearm=True, **LIMITS).ok()
     assert account.resets("late") == ["hw", "hw"]
     # It only needed time.
     assert account.resets("slow") == ["hw"]
@@ -257,7 +247,6 @@ def test_the_way_through_a_jump_host(real_account):
     account.add("n1")
     relay = account.folder / "relay.py"
     relay.write_text(RELAY)
-    run = account.rescue(ssh_args=f"-o ProxyCommand='{sys.executable} {relay} %h %p'", **LIMITS)
-    assert not run.failed, run.result["msg"]
+    run = account.rescue(ssh_args=f"-o ProxyCommand='{sys.executable} {relay} %h %p'", **LIMITS).ok()
     assert run.machines["n1"]["in_rescue"]
     assert len(run.machines["n1"]["host_keys"]) == 3

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """robot_server against a lab: facts for one request, names that differ, answers that get lost."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest
@@ -17,8 +15,7 @@ def server(account, name):
 def test_facts_of_a_fleet_cost_one_request(account):
     account.add("n1", "n2", product="EX44")
     account.forget_requests()
-    run = account.run("robot_server", machines=account.machines())
-    assert not run.failed, run.output
+    run = account.run("robot_server", machines=account.machines()).ok()
     assert run.result["api_calls"] == len(account.requests()) == 1
     for name, result in run.machines.items():
         shown = server(account, name)
@@ -38,8 +35,7 @@ def test_servers_get_the_names_that_differ(account):
     assert server(account, "n2")["server_name"] == "old"
 
     account.forget_requests()
-    run = account.run("robot_server", machines=machines)
-    assert not run.failed, run.output
+    run = account.run("robot_server", machines=machines).ok()
     assert (run.machines["n1"]["changed"], run.machines["n2"]["changed"]) == (False, True)
     assert len(account.requests()) == 2
     assert server(account, "n2")["server_name"] == "n2"
@@ -53,8 +49,7 @@ def test_a_name_whose_answer_was_lost_is_looked_at(account, after_effect):
     account.add("n1")
     account.fault(point="request", api="robot", method="POST", path="/server/.*", drop=True, after_effect=after_effect)
     account.forget_requests()
-    run = account.run("robot_server", machines=[{**account.machines()[0], "rename": "new name"}])
-    assert not run.failed, run.result["msg"]
+    run = account.run("robot_server", machines=[{**account.machines()[0], "rename": "new name"}]).ok()
     assert run.machines["n1"]["server_name"] == server(account, "n1")["server_name"] == "new name"
     assert len(account.requests("POST")) == (1 if after_effect else 2)
 
@@ -78,8 +73,7 @@ def test_one_name_that_is_refused_fails_alone(account):
     account.fault(point="request", api="robot", method="POST", path=path, status=400, code="INVALID_INPUT")
     machines = [{**machine, "rename": machine["name"]} for machine in account.machines()]
     given = [{**machine, "boot_state": "OperatingSystemRunning"} for machine in machines]
-    run = account.run("robot_server", machines=given, on_error="report")
-    assert not run.failed
+    run = account.run("robot_server", machines=given, on_error="report").ok()
     assert run.machines["n1"]["failed"]
     assert "INVALID_INPUT" in run.machines["n1"]["msg"]
     # A name is no part of the way to a running system.
@@ -100,10 +94,7 @@ def test_input_that_cannot_work_is_refused_before_anything(account):
     ]
     account.forget_requests()
     for machines, message in cases:
-        run = account.run("robot_server", machines=machines)
-        assert run.failed
-        assert message in run.result["msg"]
+        account.run("robot_server", machines=machines).fails(message)
     assert account.requests() == []
-    run = account.run("robot_server", machines=account.machines(), robot_password="wrong")
-    assert run.failed
+    account.run("robot_server", machines=account.machines(), robot_password="wrong").fails()
     assert [one["status"] for one in account.requests()] == [401]

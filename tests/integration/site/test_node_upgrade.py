@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """node_upgrade: what it refuses, and real kubelets that become three minor versions newer, one after the other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -29,23 +27,18 @@ def test_what_is_no_node_and_what_does_not_answer(tmp_path):
     controller = Controller(None, tmp_path)
     controller.hosts = {"here-1": {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}}
     kept = {"kubenode_dir": str(tmp_path / "kubenode")}
-    done = controller.play(PLAYBOOK, **kept)
-    assert done.rc != 0
-    assert "here-1: it is no node yet; kubenode.provision.site or kubenode.provision.node makes" in done.output
+    done = controller.play(PLAYBOOK, **kept).fails()
+    done.says("here-1: it is no node yet; kubenode.provision.site or kubenode.provision.node makes")
     for variables, words in (
         ({"kubenode_serial": "0%"}, "kubenode_serial is '0%': give a number of machines"),
         ({"base_manage_kubelet": False}, "base_manage_kubelet is false, so base does not install the kubelet"),
         ({"kubenode_ready_timeout": "soon"}, "kubenode_ready_timeout"),
         ({"base_kubernetes_version": "1.x"}, "base_kubernetes_version"),
     ):
-        refused = controller.play(PLAYBOOK, **kept, **variables)
-        assert refused.rc != 0
-        assert words in refused.output
+        refused = controller.play(PLAYBOOK, **kept, **variables).fails().says(words)
         assert "Drain its Node" not in refused.output
     controller.hosts = {"absent-1": {"ansible_host": "198.51.100.7", "ansible_timeout": 2}}
-    checked = controller.play(PLAYBOOK, "--check", **kept)
-    assert checked.rc == 0, checked.output
-    assert "a run without --check would stop here" in checked.output
+    controller.play(PLAYBOOK, "--check", **kept).ok().says("a run without --check would stop here")
 
 
 class Scene(Controller):
@@ -60,10 +53,8 @@ class Scene(Controller):
             joiner = Joiner(lab, node, self.plane, folder / name)
             joiner.folder.mkdir()
             joiner.add_nodes(node)
-            done = joiner.play("kubenode.provision.node_base", **real(lab, OLDEST))
-            assert not done.failed, done.output
-            joined = joiner.run(cni_config=NETWORK, ready=True, timeout=600, token=self.plane.token())
-            assert joined.rc == 0, joined.output
+            joiner.play("kubenode.provision.node_base", **real(lab, OLDEST)).ok()
+            joiner.run(cni_config=NETWORK, ready=True, timeout=600, token=self.plane.token()).ok()
         self.add_nodes(*self.nodes.values())
 
     def run(self, *flags: str, version: str = KUBERNETES, **variables: Any) -> Run:
@@ -81,7 +72,6 @@ class Scene(Controller):
         return [bool(self.plane.nodes()[name]["spec"].get("unschedulable")) for name in NAMES]
 
     def pids(self) -> list[str]:
-        """The processes of the kubelets."""
         return [node.run("systemctl show kubelet -p MainPID --value") for node in self.nodes.values()]
 
 
@@ -103,12 +93,10 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
         ("1.38.0", f"kubelet 1.38.0 is newer than the API server, which is v{KUBERNETES}; upgrade the control plane"),
         ("1.33.9", "kubelet 1.33.9 is more than 3 minor versions older than the API server"),
     ):
-        refused = scene.run(version=version, base_checksums=with_release(scene.lab, version))
-        assert refused.rc != 0
+        refused = scene.run(version=version, base_checksums=with_release(scene.lab, version)).fails()
         for name in NAMES:
             assert f"{name}: {words}" in " ".join(refused.output.split())
-    checked = scene.run("--check", "--diff")
-    assert checked.rc == 0, checked.output
+    checked = scene.run("--check", "--diff").ok()
     assert checked.output.count(f"would be upgraded: kubelet {OLDEST} → {KUBERNETES}") == 2
     assert (scene.versions(), scene.cordoned(), scene.pids()) == ([OLDEST, OLDEST], [False, False], before)
 
@@ -118,18 +106,14 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     }}  # fmt: skip
     scene.plane.kubectl("create", "-f", "-", text=json.dumps(pod))
     scene.plane.kubectl("cordon", NAMES[0])
-    stopped = scene.run()
-    assert stopped.rc != 0
-    assert "default/bare: no controller would make it again" in stopped.output
+    stopped = scene.run().fails().says("default/bare: no controller would make it again")
     assert (scene.versions(), scene.cordoned()) == ([KUBERNETES, OLDEST], [True, False])
     assert "it stays cordoned, as it was before" in stopped.output
     assert scene.pids()[1] == before[1]
 
     first = scene.pids()[0]
     scene.plane.kubectl("delete", "pod", "bare", "--force", "--grace-period", "0")
-    done = scene.run()
-    assert done.rc == 0, done.output
-    assert f"nothing to do: kubelet {KUBERNETES}" in done.output
+    scene.run().ok().says(f"nothing to do: kubelet {KUBERNETES}")
     assert (scene.versions(), scene.cordoned()) == ([KUBERNETES, KUBERNETES], [True, False])
     assert scene.pids()[0] == first
 
@@ -138,8 +122,7 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     noted = "kubenode.provision/cordoned-by=kubenode.provision/node_upgrade"
     scene.plane.kubectl("annotate", "node", NAMES[1], noted, *manager)
     scene.plane.kubectl("patch", "node", NAMES[1], "-p", '{"spec": {"unschedulable": true}}', *manager)
-    again = scene.run()
-    assert again.rc == 0, again.output
+    again = scene.run().ok()
     assert again.output.count(f"nothing to do: kubelet {KUBERNETES}") == 2
     assert scene.cordoned() == [True, False]
     back = scene.run(version=OLDEST, base_checksums=real(scene.lab, OLDEST)["base_checksums"])

@@ -2,19 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """site on machines that never answer: what it would do, what it refuses, and which batch is the last."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
 from tests.integration.accounts import CloudAccount, RobotAccount
-from tests.integration.runs import Run
+from tests.integration.runs import QUICK, Run
+from tests.integration.testbeds import NOWHERE
 
-URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
-#: Nothing answers on these machines; nothing waits for them either.
-QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 CLOUD = ("cloud-1", "cloud-2", "cloud-3")
 METAL = ("mirrored-1", "written-1")
 
@@ -36,7 +32,7 @@ class Fleet(CloudAccount):
             self.hosts[name] = {"kubenode_server_type": "cx23", "kubenode_ssh_keys": [self.key_name], "zone": zone}
         self.hosts["cloud-3"]["kubenode_image_name"] = "debian-12"
         for name in ("cloud-1", "cloud-2", "written-1"):
-            self.hosts[name].update(kubenode_image_url=URL, kubenode_image_url_command="image-url-command-raw-disk")
+            self.hosts[name].update(kubenode_image_url=NOWHERE, kubenode_image_url_command="image-url-command-raw-disk")
 
     def site(self, *flags: str, **variables: Any) -> Run:
         """A run of the playbook; ``variables`` of the inventory."""
@@ -60,8 +56,7 @@ class Fleet(CloudAccount):
 
     def changes(self) -> list[str]:
         """The requests that changed something at the providers'."""
-        asked = self.lab.control("GET", "/requests")["requests"]
-        return [f"{one['method']} {one['path']}" for one in asked if one["method"] not in ("GET", "HEAD")]
+        return [f"{one['method']} {one['path']}" for one in self.asked() if one["method"] not in ("GET", "HEAD")]
 
     def close(self) -> None:
         super().close()
@@ -76,8 +71,7 @@ def fleet(lab_dry, tmp_path):
 
 
 def test_check_mode_says_what_becomes_of_machines_that_do_not_exist(fleet):
-    done = fleet.site("--check", "--diff", kubenode_serial="zone")
-    assert done.rc == 0, done.output
+    fleet.site("--check", "--diff", kubenode_serial="zone").ok()
     assert fleet.changes() == []
     assert fleet.servers() == {}
     for number, (zone, names) in enumerate({"x": ("cloud-1", "cloud-3"), "y": ("cloud-2",), "z": METAL}.items(), 1):
@@ -99,8 +93,7 @@ def test_a_batch_that_fails_is_the_last_and_says_which_machines_it_kept_from_beg
         message="no such thing here",
         times=9,
     )
-    done = fleet.site("-e", "kubenode_hosts=cloud-1:cloud-2:cloud-3", kubenode_serial="zone")
-    assert done.rc != 0
+    done = fleet.site("-e", "kubenode_hosts=cloud-1:cloud-2:cloud-3", kubenode_serial="zone").fails()
     assert fleet.servers() == {}
     asked = [one for one in fleet.requests() if one["method"] == "POST" and one["path"].endswith("/servers")]
     assert len(asked) == 2, "both machines of the first batch, and none of the second"
@@ -127,8 +120,7 @@ def test_a_batch_that_fails_is_the_last_and_says_which_machines_it_kept_from_beg
 )
 def test_what_is_wrong_in_any_batch_is_said_before_the_first_machine_is_touched(fleet, variables, words):
     fleet.hosts["cloud-2"].update({name: value for name, value in variables.items() if name != "kubenode_serial"})
-    done = fleet.site(kubenode_serial=variables.get("kubenode_serial", 1))
-    assert done.rc != 0
+    fleet.site(kubenode_serial=variables.get("kubenode_serial", 1)).fails()
     assert words in fleet.said
     assert fleet.changes() == []
     assert fleet.servers() == {}

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from lab.api import actions as lab_actions
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 from tests.waiting import until
 
 #: between two looks: a wait of minutes stays below 3600 requests an hour
@@ -89,6 +89,12 @@ class Api:
 @pytest.fixture
 def api(lab_dry):
     return Api(lab_dry)
+
+
+@pytest.fixture
+def server(api):
+    """The id of a server that was never on."""
+    return api.create()
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ def test_a_batch_of_fifty_is_one_page_when_asked_for(api):
     assert len(api.good("GET", f"/actions?per_page=50&{query}")["actions"]) == 50
 
 
-def test_filters_and_sort(api):
-    server = api.create()
+def test_filters_and_sort(api, server):
     api.act(server, "poweron")
     api.lab.control("POST", "/faults", {"point": "action", "command": "reset_server", "code": "unknown_error"})
     failed = api.act(server, "reset")
@@ -53,8 +52,7 @@ def test_actions_of_another_server_are_not_found(api):
     assert api.refused("GET", f"/images/actions/{action['id']}") == (404, "not_found")
 
 
-def test_image_actions(api):
-    server = api.create()
+def test_image_actions(api, server):
     answer = api.good("POST", f"/servers/{server}/actions/create_image", {"labels": {"v": "1"}})
     api.wait(answer["action"])
     actions = api.good("GET", f"/images/{answer['image']['id']}/actions")["actions"]
@@ -79,8 +77,7 @@ def test_progress_grows(over, api, monkeypatch):
     assert action["finished"]
 
 
-def test_a_failed_action_has_no_effect(api):
-    server = api.create()
+def test_a_failed_action_has_no_effect(api, server):
     api.lab.control("POST", "/faults", {"point": "action", "machine": "n1", "command": "enable_rescue"})
     assert api.act(server, "enable_rescue", {})["status"] == "error"
     assert not api.server(server)["rescue_enabled"]
@@ -99,8 +96,7 @@ def test_start_after_a_failed_create_fails_too(api):
     api.wait(api.good("DELETE", f"/servers/{server['id']}")["action"])
 
 
-def test_boot_ignores_the_rescue(api):
-    server = api.create()
+def test_boot_ignores_the_rescue(api, server):
     api.act(server, "enable_rescue", {})
     api.lab.control("POST", "/faults", {"point": "boot", "machine": "n1", "effect": "ignore_rescue"})
     api.act(server, "poweron")
@@ -109,8 +105,7 @@ def test_boot_ignores_the_rescue(api):
     assert api.boots() == ["disk", "rescue"]
 
 
-def test_dead_boot(api):
-    server = api.create()
+def test_dead_boot(api, server):
     api.lab.control("POST", "/faults", {"point": "boot", "effect": "dead"})
     api.act(server, "poweron")
     assert api.server(server)["status"] == "running"

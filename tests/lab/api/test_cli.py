@@ -12,37 +12,9 @@ from pathlib import Path
 import hcloud
 import pytest
 
+from dev.toolchain.paths import CHECKOUT
 from lab.state import process_start
 from tests.waiting import until
-
-CHECKOUT = Path(__file__).resolve().parents[3]
-
-
-class Cli:
-    """Runs the command line with a state folder of its own."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.env = {**os.environ, "KUBENODE_LAB_DIR": str(folder)}
-        self.env.pop("KUBENODE_LAB_TOKEN", None)
-
-    def run(self, *arguments, code=0, **env):
-        command = [sys.executable, "-m", "lab", *arguments]
-        done = subprocess.run(
-            command, cwd=CHECKOUT, env=self.env | env, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
-
-    def up(self, *arguments, **env):
-        return json.loads(self.run("up", "--kind", "dry", "--json", *arguments, **env))
-
-
-@pytest.fixture
-def cli(tmp_path):
-    cli = Cli(tmp_path / "labs")
-    yield cli
-    cli.run("down")
 
 
 def client_of(cli):
@@ -159,18 +131,9 @@ def test_foreground_ends_with_ctrl_c(cli):
 
 def test_a_lab_that_cannot_start_says_why(cli):
     taken = cli.up()["endpoint"].rpartition(":")[2].removesuffix("/v1")
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", "up", "--kind", "dry", "--name", "other", "--port", taken],
-        cwd=CHECKOUT,
-        env=cli.env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "lab 'other' ended while starting" in done.stderr
-    assert "Address already in use" in done.stderr
+    error = cli.fails("up", "--kind", "dry", "--name", "other", "--port", taken)
+    assert "lab 'other' ended while starting" in error
+    assert "Address already in use" in error
 
 
 def test_limit_is_passed_on(cli):
@@ -190,18 +153,9 @@ def test_limit_is_passed_on(cli):
     ],
 )
 def test_errors_are_one_line(cli, arguments, text):
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", *arguments],
-        cwd=CHECKOUT,
-        env=cli.env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"lab: {text}")
-    assert len(done.stderr.splitlines()) == 1
+    error = cli.fails(*arguments)
+    assert error.startswith(f"lab: {text}")
+    assert len(error.splitlines()) == 1
 
 
 def test_a_lab_that_pip_has_installed_names_its_own_program(cli):

@@ -15,8 +15,7 @@ def snapshot(api, server, **body):
     return answer["image"]
 
 
-def test_snapshot(api):
-    server = api.create()
+def test_snapshot(api, server):
     image = snapshot(api, server, description="golden", labels={"caph-image-name": "v1"})
     assert (image["status"], image["image_size"], image["name"], image["type"]) == ("creating", None, None, "snapshot")
     assert image["created_from"] == {"id": server, "name": "n1"}
@@ -58,16 +57,14 @@ def test_image_rules(api):
     assert api.refused("PUT", "/images/161547269", {"description": "mine"}) == (403, "forbidden")
 
 
-def test_a_failed_snapshot_leaves_no_image(api):
-    server = api.create()
+def test_a_failed_snapshot_leaves_no_image(api, server):
     api.lab.control("POST", "/faults", {"point": "action", "command": "create_image"})
     answer = api.good("POST", f"/servers/{server}/actions/create_image", {})
     assert api.wait(answer["action"])["status"] == "error"
     assert api.refused("GET", f"/images/{answer['image']['id']}") == (404, "not_found")
 
 
-def test_backup_needs_the_option(api):
-    server = api.create()
+def test_backup_needs_the_option(api, server):
     body = {"type": "backup"}
     assert api.refused("POST", f"/servers/{server}/actions/create_image", body) == (422, "invalid_input")
     api.act(server, "enable_backup")
@@ -91,8 +88,7 @@ def test_rebuild(api):
     )
 
 
-def test_change_type(api):
-    server = api.create()
+def test_change_type(api, server):
     path = f"/servers/{server}/actions/change_type"
     for wanted, code in (("cax11", "invalid_server_type"), ("cpx11", "invalid_input"), ("cx99", "invalid_input")):
         assert api.refused("POST", path, {"server_type": wanted, "upgrade_disk": False}) == (422, code)
@@ -106,8 +102,7 @@ def test_change_type(api):
     assert api.refused("POST", path, {"server_type": "cx53", "upgrade_disk": True}) == (422, "server_not_stopped")
 
 
-def test_what_the_lab_cannot_do_is_refused(api):
-    server = api.create()
+def test_what_the_lab_cannot_do_is_refused(api, server):
     assert api.refused("POST", f"/servers/{server}/actions/attach_iso", {"iso": "x"}) == (422, "invalid_input")
     assert api.refused("POST", f"/servers/{server}/actions/request_console") == (422, "unsupported_error")
     assert api.act(server, "reset_password")["status"] == "error"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Private networks and primary IPs: places, static and alias addresses, subnets and zones, refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 SUBNETS = [

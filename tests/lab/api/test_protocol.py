@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What holds for every request: tokens, envelope, headers, pages, rate limit."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 from email.utils import parsedate_to_datetime

@@ -99,8 +99,7 @@ def test_server_limit(lab):
     assert api.refused("POST", "/servers", BODY | {"name": "n2"}) == (403, "resource_limit_exceeded")
 
 
-def test_locked_while_an_action_runs(api):
-    server = api.create()
+def test_locked_while_an_action_runs(api, server):
     hold(api, command="enable_rescue")
     action = api.good("POST", f"/servers/{server}/actions/enable_rescue", {})["action"]
     assert api.server(server)["locked"]
@@ -125,8 +124,7 @@ def test_states_of_create_and_start(api):
     api.until(server, locked=False)
 
 
-def test_starting_until_the_start_action_ends(over, api):
-    server = api.create()
+def test_starting_until_the_start_action_ends(over, api, server):
     api.lab.control("POST", "/faults", {"point": "action", "command": "start_server", "effect": "slow", "delay": 3600})
     action = api.good("POST", f"/servers/{server}/actions/poweron")["action"]
     api.until(server, status="starting")
@@ -135,8 +133,7 @@ def test_starting_until_the_start_action_ends(over, api):
     assert api.server(server)["status"] == "running"
 
 
-def test_poweron_twice_changes_nothing(api):
-    server = api.create()
+def test_poweron_twice_changes_nothing(api, server):
     assert api.act(server, "poweron")["status"] == "success"
     assert api.act(server, "poweron")["status"] == "success"
     assert api.boots() == ["disk"]
@@ -182,14 +179,14 @@ def test_rescue_expires(lab, monkeypatch):
     assert api.boots() == ["disk"]
 
 
-@pytest.mark.parametrize("body", [{"type": "linux32"}, {"ssh_keys": ["name"]}, {"ssh_keys": [1]}, {"key": 1}])
-def test_rescue_refusals(api, body):
-    server = api.create()
+@pytest.mark.parametrize(
+    "body", [{"type": "linux32"}, {"ssh_keys": ["name"]}, {"ssh_keys": 5}, {"ssh_keys": [1]}, {"key": 1}]
+)
+def test_rescue_refusals(api, body, server):
     assert api.refused("POST", f"/servers/{server}/actions/enable_rescue", body) == (422, "invalid_input")
 
 
-def test_power(api):
-    server = api.create()
+def test_power(api, server):
     assert api.act(server, "poweron")["command"] == "start_server"
     assert api.act(server, "shutdown")["command"] == "shutdown_server"
     api.until(server, status="off")
@@ -202,8 +199,7 @@ def test_power(api):
     assert api.boots() == ["disk", "disk", "disk"]
 
 
-def test_poweroff_while_the_firmware_counts(api):
-    server = api.create()
+def test_poweroff_while_the_firmware_counts(api, server):
     api.lab.control("POST", "/faults", {"point": "boot", "effect": "slow", "delay": 3600})
     api.act(server, "poweron")
     assert api.server(server)["status"] == "running", "the API cannot see that the guest has not started yet"
@@ -212,8 +208,7 @@ def test_poweroff_while_the_firmware_counts(api):
     assert api.boots() == ["disk"], "the first boot never came"
 
 
-def test_delete(api):
-    server = api.create()
+def test_delete(api, server):
     answer = api.good("DELETE", f"/servers/{server}")
     assert answer["action"]["command"] == "delete_server"
     assert api.wait(answer["action"])["status"] == "success", "the action outlives the server"

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from tests.key_pairs import key_pair
+
 
 @pytest.fixture
 def hcloud(lab_dry, tmp_path):
@@ -26,7 +28,7 @@ def hcloud(lab_dry, tmp_path):
 
 @pytest.fixture
 def server(hcloud, tmp_path):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    key_pair(tmp_path / "key")
     hcloud("ssh-key", "create", "--name", "k1", "--public-key-from-file", str(tmp_path / "key.pub"))
     options = ["--type", "cx23", "--image", "ubuntu-24.04", "--ssh-key", "k1", "--location", "fsn1"]
     hcloud("server", "create", "--name", "n1", *options, "--start-after-create=false", "--label", "role=worker")

@@ -16,7 +16,7 @@ from hcloud.locations import Location
 from hcloud.server_types import ServerType
 from hcloud.servers import ServerCreatePublicNetwork
 
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 from tests.waiting import until
 
 
@@ -121,9 +121,8 @@ def test_snapshot_and_server_from_it(client):
     image.update(description="silver", labels={"a": "b"})
     assert client.images.get_by_id(image.id).description == "silver"
     image.change_protection(delete=True).wait_until_finished()
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(protected"):
         image.delete()
-    assert refusal.value.code == "protected"
     image.change_protection(delete=False).wait_until_finished()
     assert image.delete()
     assert client.images.get_all(type=["snapshot"]) == []
@@ -134,9 +133,8 @@ def test_rebuild_and_change_type(client):
     server.rebuild(Image(name="debian-12")).action.wait_until_finished()
     server.reload()
     assert (server.status, server.image.name) == ("running", "debian-12")
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(server_not_stopped"):
         server.change_type(ServerType(name="cx33"), upgrade_disk=True)
-    assert refusal.value.code == "server_not_stopped"
     server.power_off().wait_until_finished()
     server.change_type(ServerType(name="cx33"), upgrade_disk=True).wait_until_finished()
     server.reload()
@@ -146,9 +144,8 @@ def test_rebuild_and_change_type(client):
 def test_protection(client):
     server = create(client)
     server.change_protection(delete=True, rebuild=True).wait_until_finished()
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(protected"):
         server.delete()
-    assert refusal.value.code == "protected"
     server.change_protection(delete=False, rebuild=False).wait_until_finished()
     server.delete().wait_until_finished()
 
@@ -178,9 +175,8 @@ def test_names_are_unique_and_lists_are_paged(client):
     page = client.servers.get_list(page=3, per_page=25)
     assert len(page.servers) == 3
     assert page.meta.pagination.total_entries == 53
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(uniqueness_error"):
         create(client, "n00")
-    assert refusal.value.code == "uniqueness_error"
 
 
 def test_server_update_and_filters(client):
@@ -280,16 +276,14 @@ def test_lost_answer_after_create_leaves_a_server(lab_dry, client):
             "point": "request",
         },
     )
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(server_error"):
         create(client)
-    assert refusal.value.code == "server_error"
     assert client.servers.get_by_name("n1") is not None
 
 
 def test_tokens(lab_dry):
-    with pytest.raises(hcloud.APIException) as refusal:
+    with pytest.raises(hcloud.APIException, match=r"\(unauthorized"):
         hcloud.Client("wrong", api_endpoint=lab_dry.endpoint).servers.get_all()
-    assert refusal.value.code == "unauthorized"
     reader = hcloud.Client(lab_dry.read_only_token, api_endpoint=lab_dry.endpoint)
     assert reader.servers.get_all() == []
     with pytest.raises(hcloud.APIException) as refusal:

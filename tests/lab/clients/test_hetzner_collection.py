@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lab.api.cloud_project import Settings
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from lab.robot.tls import HOST
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.long]

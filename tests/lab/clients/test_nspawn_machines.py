@@ -9,6 +9,7 @@ import pytest
 from hcloud.images import Image
 from hcloud.server_types import ServerType
 
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
@@ -20,8 +21,7 @@ class Machine:
     def __init__(self, client, lab, folder, name):
         self.client, self.lab, self.name = client, lab, name
         self.private_key = folder / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.private_key], check=True)
-        self.key = client.ssh_keys.create(name, (folder / "key.pub").read_text())
+        self.key = client.ssh_keys.create(name, key_pair(self.private_key))
         answer = client.servers.create(
             name, ServerType(name="cx23"), Image(name="debian-12"), ssh_keys=[self.key], start_after_create=False
         )
@@ -86,7 +86,7 @@ def test_rescue_metadata_and_image_files(machine, tmp_path):
     assert machine.ssh("hostname") == "rescue\n"
     assert not machine.client.servers.get_by_id(machine.server.id).rescue_enabled
     other = tmp_path / "other"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    key_pair(other)
     assert machine.ssh_once("true", key=other).returncode == 255
     url = "http://169.254.169.254/hetzner/v1/metadata"
     assert machine.ssh(f"curl -sf {url}/instance-id {url}/hostname") == f"{machine.server.id}{machine.name}"

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The control plane does what joining depends on: tokens, requests, node restriction, cluster-info."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib
@@ -14,7 +12,7 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import kubernetes
 import pytest
@@ -45,7 +43,7 @@ class Joining:
         self._api = KubeClient(cluster.endpoint, cluster.ca_file, token=token)
         self._path = ""
 
-    def ask(self) -> None:
+    def ask(self) -> Self:
         """Send the request that a kubelet sends."""
         names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, f"system:node:{self.name}")]
         subject = x509.Name([x509.NameAttribute(*pair) for pair in names])
@@ -57,9 +55,9 @@ class Joining:
         }
         made = self._api.call("POST", REQUESTS, {"metadata": {"generateName": "node-csr-"}, "spec": spec})
         self._path = f"{REQUESTS}/{made['metadata']['name']}"
+        return self
 
     def status(self) -> dict[str, Any]:
-        """The request's status."""
         return self._api.get(self._path).get("status", {})
 
     def certificate(self) -> x509.Certificate:
@@ -79,8 +77,7 @@ class Joining:
 
 
 def test_a_token_gets_a_certificate_and_the_certificate_a_node(cluster: RunningCluster, tmp_path: Path) -> None:
-    joining = Joining(cluster, "worker-1", cluster.token())
-    joining.ask()
+    joining = Joining(cluster, "worker-1", cluster.token()).ask()
     node = joining.as_node(tmp_path)
     node.call("POST", "/api/v1/nodes", {"metadata": {"name": "worker-1", "labels": {"example.com/rack": "7"}}})
     assert cluster.nodes()["worker-1"]["metadata"]["labels"] == {"example.com/rack": "7"}
@@ -90,8 +87,7 @@ def test_a_token_gets_a_certificate_and_the_certificate_a_node(cluster: RunningC
 
 
 def test_a_node_may_not_label_itself_as_it_likes_nor_touch_others(cluster: RunningCluster, tmp_path: Path) -> None:
-    joining = Joining(cluster, "worker-2", cluster.token())
-    joining.ask()
+    joining = Joining(cluster, "worker-2", cluster.token()).ask()
     node = joining.as_node(tmp_path)
     foreign = {"metadata": {"name": "worker-2", "labels": {"node-restriction.kubernetes.io/zone": "a"}}}
     with pytest.raises(KubeError, match="is not allowed to set the following labels") as refused:
@@ -104,8 +100,7 @@ def test_a_node_may_not_label_itself_as_it_likes_nor_touch_others(cluster: Runni
 
 def test_without_an_approver_a_request_waits_until_there_is_one(cluster: RunningCluster) -> None:
     cluster.approve(False)
-    joining = Joining(cluster, "worker-4", cluster.token())
-    joining.ask()
+    joining = Joining(cluster, "worker-4", cluster.token()).ask()
     time.sleep(1)  # an approver answers within milliseconds; on a busy host this test sees less, but never fails
     assert joining.status() == {}
     cluster.approve(True)
@@ -139,8 +134,7 @@ def test_tokens_that_are_over_or_unknown_are_refused(cluster: RunningCluster) ->
 
 def test_certificates_are_as_short_lived_as_wished(cluster: RunningCluster) -> None:
     cluster.sign_for(3600)
-    joining = Joining(cluster, "worker-7", cluster.token())
-    joining.ask()
+    joining = Joining(cluster, "worker-7", cluster.token()).ask()
     left = joining.certificate().not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     assert left <= datetime.timedelta(hours=1)
     assert left > datetime.timedelta(minutes=30)
@@ -191,8 +185,7 @@ def test_the_server_goes_away_and_comes_back_with_what_it_knew(cluster: RunningC
         cluster.api.get("/version")
     cluster.start()
     assert "lasting" in cluster.nodes()
-    joining = Joining(cluster, "worker-8", cluster.token())
-    joining.ask()
+    joining = Joining(cluster, "worker-8", cluster.token()).ask()
     assert joining.certificate()
 
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a control plane begins and ends: on the command line, twice, and when its lab is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

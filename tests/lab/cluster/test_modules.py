@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs of Go modules, from a proxy that is a folder: what is asked for, what is refused, and what skips tests."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

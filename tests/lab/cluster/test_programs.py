@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lab's own programs for nodes: crictl without a runtime, pause, and the archive it comes in."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our crictl, the real one beside it, and the pause image with real containerds: both say the same."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests of the live image share."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is read of a console, how a machine is put together, and what is said of one that does not boot."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from pathlib import Path

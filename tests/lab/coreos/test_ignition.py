@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs of the initramfs that read an Ignition, run with its own busybox on this host."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

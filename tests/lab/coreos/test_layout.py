@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The live image has the layout of CoreOS's, seen with other people's programs."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

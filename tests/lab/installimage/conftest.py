@@ -2,32 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A place for containers whose rescues have installimage."""
 
-from __future__ import annotations
-
 import asyncio
-import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from lab import images
-from lab.machines.backend import Backend, open_backend
-from tests.lab.machines.guest import Key
+from lab.machines.backend import Backend
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Key:
-    """A key of our own."""
-    return Key.make(tmp_path)
-
-
-@pytest.fixture
-async def backend(tmp_path: Path) -> AsyncIterator[Backend]:
+async def backend(nspawn_backend: Backend) -> Backend:
     """Containers with the share of the real rescue."""
-    if os.geteuid() != 0:
-        pytest.fail("machines of kind nspawn need root; run as root, or leave these tests out with -m 'not nspawn'")
-    opened = await open_backend("nspawn", "test", tmp_path / "site")
-    opened.share = await asyncio.to_thread(images.share)
-    yield opened
-    await opened.close()
+    nspawn_backend.share = await asyncio.to_thread(images.share)
+    return nspawn_backend

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """installimage in a rescue, called over SSH as a person or a program calls it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -44,8 +42,7 @@ async def _install(one: Bench, config: str, command: str = _RUN) -> tuple[Answer
 
 
 async def _rescued(one: Bench) -> Bench:
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.answers("hostname")
     return one
 
@@ -251,8 +248,6 @@ async def test_installs_and_boots_by_uefi_with_the_rescues_password(backend: Bac
     listing = await one.ssh("MTOOLSRC=/dev/stdin mdir -b -i /dev/sda1 ::EFI ::EFI/BOOT <<<default_codepage=367")
     assert listing.out.split() == ["::/EFI/BOOT/", "::/EFI/BOOT/BOOTX64.EFI"]
 
-    one.arm(FromDisk())
-    await one.machine.reset()
-    assert await one.answers("hostname", unless="rescue") == "node-1"
+    assert await one.system(by_reset=True) == "node-1"
     assert (await one.ssh("findmnt -no SOURCE /; ls /Debian*")).out == "/dev/sda2\n"
     assert (await one.ssh("sshd -T | grep -i '^permitrootlogin'")).out == "permitrootlogin yes\n"

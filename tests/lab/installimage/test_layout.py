@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a config to partition tables and arrays, and the config that the command line alone means."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What installimage does to the rescue that it runs in, and what its debug log begins with."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 
 from lab.machines.backend import Backend
 from tests.lab.installimage.test_installation import _CONFIG, _RUN, _install, _rescued, _write
-from tests.lab.machines.guest import DiskSpec, FromDisk, Key, dedicated
+from tests.lab.machines.guest import DiskSpec, Key, dedicated
 
 pytestmark = pytest.mark.nspawn
 _NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(1 << 30, "nvme"))
@@ -33,9 +31,7 @@ async def test_the_rescue_takes_the_name_of_the_new_system(backend: Backend, key
         "mount /dev/nvme0n1p1 /mnt && cat /mnt/etc/hostname && grep -c 'node-1.example.org node-1$' /mnt/etc/hosts"
     )
     assert (await one.ssh(f"{written}; umount /mnt")).out.split() == ["node-1", "1"]
-    one.arm(FromDisk())
-    await one.machine.reset()
-    assert await one.answers("hostname", unless="rescue") == "node-1"
+    assert await one.system(by_reset=True) == "node-1"
 
 
 async def test_the_name_stays_when_a_later_step_fails(backend: Backend, key: Key) -> None:

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An ASCII-armored key as GnuPG exports it, and a signature made with it, held against each other by gpgv."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What installimage refuses before it begins: one reason each, in the words clients look for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -22,12 +20,11 @@ _RAID = [*_TWO, "SWRAID 1", "SWRAIDLEVEL 1"]
 _ROOT = ["PART /boot ext3 512M", "PART / ext4 all"]
 
 
-def _refused(
-    *lines: str, uefi: bool = False, stackable: bool = True, image: str = _IMAGE, busy: str = ""
-) -> str | None:
+def _refused(*lines: str, uefi: bool = False, stackable: bool = True, image: str = _IMAGE, busy: str = "") -> str:
+    """The reason; empty when it is accepted."""
     drives = {f"/dev/sd{letter}": Drive(8 * _GIB, f"/dev/sd{letter}" == busy) for letter in "abcd"}
     text = "\n".join(["BOOTLOADER grub", "HOSTNAME node1", image, *lines])
-    return first_error(config.parse(text), Machine("x86_64", uefi, drives, stackable))
+    return first_error(config.parse(text), Machine("x86_64", uefi, drives, stackable)) or ""
 
 
 @pytest.mark.parametrize(
@@ -42,12 +39,12 @@ def _refused(
     ],
 )
 def test_what_is_right_is_accepted(lines: list[str]) -> None:
-    assert _refused(*lines) is None
+    assert _refused(*lines) == ""
 
 
 def test_an_esp_is_accepted_where_there_is_uefi_and_where_there_is_none() -> None:
-    assert _refused(*_ONE, "PART /boot/efi esp 256M", *_ROOT, uefi=True) is None
-    assert _refused(*_ONE, "PART /boot/efi esp 256M", *_ROOT) is None
+    assert _refused(*_ONE, "PART /boot/efi esp 256M", *_ROOT, uefi=True) == ""
+    assert _refused(*_ONE, "PART /boot/efi esp 256M", *_ROOT) == ""
 
 
 @pytest.mark.parametrize(
@@ -116,9 +113,7 @@ def test_an_esp_is_accepted_where_there_is_uefi_and_where_there_is_none() -> Non
     ],
 )
 def test_one_reason(lines: list[str], words: str) -> None:
-    found = _refused(*lines)
-    assert found is not None
-    assert words in found
+    assert words in _refused(*lines)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +130,7 @@ def test_one_reason(lines: list[str], words: str) -> None:
     ],
 )
 def test_image_names(image: str, words: str) -> None:
-    found = _refused(*_ONE, *_ROOT, image=image)
-    assert found is not None
-    assert words in found
+    assert words in _refused(*_ONE, *_ROOT, image=image)
 
 
 @pytest.mark.parametrize("row", real_verdicts.ROWS, ids=[row.name for row in real_verdicts.ROWS])
@@ -193,9 +186,6 @@ def test_containers_get_neither_arrays_nor_volume_groups() -> None:
     raid = _refused(*_RAID, *_ROOT, stackable=False)
     lvm = _refused(*_ONE, *_ROOT[:1], "PART lvm vg0 all", "LV vg0 root / ext4 all", stackable=False)
     crypt = _refused(*_ONE, *_ROOT[:1], "PART / ext4 all crypt", "CRYPTPASSWORD x", stackable=False)
-    assert crypt is not None
     assert "no encryption in a container" in crypt
-    assert raid is not None
     assert "no software RAID in a container" in raid
-    assert lvm is not None
     assert "no LVM in a container" in lvm

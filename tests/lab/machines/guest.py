@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.machines.backend import Backend
 from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
+from tests.key_pairs import key_pair
 from tests.waiting import until_async
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -26,14 +26,12 @@ class Key:
 
     @classmethod
     def make(cls, folder: Path, name: str = "key") -> Key:
-        """A new pair."""
         private = folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(private)], check=True)
+        key_pair(private)
         return cls(private)
 
     @property
     def public(self) -> str:
-        """The public half."""
         return self.private.with_suffix(".pub").read_text().strip()
 
 
@@ -64,6 +62,22 @@ class Bench:
     def rescue(self) -> Rescue:
         """A rescue that our key opens."""
         return Rescue((self.key.public,))
+
+    async def start(self, image: Path | None = None) -> None:
+        """Create it, with an image on its first disk, and switch it on."""
+        await self.machine.create(image)
+        await self.machine.power_on()
+
+    async def up(self, image: Path | None = None) -> None:
+        """The same, and wait until it answers."""
+        await self.start(image)
+        await self.answers("true")
+
+    async def system(self, by_reset: bool = False) -> str:
+        """Boot from the disk in place of the rescue, and return the hostname of the system there."""
+        self.arm(FromDisk())
+        await (self.machine.reset() if by_reset else self.ssh("systemctl reboot"))
+        return await self.answers("hostname", unless="rescue")
 
     def command(self, words: str, key: Key | None = None, connect: int = 20) -> list[str]:
         """The SSH command line; ``connect``: seconds until a silent address counts as unreachable."""

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Containers reach their own disks and no others, and change no setting of their host."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,8 +20,7 @@ async def pair(nspawn_backend: Backend, key: Key) -> tuple[Bench, Bench]:
     """Two machines in their rescues; the second one has partitions."""
     benches = bench(nspawn_backend, key, 1), bench(nspawn_backend, key, 2)
     for one in benches:
-        await one.machine.create(None)
-        await one.machine.power_on()
+        await one.start()
     await benches[0].answers("true")
     await benches[1].answers(_TABLE)
     await benches[1].answers("test -b /dev/sda2")

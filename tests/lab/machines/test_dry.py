@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dry machines: power states, boot decisions and disks; no root needed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -31,8 +29,7 @@ def one(backend: Backend, key: Key) -> Bench:
 
 
 async def test_firmware_is_asked_once_per_boot(one: Bench) -> None:
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.machine.power_on()
     assert one.boots == [one.rescue()]
     one.arm(FromDisk())
@@ -54,8 +51,7 @@ async def test_power_button_switches_off_and_tells(one: Bench) -> None:
 
 
 async def test_cut_power_sends_no_event(one: Bench) -> None:
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.machine.cut_power()
     assert not one.machine.running
     assert not one.switched_off.is_set()
@@ -107,8 +103,7 @@ async def test_image_larger_than_the_disk_is_refused(one: Bench, tmp_path: Path)
 
 
 async def test_disk_of_a_running_machine_is_not_replaced(one: Bench) -> None:
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     with pytest.raises(LabError, match="machine-1 is on"):
         await one.machine.write_disk(None)
 

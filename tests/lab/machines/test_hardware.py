@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dedicated servers as containers: several disks, reported apart by what the guest's own tools say of them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 
 from lab import images
 from lab.machines.backend import Backend
+from tests.key_pairs import key_pair
 from tests.lab.machines.guest import BOOT_ID, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
 from tests.waiting import until_async
 
@@ -49,9 +47,7 @@ async def _until(one: Bench, words: str) -> None:
 
 async def test_tools_in_the_rescue_distinguish_the_disks(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING, DiskSpec(32 * _MIB)), uefi=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     cloud_serial = one.machine.disks[2].serial
     assert await _lsblk(one) == [
         {"name": name, "kname": name, "size": size, "wwn": wwn, "serial": serial, "model": model, "rota": rota,
@@ -84,8 +80,7 @@ async def test_rescue_has_what_the_hosters_rescue_has(nspawn_backend: Backend, k
     """What CAPH's inspection and the real installimage call, as they call it."""
     nspawn_backend.share = tmp_path
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     programs = (
         "cryptsetup dmidecode ethtool file fio gpg grub-fstest hdparm jq lspci ntpdate parted smartctl systemd-nspawn"
     )
@@ -115,9 +110,7 @@ async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_backend: Back
     """It unmounts what has a path as its source, and gives an address to each interface that is not virtual."""
     nspawn_backend.share = tmp_path
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     sources = await one.ssh("awk '{print $1, $2}' /proc/mounts | grep '^/' | grep -v ^/dev/loop")
     assert (sources.out, sources.err) == ("", "")
     kinds = await one.ssh(
@@ -131,9 +124,7 @@ async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_backend: Back
 async def test_disks_are_in_good_health(nspawn_backend: Backend, key: Key) -> None:
     """As CAPH and our own modules ask."""
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING))
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     for device in ("nvme0n1", "sda"):
         reported = await one.ssh(f"smartctl -H /dev/{device}")
         heads = ("smartctl 7", "Copyright", "===")
@@ -147,8 +138,7 @@ async def test_disks_are_in_good_health(nspawn_backend: Backend, key: Key) -> No
 
 async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING))
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     table = "printf 'label: gpt\\nsize=20MiB, name=first\\nsize=20MiB\\n' | sfdisk --quiet"
     await one.answers(f"{table} /dev/nvme0n1 && {table} /dev/sda")
     await _until(one, "[ -b /dev/nvme0n1p2 ] && [ -b /dev/sda2 ]")
@@ -183,8 +173,7 @@ async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_backend: B
 
 async def test_letters_swap_at_every_other_boot_and_data_stays(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, _SECOND, _SPINNING), swaps_letters=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     names = "lsblk -dno NAME,SERIAL | sort"
     assert (await one.answers(names)).split() == ["nvme0n1", "S1", "nvme1n1", "S2", "sda", "ZC1"]
     written = f"for disk in S1 S2; do echo on-$disk | dd of={_BY_ID}/nvme-SAMSUNG_MZVL2512HCJQ_$disk conv=fsync; done"
@@ -209,17 +198,13 @@ async def test_rescue_has_the_given_host_keys_password_and_share(
     share.mkdir()
     (share / "note").write_text("for all\n")
     nspawn_backend.share = share
-    made = []
-    for kind in ("ed25519", "ecdsa", "rsa"):
-        made.append(tmp_path / kind)
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(made[-1])], check=True)
+    made = {tmp_path / kind: key_pair(tmp_path / kind, kind) for kind in ("ed25519", "ecdsa", "rsa")}
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     one.arm(Rescue((key.public,), "pass words", tuple(file.read_text() for file in made)))
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers("cat /root/.oldroot/nfs/note") == "for all"
     assert "Read-only" in (await one.ssh("touch /root/.oldroot/nfs/mine")).err
-    shown = {" ".join(file.with_suffix(".pub").read_text().split()[:2]) for file in made}
+    shown = {" ".join(public.split()[:2]) for public in made.values()}
     assert await one.host_keys() == shown
     askpass = tmp_path / "askpass"
     askpass.write_text("#!/bin/sh\necho 'pass words'\n")
@@ -243,9 +228,7 @@ async def test_rescue_has_the_given_host_keys_password_and_share(
 @pytest.mark.long
 async def test_second_disk_boots_when_the_first_cannot(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST, DiskSpec(4 << 30, "sata"), DiskSpec(64 * _MIB, "sata")))
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     await one.write(images.ensure("debian").files["zst"])
     await one.seed("web-1")
     one.arm(FromDisk())
@@ -267,8 +250,7 @@ async def test_second_disk_boots_when_the_first_cannot(nspawn_backend: Backend, 
 
 async def test_uefi_machine_wants_a_loader_in_an_esp(nspawn_backend: Backend, key: Key) -> None:
     one = dedicated(nspawn_backend, key, 1, (_FIRST,), uefi=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     table = "printf 'label: gpt\\nsize=40MiB, type=U\\n' | sfdisk --quiet /dev/nvme0n1"
     await one.answers(f"{table} && printf code | dd of=/dev/nvme0n1 conv=notrunc,fsync status=none")
     one.arm(FromDisk())

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What labs change on their host is given back as it was."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

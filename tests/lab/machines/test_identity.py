@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What disks say about themselves in each kind of machine: names, links, sysfs, QEMU's command line."""
 
-from __future__ import annotations
-
 import dataclasses
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from lab.machines.base import DiskSpec, Hardware, Rescue
 from lab.machines.disks import identities, kernel_names, partition_name
 from lab.machines.guest_view import TreeWriter, fill_tree
 from lab.machines.powered import key_type, rescue_credentials, write_credentials
+from tests.key_pairs import key_pair
 
 _SIZE = 8 << 30
 _HARDWARE = Hardware(4711, "db-1", 2, 2048, (DiskSpec(_SIZE),), "96:00:00:10:00:01", "198.18.16.2")
@@ -178,7 +176,7 @@ def test_qemu_command_escapes_names_and_keeps_secrets_out() -> None:
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 def test_credentials_of_a_rescue(tmp_path: Path, kind: str) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(tmp_path / "key")], check=True)
+    key_pair(tmp_path / "key", kind)
     private = (tmp_path / "key").read_text()
     given = rescue_credentials(Rescue(("ssh-ed25519 AAAA x ",), "secret", (private,)))
     assert given == {

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lab images: where packages come from, what a digest covers, and that a folder is whole or not there."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

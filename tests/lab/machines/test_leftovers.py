@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a killed lab leaves, and that the next one of its name removes it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -38,9 +36,7 @@ lab_network._SUBNETS = (int(sys.argv[3]), 256)
 async def main():
     backend = await open_backend("nspawn", "doomed", Path(sys.argv[1]))
     one = bench(backend, Key(Path(sys.argv[2])), 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     print(json.dumps({"address": backend.address(1), "gateway": backend.gateway}), flush=True)
     await asyncio.sleep(600)
 
@@ -116,8 +112,7 @@ async def test_killed_lab_dies_whole_and_is_swept_by_the_next(
     try:
         assert backend.gateway == facts["gateway"], "the subnet is free again"
         one = bench(backend, key, 1)
-        await one.machine.create(None)
-        await one.machine.power_on()
+        await one.start()
         assert await one.answers("hostname") == "rescue"
     finally:
         await backend.close()
@@ -137,8 +132,7 @@ async def test_two_labs_have_networks_of_their_own(nspawn_backend: Backend, key:
         assert other.gateway != nspawn_backend.gateway
         pair = [bench(nspawn_backend, key, 1), bench(other, key, 1)]
         for one in pair:
-            await one.machine.create(None)
-            await one.machine.power_on()
+            await one.start()
         assert await pair[0].answers("cat /proc/sys/kernel/random/boot_id") != await pair[1].answers(
             "cat /proc/sys/kernel/random/boot_id"
         )

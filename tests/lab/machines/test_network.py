@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lab's wires without machines: a namespace takes the place of one, and is reached by IPv6 and IPv4, or not."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

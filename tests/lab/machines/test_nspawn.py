@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines as containers: what a person with SSH and a power switch sees of them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -32,8 +30,7 @@ def _host_may_resize_online() -> bool:
 
 async def test_rescue_opens_for_the_armed_key_only(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert one.machine.running
     assert await one.answers("hostname") == "rescue"
     assert (await one.ssh("true", Key.make(tmp_path, "stranger"))).status == 255
@@ -64,8 +61,7 @@ async def test_packets_to_a_machine_that_is_off_vanish(nspawn_backend: Backend, 
 
 async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     first, keys = await one.answers(BOOT_ID), await one.host_keys()
     assert len(keys) == 2
     await one.ssh("touch /root/left; echo on-disk | dd of=/dev/sda conv=fsync status=none; systemctl reboot")
@@ -79,8 +75,7 @@ async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_backend: B
 
 async def test_a_firmware_that_counts_runs_nothing(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     first = await one.answers(BOOT_ID)
     one.machine.firmware_delay = lambda: 3600.0
     await one.machine.request_reboot()
@@ -116,14 +111,11 @@ async def test_disk_without_a_system_does_not_boot(nspawn_backend: Backend, key:
 
 async def test_written_image_boots_by_reboot_from_inside(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     rescue = await one.answers(BOOT_ID)
     await one.write(images.ensure("debian").files["zst"])
     await one.seed("web-1")
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
     assert (await one.ssh(BOOT_ID)).out.strip() != rescue
     assert (await one.ssh("cloud-init status --wait")).out.strip().endswith("status: done")
     address = (await one.ssh("networkctl status eth0 | grep -c DHCP4; ip -4 -o addr show eth0")).out
@@ -135,9 +127,7 @@ async def test_written_image_boots_by_reboot_from_inside(nspawn_backend: Backend
 
 async def test_partition_nodes_follow_the_table(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     nodes = "ls /dev | grep '^sda' | tr '\\n' ' '"
     assert (await one.ssh(nodes)).out == "sda "
     await one.ssh("printf 'label: gpt\\nsize=8MiB\\nsize=8MiB\\nsize=8MiB\\n' | sfdisk --quiet /dev/sda")
@@ -151,9 +141,7 @@ async def test_partition_nodes_follow_the_table(nspawn_backend: Backend, key: Ke
 
 async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(images.ensure("debian").files["raw"])
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up(images.ensure("debian").files["raw"])
     await one.seed("web-1")
     half = "sgdisk --move-second-header /dev/sda >/dev/null; echo ',2GiB' | sfdisk --quiet -N 2 /dev/sda"
     there = 'until [ "$(blockdev --getsize64 /dev/sda2 2>/dev/null)" = 2147483648 ]; do sleep 0.05; done'
@@ -175,8 +163,7 @@ async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_backend:
 
 async def test_discarded_blocks_read_as_zeros(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1, disk_bytes=64 << 20)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.answers("dd if=/dev/urandom of=/dev/sda bs=1M count=64 conv=fsync status=none; blkdiscard /dev/sda")
     digest = (await one.ssh("sha256sum < /dev/sda")).out.split()[0]
     assert digest == hashlib.sha256(bytes(64 << 20)).hexdigest()
@@ -185,9 +172,7 @@ async def test_discarded_blocks_read_as_zeros(nspawn_backend: Backend, key: Key)
 @pytest.mark.long
 async def test_power_cut_in_the_middle_of_writing(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(images.ensure("debian").files["raw"])
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up(images.ensure("debian").files["raw"])
     await one.seed("web-1")
     one.arm(FromDisk())
     await one.machine.reset()
@@ -207,8 +192,7 @@ async def test_power_cut_in_the_middle_of_writing(nspawn_backend: Backend, key: 
 
 async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.answers("echo durable | dd of=/dev/sda conv=fsync status=none")
     await one.machine.cut_power()
     assert not one.machine.running
@@ -220,8 +204,7 @@ async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_backend: Backend, k
 @pytest.mark.parametrize("how", ["button", "poweroff"])
 async def test_system_switches_itself_off(nspawn_backend: Backend, key: Key, how: str) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     # what counts is that the boot has ended, also when a unit that does not matter here failed
     await one.answers("systemctl is-system-running --wait || true")
     if how == "button":
@@ -234,8 +217,7 @@ async def test_system_switches_itself_off(nspawn_backend: Backend, key: Key, how
 
 async def test_reboot_request_asks_the_firmware_again(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     first = await one.answers(f"systemctl is-system-running --wait >/dev/null; {BOOT_ID}")
     await one.machine.request_reboot()
     await one.answers(BOOT_ID, unless=first)
@@ -255,9 +237,7 @@ async def test_several_machines_at_once(nspawn_backend: Backend, key: Key) -> No
 
 async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_backend: Backend, key: Key) -> None:
     one, two = bench(nspawn_backend, key, 1), bench(nspawn_backend, key, 2)
-    await one.machine.create(images.ensure("debian").files["raw"])
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up(images.ensure("debian").files["raw"])
     await one.seed("golden")
     await one.machine.cut_power()
     snapshot = nspawn_backend.disks / "snapshot.raw"
@@ -280,8 +260,7 @@ async def test_lab_services_are_reachable_from_machines(nspawn_backend: Backend,
     gateway, metadata = nspawn_backend.listen(8080), nspawn_backend.listen(80, "169.254.169.254")
     servers = [await asyncio.start_server(answer, sock=socket) for socket in (gateway, metadata)]
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     assert await one.answers(f"curl -s http://{nspawn_backend.gateway}:8080/") == "here"
     assert await one.answers("curl -s http://169.254.169.254/") == "here"
     assert (await one.ssh("curl -s --max-time 120 http://192.0.2.1/")).status == 7, "other networks are refused at once"
@@ -311,18 +290,14 @@ async def test_a_machine_holds_nothing_that_its_host_unmounts(
     with loop(tmp_path / "disk") as device:
         sh("mkfs.ext4", "-q", device)
         with mount(device, tmp_path / "mounted"):
-            await one.machine.create(None)
-            await one.machine.power_on()
-            await one.answers("true")
+            await one.up()
         assert one.machine.running
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # refused while it is mounted anywhere
 
 
 async def test_destroyed_machine_leaves_nothing(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     await one.machine.destroy()
     await one.machine.destroy()
     assert not one.machine.running

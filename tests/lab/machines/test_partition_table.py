@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Partition tables and boot decisions, on disks made with sfdisk."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

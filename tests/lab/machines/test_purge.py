@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What ``python -m lab purge`` takes away, and what it leaves alone."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json
@@ -161,8 +159,7 @@ async def test_a_lab_that_begins_elsewhere_is_left_alone(environment: dict[str, 
 async def test_a_lab_that_is_up_is_left_alone(nspawn_backend: Backend, key: Key, environment: dict[str, str]) -> None:
     """Its records are where purge does not look, so that only its locks and processes speak for it."""
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     await one.answers("echo kept | dd of=/dev/sda conv=fsync status=none")
     said = await asyncio.to_thread(_purge, environment)
     assert not [line for line in said if line.startswith("removed: ") and nspawn_backend.disks.name in line]

@@ -2,18 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines in QEMU: the whole way from the rescue over the boot loader to the written system, and the power button."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab import images
 from lab.machines.backend import Backend
+from tests.key_pairs import key_pair
 from tests.lab.machines.guest import BOOT_ID, DiskSpec, FromDisk, Key, Rescue, bench, dedicated, publish
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(4800)]
@@ -24,8 +22,7 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_backend: 
     """A dedicated server with UEFI: rescue through its firmware, the written system by a loader from its ESP."""
     disks = (DiskSpec(4 << 30, "nvme", "S1"), DiskSpec(64 << 20, "sata", "ZC1", rotational=True))
     one = dedicated(qemu_backend, key, 1, disks, uefi=True)
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     rescue = await one.answers(BOOT_ID, limit=_SLOW)
     assert await one.answers("hostname") == "rescue"
     dmi = "cat /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/product_serial"
@@ -75,7 +72,7 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_backend: 
 async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, key: Key, tmp_path: Path) -> None:
     """In the rescue. Which letter a place gives is the kernel's choice: it looks at them all at the same time."""
     given = tmp_path / "host-key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(given)], check=True)
+    key_pair(given)
     share = tmp_path / "share"
     share.mkdir()
     (share / "note").write_text("for all\n")
@@ -83,8 +80,7 @@ async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, ke
     disks = tuple(DiskSpec(64 << 20, "sata", serial) for serial in ("S1", "S2"))
     one = dedicated(qemu_backend, key, 1, disks, swaps_letters=True)
     one.arm(Rescue((key.public,), None, (given.read_text(),)))
-    await one.machine.create(None)
-    await one.machine.power_on()
+    await one.start()
     places = (
         "for disk in /dev/disk/by-id/ata-*; do udevadm info --query=property --property=ID_PATH --value $disk; done"
     )

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Disks that are made from an image, many at once, hold what the image holds."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

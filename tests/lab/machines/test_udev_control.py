@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`udevadm settle` in a container waits as it does where udev is real: partitions have their nodes when it returns."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket
@@ -15,7 +13,7 @@ import pytest
 from lab import images
 from lab.machines.backend import Backend
 from lab.machines.guest_view import UdevControl
-from tests.lab.machines.guest import FromDisk, Key, bench, publish
+from tests.lab.machines.guest import Key, bench, publish
 
 pytestmark = pytest.mark.nspawn
 _DOCUMENTED = Path(__file__).parents[3] / "docs" / "commands.md"
@@ -31,9 +29,7 @@ def _documented_command() -> str:
 @pytest.mark.long
 async def test_the_documented_command_finds_its_partition(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     server = await publish(nspawn_backend, images.ensure("debian").files["zst"])
     data = "#cloud-config\ndisable_root: false\n"  # the keys of the rescue are handed over by the command
     await one.ssh(f"cat >/root/command <<'END'\n{_documented_command()}END\ncat >/root/data <<'END'\n{data}END")
@@ -41,18 +37,14 @@ async def test_the_documented_command_finds_its_partition(nspawn_backend: Backen
     answer = await one.ssh(f"KUBENODE_INSTALLATION={'0' * 32} bash /root/command {url} /root/data web-1 sda")
     server.close()
     assert (answer.status, answer.out.splitlines()[-1:]) == (0, ["IMAGE_URL_DONE"]), answer
-    one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
-    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert await one.system() == "web-1"
 
 
 @pytest.mark.parametrize("tell", ["partx --update", "partprobe", "blockdev --rereadpt", "true"])
 async def test_nodes_are_there_when_it_returns(nspawn_backend: Backend, key: Key, tell: str) -> None:
     """Tables that change again and again: what has gone is gone, what is new can be used at once."""
     one = bench(nspawn_backend, key, 1, disk_bytes=64 << 20)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     script = f"""set -e
         for count in 1 3 2 4 1; do
             echo 'label: gpt' >/root/table
@@ -99,9 +91,7 @@ async def test_no_client_is_answered_before_its_last_message(tmp_path: Path) -> 
 
 async def test_it_neither_fails_nor_waits_without_a_reason(nspawn_backend: Backend, key: Key) -> None:
     one = bench(nspawn_backend, key, 1)
-    await one.machine.create(None)
-    await one.machine.power_on()
-    await one.answers("true")
+    await one.up()
     answers = await asyncio.gather(*(one.ssh("udevadm settle --timeout=100000") for _number in range(5)))
     assert [answer.status for answer in answers] == [0] * 5
     assert (await one.ssh("udevadm trigger; udevadm info /dev/sda | grep -c ^E:")).status == 0

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a guest sees of its disks, at every moment of a change."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterable

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mirror as its clients see it: files under their makers' paths, sums that match, a repository that verifies."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the mirror decides without a network: versions, tarballs, rules of the bridge, layouts of disks."""
 
-from __future__ import annotations
-
 import io
 import random
 import subprocess

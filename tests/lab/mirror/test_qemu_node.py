@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What containers cannot show of a node: modules, controllers of its own kernel, and swap that was not configured."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.running import RunningLab

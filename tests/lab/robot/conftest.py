@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from lab.robot.account import RobotSettings
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 from tests.waiting import until
 
 

@@ -3,11 +3,7 @@
 """Dedicated servers come and go: by the lab's own routes, its fixtures and its command line."""
 
 import hashlib
-import json
-import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +14,7 @@ from lab import ports
 from lab.robot.account import RobotSettings
 from lab.robot.tls import HOST
 from lab.state import LabClientError
+from tests.lab.api.conftest import Api
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
@@ -48,12 +45,10 @@ def test_digests_are_of_the_content_now(robot, tmp_path):
 
 
 def test_many_at_once_beside_cloud_servers(robot):
-    headers = {"Authorization": f"Bearer {robot.lab.token}"}
-    body = {"name": "c1", "server_type": "cx23", "image": "debian-12"}
-    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=600).raise_for_status()
+    cloud = Api(robot.lab)
+    cloud.create("c1")
     machines = robot.lab.dedicated({"name": "a"}, {"name": "b"}, disks=[{"size": "1M", "kind": "sata"}])
-    body["name"] = "c2"
-    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=600).raise_for_status()
+    cloud.create("c2")
     rows = robot.lab.control("GET", "/machines")["machines"]
     assert sorted(row["name"] for row in rows) == ["a", "b", "c1", "c2"]
     assert len({row["address"] for row in rows}) == 4
@@ -103,83 +98,63 @@ def test_delays_are_those_of_dedicated_servers(lab):
     assert 55 <= delay["seconds"] <= 90
 
 
-class TestCommandLine:
-    @pytest.fixture
-    def run(self, tmp_path):
-        """Run `python -m lab`; what it started is stopped afterwards."""
-        env = os.environ | {"KUBENODE_LAB_DIR": str(tmp_path / "labs")}
-        env.pop("KUBENODE_LAB_TOKEN", None)
+def test_up_with_servers_and_tls(cli, tmp_path):
+    (tmp_path / "fleet.yml").write_text(yaml.safe_dump([{"number": 5, "name": "n5"}, {"name": "n6"}]))
+    robot = cli.up("--dedicated", tmp_path / "fleet.yml", "--robot-tls", tmp_path / "tls")["robot"]
+    password_file = Path(robot["password_file"])
+    assert stat.S_IMODE(password_file.stat().st_mode) == 0o600
+    login = (robot["user"], password_file.read_text())
+    assert len(requests.get(f"{robot['endpoint']}/server", auth=login, timeout=600).json()) == 2
+    lines = dict(line.removeprefix("export ").split("=", 1) for line in cli.run("env").splitlines())
+    assert lines["HROBOT_ENDPOINT"] == robot["endpoint"]
+    assert lines["HROBOT_API_USER"] == "'#ws+lab'"
+    assert lines["HROBOT_API_PASSWORD"].strip("'") == login[1]
+    assert "#5" in cli.run("machines")
 
-        def run(*arguments, code=0, **more):
-            command = [sys.executable, "-m", "lab", *map(str, arguments)]
-            done = subprocess.run(
-                command, env=env | more, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False
-            )
-            assert done.returncode == code, done.stdout + done.stderr
-            return done.stderr if code else done.stdout
+    tls = robot["tls"]
+    assert (tls["host"], tls["ca_file"]) == (HOST, str(tmp_path / "tls" / "ca.pem"))
+    secure = requests.get(f"{tls['endpoint']}/server/5", auth=login, verify=tls["ca_file"], timeout=600)
+    assert secure.json()["server"]["server_name"] == "n5"
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(f"{tls['endpoint']}/server/5", auth=login, timeout=600)
+    assert stat.S_IMODE((tmp_path / "tls" / "server.key").stat().st_mode) == 0o600
 
-        yield run
-        run("down")
+    cli.run("down")
+    assert not password_file.exists()
 
-    def test_up_with_servers_and_tls(self, run, tmp_path):
-        (tmp_path / "fleet.yml").write_text(yaml.safe_dump([{"number": 5, "name": "n5"}, {"name": "n6"}]))
-        options = ["--kind", "dry", "--dedicated", tmp_path / "fleet.yml", "--robot-tls", tmp_path / "tls"]
-        state = json.loads(run("up", *options, "--json"))
-        robot = state["robot"]
-        password_file = Path(robot["password_file"])
-        assert stat.S_IMODE(password_file.stat().st_mode) == 0o600
-        login = (robot["user"], password_file.read_text())
-        assert len(requests.get(f"{robot['endpoint']}/server", auth=login, timeout=600).json()) == 2
-        lines = dict(line.removeprefix("export ").split("=", 1) for line in run("env").splitlines())
-        assert lines["HROBOT_ENDPOINT"] == robot["endpoint"]
-        assert lines["HROBOT_API_USER"] == "'#ws+lab'"
-        assert lines["HROBOT_API_PASSWORD"].strip("'") == login[1]
-        assert "#5" in run("machines")
 
-        tls = robot["tls"]
-        assert (tls["host"], tls["ca_file"]) == (HOST, str(tmp_path / "tls" / "ca.pem"))
-        secure = requests.get(f"{tls['endpoint']}/server/5", auth=login, verify=tls["ca_file"], timeout=600)
-        assert secure.json()["server"]["server_name"] == "n5"
-        with pytest.raises(requests.exceptions.SSLError):
-            requests.get(f"{tls['endpoint']}/server/5", auth=login, timeout=600)
-        assert stat.S_IMODE((tmp_path / "tls" / "server.key").stat().st_mode) == 0o600
+def test_password_and_port_of_the_users_choice(cli):
+    with ports.keep() as kept:
+        port = kept.getsockname()[1]
+        robot = cli.up("--robot-port", port, KUBENODE_LAB_ROBOT_PASSWORD="of-the-user")["robot"]
+        assert robot["endpoint"] == f"http://127.0.0.1:{port}"
+        for password, denied in (("another", True), ("of-the-user", False)):
+            answer = requests.get(f"{robot['endpoint']}/server", auth=(robot["user"], password), timeout=600)
+            assert (answer.status_code == 401) is denied
+    assert Path(robot["password_file"]).read_text() == "of-the-user"
 
-        run("down")
-        assert not password_file.exists()
 
-    def test_password_and_port_of_the_users_choice(self, run):
-        with ports.keep() as kept:
-            port = kept.getsockname()[1]
-            state = json.loads(
-                run("up", "--kind", "dry", "--robot-port", port, "--json", KUBENODE_LAB_ROBOT_PASSWORD="of-the-user")
-            )
-            robot = state["robot"]
-            assert robot["endpoint"] == f"http://127.0.0.1:{port}"
-            for password, denied in (("another", True), ("of-the-user", False)):
-                answer = requests.get(f"{robot['endpoint']}/server", auth=(robot["user"], password), timeout=600)
-                assert (answer.status_code == 401) is denied
-        assert Path(robot["password_file"]).read_text() == "of-the-user"
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {disks: 3}", "dedicated machine 1: disks 3"),
+        ("- {number: 1}\n- {number: 1}", "server number 1 is taken"),
+        ("[", "--dedicated"),
+        (None, "No such file"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(cli, tmp_path, text, said):
+    file = tmp_path / "fleet.yml"
+    if text is not None:
+        file.write_text(text)
+    error = cli.fails("up", "--kind", "dry", "--dedicated", file)
+    assert error.startswith(f"lab: --dedicated {file}: ")
+    assert said in error
+    assert "Traceback" not in error
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("- {disks: 3}", "dedicated machine 1: disks 3"),
-            ("- {number: 1}\n- {number: 1}", "server number 1 is taken"),
-            ("[", "--dedicated"),
-            (None, "No such file"),
-        ],
-    )
-    def test_a_bad_file_is_one_clear_error(self, run, tmp_path, text, said):
-        file = tmp_path / "fleet.yml"
-        if text is not None:
-            file.write_text(text)
-        error = run("up", "--kind", "dry", "--dedicated", file, code=1)
-        assert error.startswith(f"lab: --dedicated {file}: ")
-        assert said in error
-        assert "Traceback" not in error
 
-    def test_a_missing_image_is_one_clear_error(self, run, tmp_path):
-        (tmp_path / "fleet.yml").write_text("- {image: /nowhere}")
-        error = run("up", "--kind", "dry", "--dedicated", tmp_path / "fleet.yml", code=1)
-        assert error.splitlines()[-1].startswith("lab: dedicated machine 2000001: image '/nowhere' is no file")
-        assert "Traceback" not in error
+def test_a_missing_image_is_one_clear_error(cli, tmp_path):
+    (tmp_path / "fleet.yml").write_text("- {image: /nowhere}")
+    error = cli.fails("up", "--kind", "dry", "--dedicated", tmp_path / "fleet.yml")
+    assert error.splitlines()[-1].startswith("lab: dedicated machine 2000001: image '/nowhere' is no file")
+    assert "Traceback" not in error

@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from tests.key_pairs import key_pair
 from tests.lab.robot.conftest import Robot
 from tests.waiting import until
 
@@ -23,10 +24,10 @@ class Guest:
     def __init__(self, lab, folder, **spec):
         self.robot = Robot(lab)
         self.folder = folder
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
+        public = key_pair(folder / "key")
         (machine,) = lab.dedicated(**spec)
         self.number, self.address = machine["number"], machine["address"]
-        self.fingerprint = self.robot.key(str(self.number), (folder / "key.pub").read_text())
+        self.fingerprint = self.robot.key(str(self.number), public)
 
     def scan(self):
         """The host keys that sshd shows, as ssh-keyscan prints them, once it answers."""

@@ -40,9 +40,12 @@ class TestFirmwareTakesItsTimeAtEveryBoot:
         monkeypatch.setattr(DedicatedPower, "firmware_seconds", firmware_seconds)
         return seconds
 
-    @pytest.mark.parametrize("kind", ["sw", "hw"])
-    def test_nothing_runs_meanwhile(self, robot, server, seconds, kind):
-        seconds["rescue"] = 3600
+    @pytest.mark.parametrize(("kind", "cause"), [("sw", "firmware"), ("hw", "firmware"), ("hw", "fault")])
+    def test_nothing_runs_meanwhile(self, robot, server, seconds, kind, cause):
+        if cause == "fault":
+            robot.fault(point="boot", machine=str(server), effect="slow", delay=3600)
+        else:
+            seconds["rescue"] = 3600
         robot.arm(server)
         robot.reset(server, kind)
         machine = robot.machine(server)
@@ -169,18 +172,6 @@ class TestFaults:
         machine = robot.machine(server)
         assert (machine["powered"], machine["running"]) == (True, False)
         assert robot.rescue(server)["active"], "nothing booted, so nothing was consumed"
-
-    def test_slow(self, robot, server):
-        robot.arm(server)
-        robot.fault(point="boot", machine=str(server), effect="slow", delay=3600)
-        robot.reset(server, "hw")
-        machine = robot.machine(server)
-        assert (machine["powered"], machine["running"], robot.boots(server)) == (True, False, ["disk"])
-        assert robot.rescue(server)["active"], "no firmware has asked for it yet"
-        robot.reset(server, "sw")
-        assert robot.boots(server) == ["disk"], "a firmware that counts down ignores the keyboard"
-        robot.reset(server, "hw")
-        assert robot.boots(server) == ["disk", "rescue"]
 
     def test_a_little_slow(self, robot, server):
         robot.arm(server)

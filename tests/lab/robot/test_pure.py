@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab.robot import host_keys, model, routes_dedicated
 from lab.robot.model import SpecError
 from lab.robot.robot_http import LIMITS, Form, Limits, Lockout, RobotError
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 
 ROUTE = "POST /wol/{server}"
 #: A busy host is no failure.

@@ -4,7 +4,7 @@
 
 import pytest
 
-from tests.lab.clients.key_pairs import public_key
+from tests.key_pairs import public_key
 
 IDENTITY = {"server_ip": "127.66.0.1", "server_ipv6_net": "2001:db8:0:1::", "server_number": 4711}
 
