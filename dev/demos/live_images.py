@@ -181,7 +181,11 @@ class LiveImageTestbed:
             "kubenode_image_group": grp.getgrgid(os.getegid()).gr_name,
             **common,
         }
-        here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+        here = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            "image_server_unguessable": False,  # this server is not the role's: it runs here, and only for the demo
+        }
         data = {
             "metal": {"hosts": {name: dict(own) for name, own in hosts.items()}, "vars": variables},
             "image_servers": {"hosts": {"images": here}},

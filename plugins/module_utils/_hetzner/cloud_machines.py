@@ -229,9 +229,10 @@ class MachineFleet:
             self._start(run, server, deadline)
 
     def _why_refused(self, name: str, server: Server) -> str:
-        if self._state == "absent" and is_ours(server) and self._may_go(name, server) is False:
+        may_go = self._may_go(name, server)
+        if self._state == "absent" and is_ours(server) and may_go is False:
             return self._deletable.why_not(name, {"installation": installation_of(server)})
-        return _refusal(server, self._state)
+        return _refusal(server, self._state, bool(may_go))
 
     def _create(self, run: MachineRun, machine: Machine, deadline: Deadline) -> None:
         resolved = self._resolved[run.name]
@@ -420,15 +421,16 @@ def _any_of(names: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(names))
 
 
-def _refusal(server: Server, state: str) -> str:
+def _refusal(server: Server, state: str, may_go: bool) -> str:
+    """Why `decide` refuses; ``may_go``: the user named this installation of the machine to be deleted."""
     which = f"server '{server['name']}' (id {server['id']})"
-    if state == "absent" and is_ours(server) and _is_protected(server):
-        return f"{which} is protected against deletion; take the protection off, then run again"
-    if state == "absent" and is_ours(server):
+    if state == "absent" and is_ours(server) and is_adopted(server) and not may_go:
         return (
             f"{which} was made by others and adopted (it has the label {ADOPTED_LABEL}); to delete it with all it "
             "holds, name it in delete"
         )
+    if state == "absent" and is_ours(server):
+        return f"{which} is protected against deletion; take the protection off, then run again"
     if state == "absent":
         return (
             f"{which} was not made by this collection (it lacks the label {LABEL}) and is not deleted; delete it where "

@@ -63,10 +63,16 @@ def test_a_server_that_is_protected_is_refused_before_it_is_taken_out_of_its_clu
     """hcloud_delete looks in check mode first; the API itself would only say it at the very end."""
     protected = {**server, "id": 7, "protection": {"delete": True, "rebuild": True}}
     assert cloud_machines.decide("absent", protected, {LABEL: "n1"}, False, delete=True) == "refuse"
-    assert cloud_machines._refusal(protected, "absent") == (
+    assert cloud_machines._refusal(protected, "absent", True) == (
         "server 'n1' (id 7) is protected against deletion; take the protection off, then run again"
     )
     assert cloud_machines.decide("present", protected, {LABEL: "n1"}, False) in ("keep", "relabel")
+
+
+def test_the_protection_of_an_adopted_server_that_would_stay_is_not_to_be_taken_off():
+    protected = {**ADOPTED, "id": 7, "protection": {"delete": True}}
+    assert cloud_machines.decide("absent", protected, {LABEL: "n1"}, False) == "refuse"
+    assert "name it in delete" in cloud_machines._refusal(protected, "absent", False)
 
 
 @pytest.mark.parametrize(("server", "expected"), [(OURS, "delete"), (ADOPTED, "delete"), (FOREIGN, "refuse")])
