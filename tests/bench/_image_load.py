@@ -111,16 +111,29 @@ def whole(server: Server, images: int, readers: int, times: int) -> Whole:
 
 
 def first_byte(server: Server, path: str, times: int = 200) -> float:
-    """Milliseconds from connecting to the first byte of an answer, median."""
-    found = []
+    """Milliseconds from connecting to the first byte of an answer, median; a server that breaks off has fewer."""
+    found: list[float] = []
+    broken = 0
     for _turn in range(times):
         started = time.perf_counter()
         with socket.create_connection(("127.0.0.1", server.port), 30) as client:
             client.sendall(b"GET %s HTTP/1.1\r\nHost: bench\r\nRange: bytes=0-65535\r\n\r\n" % path.encode())
-            if client.recv(1) != b"H":
-                raise SystemExit(f"{path}: no answer")
-            found.append(time.perf_counter() - started)
+            if _begins(client):
+                found.append(time.perf_counter() - started)
+            elif server.breaks:
+                broken += 1
+            else:
+                raise SystemExit(f"{path}: no answer at port {server.port}")
+    if broken:
+        print(f"of {times} connections, one after the other: {broken} without an answer", flush=True)
     return statistics.median(found) * 1e3
+
+
+def _begins(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b"H"
+    except ConnectionError:
+        return False
 
 
 def status(server: Server, path: str) -> int:

@@ -130,7 +130,7 @@ def whole_beside(figures: Figures, servers: Mapping[str, Server], what: str, cpu
 
 @contextlib.contextmanager
 def with_icc(servers: Mapping[str, Server], folder: Path, base: Path) -> Iterator[Mapping[str, Server]]:
-    """These servers and ICC, where its binary is given: a fresh one, since broken readers leave it unable to answer."""
+    """These servers and ICC, where its binary is given: a fresh one, since readers that leave early break it."""
     if not os.environ.get("ICC"):
         yield servers
         return
@@ -154,6 +154,7 @@ def speed(figures: Figures, mine: Server, size: int, base: Path, folder: Path) -
             works = {name: partial(load.first_byte, one, NAME) for name, one in all_servers.items()}
             how = "new connection, median of 200"
             figures.compare("first byte of a warm server", "ms", how, in_turns(works), "at most 1 ms")
+        with with_icc(servers, folder, base) as all_servers:
             whole_beside(figures, all_servers, "", "at most 1", "no target")
     pair = folder / "tls"
     pair.mkdir()
