@@ -328,9 +328,20 @@ start() { # JOB LIMIT
     status 0
 }
 
+sizes() { # the sizes of what a status tells, 0 where a file is not there; one process, as it is asked for all the time
+    out=0 err=0 total=0 output=
+    while read -r bytes name; do
+        case $name in
+        */stdout) out=$bytes ;; */stderr) err=$bytes ;; */interleaved) total=$bytes ;; */output.json) output=$bytes ;;
+        esac
+    done <<END
+$(LC_ALL=C stat -c '%s %n' "$dir/stdout" "$dir/stderr" "$dir/interleaved" "$base/output.json" 2>/dev/null)
+END
+}
+
 status() { # OFFSET [WAIT]
     load "${2:-0}"
-    total=$(size "$dir/interleaved")
+    sizes
     offset=$1
     [ "$offset" -le "$total" ] || offset=0
     bytes=$((total - offset))
@@ -345,17 +356,19 @@ status() { # OFFSET [WAIT]
     echo "limit=$limit"
     echo "marker=$marker"
     echo "left=$left"
-    echo "stdout=$(size "$dir/stdout")"
-    echo "stderr=$(size "$dir/stderr")"
+    echo "stdout=$out"
+    echo "stderr=$err"
     echo "interleaved=$total"
     echo "offset=$offset"
     echo "bytes=$bytes"
     # a regular file only: a pipe would let us wait for ever
     if [ -f "$base/output.json" ] && [ -r "$base/output.json" ]; then
-        echo "output_size=$(size "$base/output.json")"
-        echo "output=$(head -c 65536 "$base/output.json" | base64 -w 0)"
+        echo "output_size=${output:-0}"
+        printf 'output=' && head -c 65536 "$base/output.json" | base64 -w 0 && echo
     fi
-    [ "$bytes" -eq 0 ] || echo "log=$(tail -c "+$((offset + 1))" "$dir/interleaved" | head -c "$bytes" | base64 -w 0)"
+    if [ "$bytes" -gt 0 ]; then
+        printf 'log=' && tail -c "+$((offset + 1))" "$dir/interleaved" | head -c "$bytes" | base64 -w 0 && echo
+    fi
     echo "end=1"
 }
 

@@ -248,7 +248,11 @@ def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Ma
         pin.require(host_keys)
     elif not pin.of_this_run or pin.boot_id == previous_boot_id:
         pin.forget()
-    return wait_for(
+    remote.use(pin)
+    known = remote.rescue if remote.is_open else None
+    if known and judge_rescue(known, previous_boot_id, addresses).verdict is Verdict.OPEN:
+        return known  # a connection does not outlive a boot
+    remote.rescue = wait_for(
         remote,
         pin,
         lambda found: judge_rescue(found, previous_boot_id, addresses),
@@ -256,6 +260,7 @@ def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Ma
         "the rescue",
         refusal_stays=True,
     )
+    return remote.rescue
 
 
 def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:

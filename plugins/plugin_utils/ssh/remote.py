@@ -23,10 +23,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..progress import display
 from .known_hosts import KnownHosts
+from .system_probe import System
 
 SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
-#: Seconds in which an open port answers a connection.
-_LOOK = 1.0
+#: Seconds in which an open port answers a connection, and from one such look to the next while a login is waited for.
+_LOOK, _LOOKS = 1.0, 5.0
+#: Seconds for a handshake where nothing says that the machine is there, and where its open port or its slowness does.
+_BRIEF, _LONG = 5, 30
 #: Seconds in which a system that got the reboot closes its connections; one that does not is asked again.
 _LEAVING = 8.0
 
@@ -73,9 +76,11 @@ class Remote:
         self._ssh_args = (connection.get_option("ssh_args") or "") if self._is_ssh else ""
         self._known_hosts: KnownHosts | None = None
         self._session: Session | None = None
+        #: The rescue that the open connection leads to, once it was found right: it stays the same one.
+        self.rescue: System | None = None
         self._leaving: tuple[Session, float] | None = None
         self._ended = self._went_down = False
-        self._patience = 5
+        self._patience = _BRIEF
         self._access: list[str] = []
         self._address: tuple[str, int] | None = None
         self._address_known = False
@@ -111,6 +116,7 @@ class Remote:
 
     def close(self) -> None:
         """Leave the system that answered last: the next script goes to whichever answers then."""
+        self.rescue = None
         if self._session:
             self._session.close()
             self._session = None
@@ -126,9 +132,10 @@ class Remote:
 
     def leave(self) -> None:
         """The reboot was sent: until the system has closed the connection, it is not asked again."""
+        self.rescue = None
         if self._session:
             self._leaving = (self._session, time.monotonic() + _LEAVING)
-            self._session = None
+            self._session, self._patience = None, _BRIEF
 
     def look(self, any_boot: bool = False) -> bool:
         """Whether the port of another system than the one that was left is open; False when it is not known.
@@ -151,11 +158,13 @@ class Remote:
         if address is None:
             return False
         try:
-            socket.create_connection(address, timeout=_LOOK).close()
-        except OSError as exc:
+            _connect(address)
+        except Unreachable:
             self._went_down = self._ended
-            reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
-            raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
+            raise
+        if self._patience != _LONG:
+            self._patience = _LONG
+            self._set_arguments()
         return self._went_down or any_boot
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
@@ -170,7 +179,7 @@ class Remote:
                 else self._in_call(script, arguments, data)
             )
         except (Lost, AnsibleError) as exc:
-            self._session = None
+            self._session = self.rescue = None
             raise self._failed(str(exc)) from exc
         return code, text.replace("\r\n", "\n")
 
@@ -194,7 +203,7 @@ class Remote:
     def _failed(self, error: str) -> Unreachable:
         """What an ssh says that did not get through; the next one has more time when this one had too little."""
         # On a loaded machine the handshake alone may take longer than an absent machine deserves.
-        self._patience = 30 if _SLOW.search(error) else 5
+        self._patience = _LONG if _SLOW.search(error) else _BRIEF
         self._set_arguments()
         return classify(error)
 
@@ -202,8 +211,17 @@ class Remote:
         if self._session is None:
             command = self._command()
             display.detail(self._host, b" ".join(command).decode("utf-8", "replace"))
-            self._session = Session(command)
+            self._session = Session(command, still_there=self._still_there)
         return self._session.run(script, *arguments, data=data)
+
+    def _still_there(self) -> None:
+        """Raises :class:`Lost` when the port is closed by now: a login that waits for it waits in vain."""
+        address = self._direct_address()
+        try:
+            if address is not None:
+                _connect(address)
+        except Unreachable as exc:
+            raise Lost(exc.detail) from exc
 
     def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         words = " ".join(shlex.quote(argument) for argument in arguments)
@@ -246,6 +264,15 @@ class Remote:
             *self._access,
         ]
         self._connection.set_option("ssh_args", " ".join([*ours, self._ssh_args]).strip())
+
+
+def _connect(address: tuple[str, int]) -> None:
+    """Whether the port is open: raises :class:`Unreachable` when it is not."""
+    try:
+        socket.create_connection(address, timeout=_LOOK).close()
+    except OSError as exc:
+        reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
+        raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
 
 
 def _asks_for_password(connection: Any) -> bool:
@@ -330,8 +357,13 @@ class Lost(Exception):
 class Session:
     """The open connection; one thread at a time may use it."""
 
-    def __init__(self, command: Sequence[bytes | str], login: float = LOGIN) -> None:
-        """Start ``command`` (ssh, its options, the host), wait for the other side; raises :class:`Lost`."""
+    def __init__(
+        self, command: Sequence[bytes | str], login: float = LOGIN, still_there: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start ``command`` (ssh, its options, the host), wait for the other side; raises :class:`Lost`.
+
+        ``still_there`` is asked every few seconds of that wait, and raises when nothing can come any more.
+        """
         mark = f"kubenode-{secrets.token_hex(16)}"
         self._mark, self._ending = mark, f"\n{mark} ".encode()
         self._answer, self._errors = bytearray(), bytearray()
@@ -346,7 +378,7 @@ class Session:
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         # What the login prints of its own is dropped.
-        self._exchange(b"", time.monotonic() + login)
+        self._exchange(b"", time.monotonic() + login, still_there)
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
         """The exit code and stdout of a POSIX shell script; its stdin is ``data``. Raises :class:`Lost`."""
@@ -373,7 +405,9 @@ class Session:
         for pipe in self._pipes[1:]:
             pipe.close()
 
-    def _exchange(self, request: bytes, deadline: float | None = None) -> tuple[int, str]:
+    def _exchange(
+        self, request: bytes, deadline: float | None = None, still_there: Callable[[], None] = lambda: None
+    ) -> tuple[int, str]:
         """Send, and read until the answer is whole: its exit code and what came before."""
         stdin, stdout, stderr = (pipe.fileno() for pipe in self._pipes)
         poll = select.poll()
@@ -387,10 +421,15 @@ class Session:
             if answer is not None:
                 return answer
             searched = max(0, len(self._answer) - len(self._ending) - 4)
-            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-            ready = dict(poll.poll(left))
-            if not ready:
+            left = None if deadline is None else max(0.0, min(_LOOKS, deadline - time.monotonic()))
+            ready = dict(poll.poll(None if left is None else left * 1000))
+            if not ready and not left:
                 raise self._lost("the login took too long")
+            if not ready:
+                try:
+                    still_there()
+                except Lost as exc:
+                    raise self._lost(str(exc)) from exc
             if stdin in ready:
                 try:
                     rest = rest[os.write(stdin, rest[:_CHUNK]) :]

@@ -371,6 +371,8 @@ class Shell(ssh.Ssh):
 class Remote:
     """Ansible's connection to the machine."""
 
+    is_open, rescue = False, None
+
     def __init__(self, world: World) -> None:
         self.world = world
 

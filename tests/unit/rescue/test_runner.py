@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
-from tests.folders import put_programs
+from tests.folders import put, put_programs
 from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive
 from tests.waiting import until
 
@@ -76,6 +76,22 @@ def test_success_is_reported_with_both_streams_and_their_times(rescue):
     assert 0 <= seconds[0] <= seconds[1] <= between
     assert between + 0.29 <= seconds[2]
     assert between + 0.29 <= status.seconds
+
+
+def test_an_answer_costs_a_busy_machine_few_processes(rescue):
+    """Fifty machines are asked every second or two; each process of theirs is a millisecond."""
+    rescue.start(f"echo one; echo '{{}}' >output.json; {UNTIL_GO}")
+    until(lambda: rescue.status().log, "a line in the log", show=rescue.status)
+    until((rescue.base / "output.json").exists, "the message")
+    for name in ("flock", "stat", "head", "tail", "base64", "wc", "cat", "sed", "grep", "tr"):
+        counted = f'#!/bin/sh\necho {name} >>"$KUBENODE_BASE/counted"\nPATH=${{PATH#*:}} exec {name} "$@"\n'
+        put(rescue.base / "bin" / name, counted, 0o755)
+    status = rescue.status()
+    assert status.log == b"" or status.log.endswith(b"one\n")
+    assert sorted((rescue.base / "counted").read_text().split()) == [
+        "base64", "base64", "flock", "head", "head", "stat", "tail",
+    ]  # fmt: skip
+    rescue.go()
 
 
 def test_arguments_environment_and_surroundings_are_caphs(rescue):

@@ -63,8 +63,9 @@ class World:
         self.known_hosts = KnownHosts(str(tmp_path), "node-1", "rescue", "run-1")
         self.known_hosts.prepare()
 
-    #: A connection that stays open is tried in tests/integration/rescue/test_session.py.
+    #: A connection that stays open is tried in test_remote.py.
     is_open = False
+    rescue = None
 
     def use(self, known_hosts: KnownHosts) -> None:
         pass

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import program_run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as session_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
@@ -171,6 +173,66 @@ def test_a_config_without_a_port_is_no_reason_not_to_try(machine, config):
     assert remote.look() is False
     assert remote.run("echo in") == (0, "in\n")
     remote.close()
+
+
+def test_a_login_has_time_while_the_port_is_open_and_ends_when_it_is_closed(machine, monkeypatch):
+    monkeypatch.setattr(remote_module, "_LOOKS", 0.02)
+    remote = machine.remote()
+    remote.look()
+    put(machine.folder / "ssh", SSH.format(folder=machine.folder).replace("exec", "exec sleep 600 #"), 0o755)
+    looked = []
+    connect = remote_module._connect
+
+    def look(address: tuple[str, int]) -> None:
+        looked.append(address)
+        if len(looked) == 3:
+            machine.server.close()
+        connect(address)
+
+    monkeypatch.setattr(remote_module, "_connect", look)
+    with pytest.raises(Unreachable, match=f"connect to 127.0.0.1 port {machine.port}: Connection refused"):
+        remote.run("true")
+    assert len(looked) == 3, "a machine that is only slow is waited for"
+    (login,) = machine.logins
+    assert "ConnectTimeout=30" in login, "who answers is there, however slow"
+    remote.end()
+
+
+def test_behind_a_jump_host_an_absent_machine_is_not_waited_for_long(machine):
+    machine.config(hostname="127.0.0.1", port=machine.port, proxyjump="a@b")
+    remote = machine.remote()
+    remote.look()
+    remote.run("true")
+    remote.close()
+    assert "ConnectTimeout=5" in machine.logins[0]
+
+
+RESCUE = "kubenode-probe=1\nboot_id=9db909e1-5bfc-4279-8ee4-7ec4a94b92f6\nuid=0\nroot={}\nrescue_marks=motd\nend=1\n"
+
+
+def test_a_rescue_that_was_found_is_not_asked_again_over_the_same_connection(machine, monkeypatch):
+    root = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
+    script = f"echo asked >>{machine.folder}/asked; printf {RESCUE.format(root)!r}"
+    monkeypatch.setattr(gate.system_probe, "SCRIPT", script)
+    remote, given = machine.remote(), {"previous_boot_id": None, "addresses": (), "rescue_timeout": 0}
+
+    def passes() -> int:
+        gate.pass_rescue(remote, machine.known_hosts("rescue"), [], given)
+        return len((machine.folder / "asked").read_text().splitlines())
+
+    assert [passes(), passes()] == [1, 1]
+    remote.close()
+    assert passes() == 2, "another connection may lead to another boot"
+    with pytest.raises(Unreachable):
+        remote.run("kill -9 $$")
+    assert passes() == 3
+    remote.leave()
+    remote.end()
+    assert passes() == 4
+    given["previous_boot_id"] = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
+    with pytest.raises(gate.GateClosed):
+        passes()
+    remote.end()
 
 
 def test_a_system_that_goes_down_is_not_asked_until_it_is_gone(machine):
