@@ -86,13 +86,16 @@ ORIGIN_SCRIPT = (
     _ABOUT_DISK
     + r"""
 pack() { head -c 49152 | base64 | tr -d '\n'; }
-on() ( # PATH: the lines of mountinfo of what is mounted there, the last one is the one that is seen
+on() { # PATH: as $all the lines of mountinfo of what is mounted there, as $last the one that is seen
+    all= last=
     set -f
     while read -r line; do
         set -- "$1" $line
-        [ "$6" != "$1" ] || echo "$line"
+        [ "$6" != "$1" ] || { all="$all$line
+" && last=$line; }
     done </proc/self/mountinfo
-)
+    set +f
+}
 disks_below() ( # MAJOR:MINOR: the folders in /sys of the whole disks below a device
     folder=$(readlink -f "/sys/dev/block/$1") && [ -e "$folder/dev" ] || exit 0
     if [ -e "$folder/partition" ]; then folder=${folder%/*}; fi
@@ -103,8 +106,9 @@ disks_below() ( # MAJOR:MINOR: the folders in /sys of the whole disks below a de
 )
 seen_root() { # what the system runs from: the root file system, or the disk that one of the others is on
     for place in / /sysroot /etc /var /usr; do
+        on "$place"
         set -f
-        set -- $(on "$place" | tail -n 1)
+        set -- $last
         set +f
         [ "$#" -gt 6 ] || continue
         number=$3
@@ -121,13 +125,14 @@ seen_root() { # what the system runs from: the root file system, or the disk tha
 echo "uid=$(id -u)"
 read -r uptime _ </proc/uptime
 echo "uptime=$uptime"
-echo "root=$(on / | pack)"
-case $(on /) in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
+on /
+printf root=; printf %s "$all" | head -c 49152 | base64 | tr -d '\n'; echo
+case $all in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
 marks=
 [ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
 ! grep -q 'Hetzner Rescue System' /etc/motd || marks=$marks,motd
 echo "rescue_marks=${marks#,}"
-echo "root_disks=$(seen_root | pack)"
+printf root_disks=; seen_root | head -c 49152 | base64 | tr -d '\n'; echo
 """
 )
 
@@ -339,8 +344,8 @@ echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
 echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
-echo "record=$(encode /etc/kubenode/installed.json 16384)"
-echo "intent=$(encode /root/.kubenode/intent.json 8192)"
+printf record=; encode /etc/kubenode/installed.json 16384; echo
+printf intent=; encode /root/.kubenode/intent.json 8192; echo
 """
     + r"""
 most=@MOST@

@@ -25,17 +25,19 @@ done
 """
     + probe.SCRIPT
     + r"""
-echo "host_keys=$(cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n')"
+printf host_keys=; cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n'; echo
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
 elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; then state=disabled
 elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
 else state=unknown
 fi
-echo "instance=$([ ! -s /run/cloud-init/.instance-id ] || head -c 200 /run/cloud-init/.instance-id)"
+instance=
+[ ! -s /run/cloud-init/.instance-id ] || instance=$(head -c 200 /run/cloud-init/.instance-id)
+echo "instance=$instance"
 echo "cloud_init=$state"
-echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
-echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
+printf cloud_init_result=; encode /run/cloud-init/result.json; echo
+printf cloud_init_status=; encode /run/cloud-init/status.json; echo
 if [ -n "${1-}" ]; then
   if [ "$1" = any ] || [ "$1" = "$boot" ]; then
     # Detached and a moment later, so that this answer still gets through.
