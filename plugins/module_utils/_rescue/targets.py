@@ -21,14 +21,17 @@ from .job import Job, JobError, Run
 
 
 @contextlib.contextmanager
-def _failing(words: str = "%s") -> Iterator[None]:
-    """What goes wrong with the disks as an error of the job; its text takes its place in ``words``."""
+def _failing(words: str = "%s", begun: bool = False) -> Iterator[None]:
+    """What goes wrong with the disks as an error of the job; its text takes its place in ``words``.
+
+    ``begun``: whether disks have been changed before.
+    """
     try:
         yield
     except (wiping.WipeError, JobError) as exc:
-        raise JobError(words % exc, exc.begun) from exc
+        raise JobError(words % exc, begun or exc.begun) from exc
     except (disk_gather.GatherError, disk_names.Unresolved) as exc:
-        raise JobError(words % exc) from exc
+        raise JobError(words % exc, begun) from exc
 
 
 def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dict[str, Any]:
@@ -75,8 +78,9 @@ def wipe_disks(
         if job.progress(run, base)["running"]:
             raise JobError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
         done = empty_disks(tools, targets, types)
-        job.forget(base)
-        left = disk_facts.facts(disk_gather.read(tools, types), types)
+        with _failing("everything was erased, but %s", begun=True):
+            job.forget(base)
+            left = disk_facts.facts(disk_gather.read(tools, types), types)
     return {"disks": left, "steps": done}
 
 

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, wiping
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.job import JobError
 from tests.unit.disks import recorded
 
 MOUNTS = "31 1 252:0 / /mnt/old rw - ext4 /dev/mapper/vg0-root rw\n32 31 9:0 / /mnt/old/boot rw - ext3 /dev/md0 rw\n"
@@ -110,3 +113,25 @@ def test_a_disk_that_cannot_be_emptied_says_what_to_do(monkeypatch):
         "could not write zeros over /dev/sda: Input/output error: bad sectors, or a broken disk or cable. Look at "
         "dmesg and smartctl in the rescue, and have the disk replaced"
     )
+    assert refused.value.begun is True, "half of the zeros may be there"
+
+
+@pytest.mark.parametrize("after", ["erased", "verified"])
+def test_what_fails_after_the_erasing_says_that_disks_were_changed(monkeypatch, tmp_path, after):
+    """Else the controller would say that nothing was changed, and the word of the user would not be used up."""
+    looks = iter({"erased": [1, 1, None], "verified": [1, 1, 1, None]}[after])
+    raw = disk_facts.Raw(recorded.lsblk(recorded.sata("a")))
+
+    def read(*_given: object, **_more: object) -> disk_facts.Raw:
+        if next(looks) is None:
+            raise targets.disk_gather.GatherError("lsblk does not list the disks")
+        return raw
+
+    monkeypatch.setattr(targets.disk_gather, "read", read)
+    monkeypatch.setattr(targets.wiping, "still", lambda _target, _disks: {"name": "sda"})
+    monkeypatch.setattr(targets.wiping, "_locked", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(targets.wiping, "_carry_out_all", lambda *_given: ["erased"])
+    monkeypatch.setattr(targets.job, "progress", lambda *_given: {"running": False})
+    with pytest.raises(JobError, match="everything was erased, but lsblk does not list the disks") as failed:
+        targets.wipe_disks(lambda *_given, **_more: (0, "", ""), [{}], base=str(tmp_path))
+    assert failed.value.begun is True

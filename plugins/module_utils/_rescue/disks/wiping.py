@@ -210,7 +210,10 @@ def wipe(tools: Tools, disks: Sequence[str], types: Sequence[str] = ("disk",), p
     with _locked([raw.nodes[name].path for name in disks], patience):
         done = _carry_out_all(tools, steps, patience)
     tools("udevadm", "settle", "--timeout=100")
-    _verify(tools, disks, types, patience)
+    try:
+        _verify(tools, disks, types, patience)
+    except disk_gather.GatherError as exc:
+        raise WipeError(f"everything was erased, but {exc}", True) from exc
     return done
 
 
@@ -220,7 +223,8 @@ def _carry_out_all(tools: Tools, steps: Sequence[Step], patience: float) -> list
         reason = _carry_out(tools, step, patience)
         if reason and not step.optional:
             before = f"; done before: {'; '.join(done)}" if done else ""
-            raise WipeError(f"could not {step.what}: {reason}{before}", bool(done))
+            # half of the zeros may be written
+            raise WipeError(f"could not {step.what}: {reason}{before}", bool(done) or step.kind == "zero")
         if not reason:
             done.append(step.what)
     return done
