@@ -73,6 +73,38 @@ def tracked_files(checkout: Path = CHECKOUT) -> list[str]:
     return sorted({name for name in listing.split("\0") if name and os.path.lexists(checkout / name)})
 
 
+def tree_digest() -> str:
+    """A digest of every file of the checkout that git tracks or would track."""
+    total = hashlib.sha256()
+    for name in tracked_files():
+        path = CHECKOUT / name
+        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
+
+
+def installed_tree(folder: Path) -> Path:
+    """A folder for ANSIBLE_COLLECTIONS_PATH, below an empty one, where the collection is as a user has it.
+
+    ansible-galaxy builds it of the checkout's files and installs it from the file.
+    """
+    source, collections = folder / "source", folder / "collections"
+    for name in tracked_files():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, source / name, follow_symlinks=False)
+    # another path than that of who asks: what is found there is not installed
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections)}
+
+    def galaxy(*words: str | Path) -> None:
+        subprocess.run(["ansible-galaxy", "collection", *words], env=environment, check=True, timeout=300)
+
+    galaxy("build", "--output-path", folder, source)
+    (built,) = folder.glob("%s-%s-*.tar.gz" % (NAMESPACE, NAME))
+    galaxy("install", built, "--no-deps", "-p", collections)
+    shutil.rmtree(source)
+    return collections
+
+
 def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
     """A real copy of the checkout at …/ansible_collections/kubenode/provision; returns the collection's folder.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import random
@@ -24,7 +23,7 @@ from typing import TextIO
 
 from . import SetupError, environments, say, setup
 from .environments import variables
-from .paths import CHECKOUT, memory, tracked_files
+from .paths import CHECKOUT, memory, tree_digest
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
@@ -36,7 +35,10 @@ PARALLEL = ("-n", "7", "--dist", "loadfile", "--no-loadscope-reorder")
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "go", "test")
 #: variables of a user's shell that give tests other accounts, other data or another way to run, by their beginnings
-FOREIGN = ("CI", "HCLOUD_", "HROBOT_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_", "PYTEST_", "ROBOT_")
+FOREIGN = (
+    "CI", "HCLOUD_", "HROBOT_", "HYPOTHESIS_", "KUBENODE_BUILT", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_", "PYTEST_",
+    "ROBOT_",
+)  # fmt: skip
 NOTHING_CHOSEN = 5  # pytest's exit code when the arguments leave no test of a part
 #: bytes of free memory from which on the disks of machines lie there; five workers had filled five GiB of it
 PLENTY = 16 << 30
@@ -76,10 +78,21 @@ def _units(core: str) -> Part:
     return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
 
 
+#: what an operator meets: playbooks as installed, from a folder of the user's own
+_OF_OPERATORS = (
+    *(f"integration/playbooks/test_{name}.py" for name in ("paths", "documents", "whole_run", "bad_input", "progress")),
+    "integration/playbooks/test_hcloud_image_url.py::test_from_nothing_to_a_verified_system_and_again",
+    "integration/hcloud/test_networks.py",
+    *(f"integration/leaving/test_{name}.py" for name in ("hcloud_delete", "robot_release_dry")),
+    *("unit/common", "unit/disks", "unit/docs", "unit/filters", "unit/hetzner", "unit/hetzner_robot"),
+    *("unit/preflight", "unit/report"),
+)
+
+
 def _artefact(core: str) -> Part:
-    files = [f"tests/integration/playbooks/test_{name}.py" for name in ("paths", "documents", "whole_run")]
-    checks = f"the built collection on ansible-core {core}: every command of README and the guides"
-    return Part(f"artefact-{core}", checks, 10, ("-n", "3", "--dist", "loadfile", *files), core)
+    arguments = ("-n", "3", "--dist", "loadfile", *(f"tests/{name}" for name in _OF_OPERATORS))
+    checks = f"the built collection on ansible-core {core}: every command of README and the guides, what operators meet"
+    return Part(f"artefact-{core}", checks, 14, arguments, core, environment={"KUBENODE_BUILT": "yes"})
 
 
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
@@ -138,7 +151,7 @@ LONG = (
         ("-m", "long", AWX),
         packages=(*LAB, "containers"),
     ),
-    *(_artefact(core) for core in ("2.18", "2.20", "2.21")),
+    *(_artefact(core) for core in ("2.18", "2.19", "2.20", "2.21")),
 )
 PARTS = {part.name: part for part in (DEFAULT, *LONG)}
 
@@ -209,7 +222,7 @@ def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Seq
             continue
         results.append(_run(part, left, further))
         if results[-1].good and not further:
-            _record(part).write_text(_tree(), encoding="ascii")
+            _record(part).write_text(tree_digest(), encoding="ascii")
     if len(parts) > 1:
         _summary(results, left_out)
     return 1 if any(result.bad for result in results) else 0
@@ -366,17 +379,7 @@ def _record(part: Part) -> Path:
 
 def _passed_before(part: Part) -> bool:
     record = _record(part)
-    return record.exists() and record.read_text(encoding="ascii") == _tree()
-
-
-def _tree() -> str:
-    """A digest of every file of the checkout that git tracks or would track."""
-    total = hashlib.sha256()
-    for name in tracked_files():
-        path = CHECKOUT / name
-        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
-        total.update(f"{name}\0{len(content)}\0".encode() + content)
-    return total.hexdigest()
+    return record.exists() and record.read_text(encoding="ascii") == tree_digest()
 
 
 def _summary(results: Sequence[Result], left_out: Sequence[str], out: Callable[[str], None] = print) -> None:

@@ -3,14 +3,12 @@
 """What holds for all integration tests."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dev.toolchain.paths import CHECKOUT, tracked_files
+from dev.toolchain.paths import installed_tree
 from lab.errors import Unavailable
 from lab.images import ignition_build
 from tests.integration.commands.image_site import Web
@@ -39,22 +37,10 @@ def web() -> Iterator[Web]:
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a user has installed the collection: built, and installed from the file."""
-    folder = tmp_path_factory.mktemp("installed")
-    for name in tracked_files():
-        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(CHECKOUT / name, folder / "source" / name, follow_symlinks=False)
-    # another collections path than that of the tests: what is found there is not installed
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections")}
-
-    def galaxy(*words: str | Path) -> None:
-        subprocess.run(["ansible-galaxy", "collection", *words], env=environment, check=True, timeout=300)
-
-    galaxy("build", "--output-path", folder, folder / "source")
-    (built,) = folder.glob("kubenode-provision-*.tar.gz")
-    galaxy("install", built, "--no-deps", "-p", folder / "collections")
-    shutil.rmtree(folder / "source")
-    assert (folder / "collections/ansible_collections/kubenode/provision/MANIFEST.json").exists()
-    return folder / "collections"
+    built = os.environ.get("KUBENODE_BUILT")
+    collections = Path(built) if built else installed_tree(tmp_path_factory.mktemp("installed"))
+    assert (collections / "ansible_collections/kubenode/provision/MANIFEST.json").exists()
+    return collections
 
 
 @pytest.fixture(scope="session")

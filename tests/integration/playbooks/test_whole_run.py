@@ -64,6 +64,8 @@ def test_an_error_of_the_whole_run_is_of_no_machine(user):
     assert len(lines) == 2, done.output
     assert lines[0].startswith("Run failed before any machine: api_token: missing")
     assert lines[1] == "Not attempted: n-1, n-2, n-3"
+    # no sentence of Ansible's about the task comes before the reason
+    assert "failed_when" not in done.output
     assert user.report["not_attempted"] == ["n-1", "n-2", "n-3"]
     assert user.report["machines"] == []
 

@@ -28,7 +28,7 @@ from tests.waiting import until
 def house(tmp_path, monkeypatch):
     """Parts whose pytest is a line of Python: exit with a code, or wait until the deadline."""
     monkeypatch.setattr(parts, "RESULTS", tmp_path)
-    monkeypatch.setattr(parts, "_tree", lambda: "tree-1")
+    monkeypatch.setattr(parts, "tree_digest", lambda: "tree-1")
     monkeypatch.setattr(parts, "_environments", lambda part: None)
 
     def part(name: str, code: str, minutes: int = 1) -> parts.Part:
@@ -95,7 +95,7 @@ def test_what_passed_on_this_tree_is_not_run_again(house, capsys, monkeypatch):
     output = capsys.readouterr().out
     assert "not run: two: passed on this very tree" in output
     assert output.splitlines()[-1] == "3 passed, 1 failed, 2 skipped"
-    monkeypatch.setattr(parts, "_tree", lambda: "tree-2")
+    monkeypatch.setattr(parts, "tree_digest", lambda: "tree-2")
     parts.run(both, None, False, ())
     assert "not run" not in capsys.readouterr().out
 
