@@ -36,6 +36,7 @@ hypothesis.settings.load_profile(os.environ.get(PROFILE) or "same")
 
 #: Where the files that take minutes are, the longest first; after them, those with the longest time limits.
 LONGEST = (
+    "integration/test_demos",
     "integration/playbooks",
     "integration/consent",
     "integration/node",

@@ -26,13 +26,11 @@ from lab.robot.tls import HOST
 
 from . import cache, daemon, delays, images
 from .daemon import Options
-from .errors import LabError
+from .errors import PROGRAM, LabError
 from .machines import KINDS
 from .state import LabClientError, State, StateError, call_lab
 
 Command = Callable[[argparse.Namespace], int]
-#: What a person types: pip installs a program of another name.
-PROGRAM = "hetzner-lab" if Path(sys.argv[0]).name == "hetzner-lab" else "python -m lab"
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
 TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
 #: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other

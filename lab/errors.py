@@ -4,6 +4,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+
+def _program() -> str:
+    in_checkout = (Path(__file__).parents[1] / "dev" / "run").exists()
+    return "dev/run python -m lab" if in_checkout and Path(sys.argv[0]).name != "hetzner-lab" else "hetzner-lab"
+
+
+#: What a person types, for messages: in a checkout its environment is needed, pip installs a program.
+PROGRAM = _program()
+
 
 class LabError(Exception):
     """The lab cannot do what was asked; the message names what failed and the way out."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cache import Progress, quiet
-from lab.errors import ClusterError
+from lab.errors import PROGRAM, ClusterError
 
 from . import kube_api
 from .kube_api import UNAUTHORIZED, KubeClient, KubeError
@@ -58,7 +58,7 @@ class RunningCluster:
         """The lab's control plane; ClusterError when it has none."""
         about = status(control)
         if about is None:
-            raise ClusterError("this lab has no control plane; start it with: python -m lab cluster up")
+            raise ClusterError(f"this lab has no control plane; start it with: {PROGRAM} cluster up")
         return cls(control, about, ensure())
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab import cache
 from lab.cache import Progress, quiet
-from lab.errors import ImageError
+from lab.errors import PROGRAM, ImageError
 from lab.machines.host_commands import find
 
 from . import debian, rescue
@@ -93,7 +93,7 @@ def ensure(name: str, progress: Progress = quiet) -> Image:
     if not is_built(name):
         if os.geteuid() != 0:
             raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
-                             f"run once as root: python -m lab images build")  # fmt: skip
+                             f"run once as root: {PROGRAM} images build")  # fmt: skip
         require_programs()
     # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
     lock = f"build-{recipe.suite}"

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from lab import images
 from lab.cache import Progress
-from lab.errors import LabError
+from lab.errors import PROGRAM, LabError
 
 from . import host_commands, nspawn, qemu
 from .backend import Backend
@@ -173,5 +173,5 @@ def _allow_many_inits(progress: Progress) -> None:
         HostSettings().change(_INOTIFY, str(_INOTIFY_NEEDED))
         progress(
             f"raised fs.inotify.max_user_instances from {present} to {_INOTIFY_NEEDED}, so that many machines can run "
-            "('python -m lab purge' puts it back)"
+            f"('{PROGRAM} purge' puts it back)"
         )

@@ -1,16 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab says it will install and change on its host, before it does."""
+"""What the lab says it will install and change on its host, before it does; which commands it names."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from lab import cli
+from lab import cli, images
 from lab.cache import root
 from lab.cli import build_changes, host_changes
+from lab.cluster.running_cluster import RunningCluster
+from lab.errors import ClusterError, ImageError
 from lab.images.recipe import RECIPES
+from lab.machines import boot_backend
 from lab.state import State
 
 
@@ -58,3 +61,20 @@ def test_explain_does_nothing_else(state: State, capsys: pytest.CaptureFixture[s
     assert cli.main(["up", "--kind", "dry", "--explain"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "lab 'default' would do on this host:"
     assert not state.folder.exists()
+
+
+def test_a_command_in_a_message_can_be_typed_in_a_checkout(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ClusterError, match="start it with: dev/run python -m lab cluster up"):
+        RunningCluster.found(lambda *_asked: {"cluster": None})
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ImageError, match="run once as root: dev/run python -m lab images build"):
+        images.ensure("rescue")
+    said: list[str] = []
+    setting = tmp_path / "max_user_instances"
+    setting.write_text("128\n")
+    monkeypatch.setenv("KUBENODE_LAB_HOST_DIR", str(tmp_path / "host"))
+    monkeypatch.setattr(boot_backend, "_INOTIFY", setting)
+    boot_backend._allow_many_inits(said.append)
+    assert said[0].endswith("('dev/run python -m lab purge' puts it back)")

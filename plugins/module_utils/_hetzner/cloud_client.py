@@ -128,8 +128,8 @@ class Budget:
         )
 
     def outlook(self, requests: int, what: str, at_once: int, seconds_each: float) -> str:
-        """What ``requests`` more requests will take, for people; ``seconds_each``: how long one took until now."""
-        text = f"{what}: about {requests} API requests, {at_once} at a time"
+        """What ``requests`` more requests, or fewer, will take, for people; ``seconds_each``: how long one took."""
+        text = f"{what}: at most {requests} API requests, {at_once} at a time"
         if self.limit is None:
             return text
         left = max(0, math.floor(self.remaining()))
@@ -138,7 +138,8 @@ class Budget:
             text += ", slowed down for the limit"
         seconds = max(waits, requests * seconds_each / at_once)
         duration = f"{math.ceil(seconds)} s" if seconds <= 90 else f"{math.ceil(seconds / 60)} min"
-        return f"{text}, about {duration}; {max(0, left - requests)} of {self.limit} an hour will be left"
+        rest = f"at least {left - requests}" if left > requests else "0"
+        return f"{text}, about {duration}; {rest} of {self.limit} an hour will be left"
 
     def _set(self, remaining: float) -> None:
         self._remaining, self._at = float(remaining), self._clock()

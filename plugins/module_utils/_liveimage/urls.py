@@ -94,22 +94,19 @@ class RequestPaths:
 
 
 def load_secret(path: str) -> bytes:
-    """The secret of a file, which is made when it is not there yet; white space at its end does not count."""
-    with contextlib.suppress(FileNotFoundError):
-        return _read_secret(path)
-    _make_secret(path)
-    return _read_secret(path)
-
-
-def _read_secret(path: str) -> bytes:
+    """The secret of a file, which is made when there is nothing yet; white space at its end does not count."""
+    if not os.path.lexists(path):
+        _make_secret(path)
     try:
         with open(path, "rb") as file:
             found = os.fstat(file.fileno())
             data = file.read(_LONGEST_SECRET + 1).rstrip()
-    except FileNotFoundError:
-        raise
     except OSError as error:
-        raise ImageError(f"secret-file {path} cannot be read: {error.strerror or error}") from error
+        link = f", a link to {os.readlink(path)}," if os.path.islink(path) else ""
+        raise ImageError(
+            f"secret-file {path}{link} cannot be read: {error.strerror or error}; name a file that this user may read, "
+            "or a path where there is nothing yet: a secret is made there"
+        ) from error
     if stat.S_IMODE(found.st_mode) & _MODE_OF_OTHERS:
         raise ImageError(
             f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod 600 "

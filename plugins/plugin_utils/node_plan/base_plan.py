@@ -22,6 +22,8 @@ from .plan_types import BaseInputs
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, bin_dir, system_of
 
 _CGROUP_2_ONLY = (1, 35)
+#: versions of cri-dockerd that refuse Docker before 23: `MinimumDockerAPIVersion` in their libdocker/client.go is 1.42
+_NEED_DOCKER_23 = ("0.4.0", "0.4.1")
 
 
 def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> list[str]:
@@ -72,9 +74,9 @@ def warnings(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def matrix(node: Node, inputs: BaseInputs) -> list[str]:
-    """The pair of Kubernetes and containerd, against what the containerd project has tested."""
-    if inputs["container_runtime"] != "containerd":
-        return []
+    """The pair of Kubernetes and containerd, against what the containerd project has tested; cri-dockerd and Docker."""
+    if inputs["container_runtime"] == "docker":
+        return _old_docker(node, inputs)
     running, minor = runtime.containerd_version(node, inputs), inputs["kubernetes_minor"]
     minimums = systems.for_minor(inputs["matrix"], inputs["kubernetes_version"])["containerd"]
     if not running or systems.satisfies(running, minimums):
@@ -90,6 +92,23 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
             running, minor, ", ".join(sorted(minimums, key=systems.release_numbers)), fix
         )
     ]
+
+
+def _old_docker(node: Node, inputs: BaseInputs) -> list[str]:
+    """What cri-dockerd says of the Docker that is installed, or will be."""
+    version = inputs["cri_dockerd_version"]
+    if not inputs["manage_runtime"] or version not in _NEED_DOCKER_23:
+        return []
+    for package in runtime.docker_packages(node, inputs)[:1]:
+        text = (node.get("packages") or {}).get(package) or (node.get("candidates") or {}).get(package)
+        docker = systems.numbers(text)
+        if docker is not None and docker < (23, 0, 0):
+            return [
+                f"cri-dockerd {version} needs Docker 23 or newer, and {package} of this machine is "
+                f"{systems.plain_version(text)}; set base_containerd_source to repository, base_cri_dockerd_version to "
+                f"another than {' and '.join(_NEED_DOCKER_23)}, or base_version_check to 'warn'"
+            ]
+    return []
 
 
 def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
@@ -296,10 +315,13 @@ def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
     ``joins``: the role join follows and is to find everything here that it would ask for itself.
     """
     docker = inputs["container_runtime"] == "docker"
+    by_package = (
+        inputs["cri_dockerd_version"] in _NEED_DOCKER_23 if docker else inputs["containerd_source"] != "tarball"
+    )
     join = kubelet.queries() if joins else {"binaries": [], "units": [], "files": []}
     return {
         "packages": packages.every_name(inputs),
-        "candidates": inputs["manage_runtime"] and inputs["containerd_source"] != "tarball" and not docker,
+        "candidates": inputs["manage_runtime"] and by_package,
         "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
         "units": join["units"],
         # a machine that has joined is no image

@@ -248,7 +248,7 @@ def find_command(name: str, directory: str, allowed: str = options.PREFIXED) -> 
     except InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name
-    if path.is_symlink() or path.exists():
+    if _is_there(path):
         return _read(path, Path(directory))
     if name in rescue_programs.IMAGE_COMMANDS:
         content = rescue_programs.image_command(name)
@@ -276,15 +276,29 @@ def find_pre_provision_command(given: str, directory: str, find_file: Callable[[
         pre_provision.check_name(path.name)
     except InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
-    if not path.is_symlink() and not path.exists():
+    if not _is_there(path):
         raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set command_dir")
     return _read(path, path.parent)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file, a folder or a link, whatever it leads to."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as exc:
+        raise CommandNotUsable(
+            f"{path} cannot be looked at: {exc.strerror}; let the user that runs Ansible read that folder, or set "
+            "command_dir to another one"
+        ) from exc
+    return True
 
 
 def _read(path: Path, directory: Path) -> Command:
     try:
         real, root = path.resolve(strict=True), directory.resolve(strict=True)
-    except OSError as exc:
+    except (OSError, RuntimeError) as exc:  # RuntimeError: a link that leads to itself, until Python 3.13
         raise CommandNotUsable(f"{path} is a link that leads nowhere; mend the link") from exc
     if not real.is_relative_to(root):
         raise CommandNotUsable(f"{path} leads to {real}, outside of {directory}; copy the program into {directory}")

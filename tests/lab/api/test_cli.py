@@ -146,7 +146,7 @@ def test_limit_is_passed_on(cli):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("machines",), "lab 'default' is not up; start it with: python -m lab up --name default"),
+        (("machines",), "lab 'default' is not up; start it with: dev/run python -m lab up --name default"),
         (("env",), "lab 'default' is not up"),
         (("up", "--name", "../x"), "lab name '../x' is not"),
         (("nodes", "--kubernetes", "1.2.3"), "--kubernetes 1.2.3: the lab builds 1."),

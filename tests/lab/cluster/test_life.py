@@ -50,7 +50,7 @@ def test_up_twice_is_one_down_leaves_nothing_and_a_killed_lab_takes_it_along(com
     assert "is not up; start it with" in err
     assert command("up", "--kind", "dry")[0] == 0
     assert command("cluster", "status")[0] == 1
-    assert "start it with: python -m lab cluster up" in command("cluster", "token")[2]
+    assert "start it with: dev/run python -m lab cluster up" in command("cluster", "token")[2]
     first = command("cluster", "up")
     assert first[0] == 0, first
     about = json.loads(command("cluster", "status", "--json")[1])

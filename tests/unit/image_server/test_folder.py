@@ -128,3 +128,20 @@ def test_a_secret_that_others_may_read_is_none(tmp_path, mode):
     place.chmod(mode)
     with pytest.raises(ImageError, match=f"mode {mode:04o}"):
         urls.load_secret(str(place))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda place: place.symlink_to("gone"), ", a link to gone, cannot be read: No such file or directory"),
+        (lambda place: place.symlink_to(place), ", a link to .*, cannot be read: Too many levels of symbolic links"),
+        (lambda place: place.mkdir(), " cannot be read: Is a directory"),
+    ],
+    ids=("dangling", "loop", "folder"),
+)
+def test_a_secret_that_cannot_be_read_is_none(tmp_path, make, words):
+    place = tmp_path / "secret"
+    make(place)
+    with pytest.raises(ImageError, match=f"secret-file {place}{words}; name a file that this user may read, or"):
+        urls.load_secret(str(place))
+    assert [one.name for one in tmp_path.iterdir()] == ["secret"]

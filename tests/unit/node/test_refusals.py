@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import preflight
 from tests.unit.node.facts import CHECKOUT, NAMES, READ_AT, given, node
+from tests.unit.node.openpgp_keys import DOCKER_LIKE
 from tests.unit.node.samples import unhurried
 
 DEFAULT = given()
@@ -95,6 +96,42 @@ def test_an_old_containerd_is_refused_or_warned_of():
     inputs = given(containerd_source="distribution", version_check="warn")
     assert base_plan.refusals(facts, inputs, READ_AT, READ_AT) == []
     assert base_plan.warnings(facts, inputs) == [refusal]
+
+
+OLD_DOCKER = "20.10.24+dfsg1-1+deb12u1"
+
+
+@pytest.mark.parametrize(
+    ("version", "facts", "source", "refused"),
+    [
+        ("0.4.0", {"candidates": {"docker.io": OLD_DOCKER}}, "tarball", "docker.io"),
+        ("0.4.1", {"packages": {"docker.io": OLD_DOCKER}}, "distribution", "docker.io"),
+        ("0.4.1", {"packages": {"docker-ce": "5:20.10.24~3-0~debian"}}, "repository", "docker-ce"),
+        ("0.4.1", {"candidates": {"docker.io": OLD_DOCKER, "docker-ce": "5:29.1.2-1"}}, "repository", ""),
+        ("0.4.1", {"candidates": {"docker.io": "26.1.5+dfsg1-9"}}, "tarball", ""),
+        ("0.4.1", {}, "tarball", ""),
+        ("0.4.2", {"packages": {"docker.io": OLD_DOCKER}}, "tarball", ""),
+        ("", {"packages": {"docker.io": OLD_DOCKER}}, "tarball", ""),
+    ],
+)
+def test_a_docker_that_cri_dockerd_refuses(version, facts, source, refused):
+    variables = {
+        "container_runtime": "docker",
+        "containerd_source": source,
+        "cri_dockerd_version": version,
+        "repository_keys": {"docker": DOCKER_LIKE.text},
+        "repository_key_fingerprints": {"docker": [DOCKER_LIKE.fingerprint]},
+    }
+    variables |= {"checksums": {"cri-dockerd": {version: {"amd64": "0" * 64}}}} if version else {}
+    found = against(node("debian-12", **facts), **variables)
+    needs = f"cri-dockerd {version} needs Docker 23 or newer, and {refused} of this machine is 20.10.24; "
+    assert [text.startswith(needs) for text in found] == ([True] if refused else [])
+    asked = base_plan.queries(given(**variables))
+    assert asked["candidates"] is (version in ("0.4.0", "0.4.1"))
+    assert {"docker.io", "docker-ce"} <= set(asked["packages"])
+    warned = given(**variables, version_check="warn")
+    assert base_plan.refusals(node("debian-12", **facts), warned, READ_AT, READ_AT) == []
+    assert base_plan.warnings(node("debian-12", **facts), warned) == found
 
 
 def test_the_candidate_decides_before_anything_is_installed():

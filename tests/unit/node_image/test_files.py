@@ -91,6 +91,8 @@ def test_a_file_is_proven_by_its_digest(image, tmp_path):
         node_image_source.proven(image, "0" * 64)
     with pytest.raises(node_image_source.FileNotUsable, match="there is no such file"):
         node_image_source.proven(tmp_path / "none", DIGEST)
+    with pytest.raises(node_image_source.FileNotUsable, match="there is no such file"):
+        node_image_source.proven(tmp_path / ("x" * 300), DIGEST)
 
 
 @pytest.mark.parametrize(

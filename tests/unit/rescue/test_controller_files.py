@@ -11,6 +11,7 @@ import os
 import random
 import shlex
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     LARGEST_SENT_ALONG,
     CommandNotUsable,
     find_command,
+    find_pre_provision_command,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.rescue_programs import IMAGE_COMMANDS
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.watch import Logs
@@ -89,6 +91,7 @@ UNUSABLE = [
     (lambda base: put(base / NAME, text="#!/bin/sh " + "x" * 200 + "\n"), "more than 127 bytes"),
     (lambda base: (base / NAME).mkdir(), "is not a file"),
     (lambda base: (base / NAME).symlink_to("nowhere"), "leads nowhere"),
+    (lambda base: (base / NAME).symlink_to(NAME), "leads nowhere"),
     (lambda base: (base / NAME).symlink_to(put(base.parent / "outside" / NAME)), "outside of"),
 ]
 
@@ -101,6 +104,14 @@ def test_a_command_that_cannot_be_used_is_refused(tmp_path, make, why):
     with pytest.raises(CommandNotUsable) as refusal:
         find_command(NAME, str(base))
     assert why in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", IMAGE_COMMANDS)
+def test_where_a_folder_cannot_be_looked_at_no_shipped_command_is_taken_instead(tmp_path, name):
+    folder = str(tmp_path / ("x" * 300))  # the system's error is one for root, too
+    for find in (find_command, partial(find_pre_provision_command, find_file=str)):
+        with pytest.raises(CommandNotUsable, match="cannot be looked at: File name too long; let the user that runs"):
+            find(name, folder)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ..._common.text import json_value, printable_words, shortened, to_whole_sec
 try:
     import kubernetes
     import kubernetes.client.exceptions
+    import yaml
 
     IMPORT_ERROR = None
 except ImportError:
@@ -77,6 +78,11 @@ class Cluster:
             )
         except (kubernetes.config.ConfigException, OSError, ValueError) as error:
             module.fail_json(msg="kubeconfig: %s cannot be used: %s" % (params["kubeconfig"] or "(default)", error))
+        except (yaml.YAMLError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            module.fail_json(
+                msg="kubeconfig: %s is no kubeconfig (%s); name a file that kubectl can use"
+                % (params["kubeconfig"] or "(default)", printable_words(error))
+            )
         # Ansible masks the values of options; these come from a file.
         module.no_log_values.update(_secrets(client.configuration))
         self._client = client

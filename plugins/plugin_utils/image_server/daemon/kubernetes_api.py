@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
     json_value,
     moment,
+    printable_words,
     to_whole_seconds,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
@@ -58,6 +59,7 @@ class Unreachable(ApiFailed):
 def configuration(environ: Mapping[str, str]) -> Any:
     """Where the API server is and who we are: in a cluster its service account, else a kubeconfig."""
     try:
+        import yaml
         from kubernetes import config
         from kubernetes.client import Configuration
     except ImportError as error:
@@ -74,6 +76,11 @@ def configuration(environ: Mapping[str, str]) -> Any:
     except (config.ConfigException, OSError, ValueError) as error:
         raise ImageError(
             f"no way to the API server: {error}; run in a cluster with a service account, or set KUBECONFIG to a file"
+        ) from error
+    except (yaml.YAMLError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise ImageError(
+            f"no way to the API server: what KUBECONFIG ({environ.get('KUBECONFIG') or '~/.kube/config'}) names is no "
+            f"kubeconfig ({printable_words(error)}); set it to a file that kubectl can use"
         ) from error
     return found
 
