@@ -155,7 +155,7 @@ def limits():
     """Documents at both ends of what each option of a bond and a bridge may be."""
     options = {key: list(words) for key, words in controllers._WORDS.items()}
     options.update({key: [low, high] for key, (low, high) in controllers._NUMBERS.items() if key != "arp_missed_max"})
-    options.update({key: [0, 1] for key in (*controllers._FLAGS, "balance-slb")})
+    options.update({key: [0, 1] for key in ("all_slaves_active", "tlb_dynamic_lb", "use_carrier", "balance-slb")})
     options.update({"ad_actor_system": ["02:00:00:00:00:01"], "primary": ["e0"]})
     watched = ({}, {"miimon": 100}, {"arp_interval": 100, "arp_ip_target": "192.0.2.1,192.0.2.2"})
     for mode, (key, values), more in itertools.product(controllers.MODES, options.items(), watched):
