@@ -149,14 +149,6 @@ class Empty(Body):
     """A request without fields."""
 
 
-class Labelled(Body):
-    labels: Labels | None = None
-
-
-class Named(Labelled):
-    name: Name
-
-
 class PublicNetCreate(Body):
     enable_ipv4: bool = True
     enable_ipv6: bool = True
@@ -168,7 +160,7 @@ class FirewallReference(Body):
     firewall: int
 
 
-class ServerCreate(Labelled):
+class ServerCreate(Body):
     name: Hostname
     server_type: IdOrName
     image: IdOrName
@@ -176,6 +168,7 @@ class ServerCreate(Labelled):
     datacenter: IdOrName | None = None
     ssh_keys: list[IdOrName] | None = None
     user_data: UserData | None = None
+    labels: Labels | None = None
     networks: list[int] | None = None
     firewalls: list[FirewallReference] | None = None
     volumes: list[int] | None = None
@@ -185,8 +178,9 @@ class ServerCreate(Labelled):
     start_after_create: bool | None = None
 
 
-class ServerUpdate(Labelled):
+class ServerUpdate(Body):
     name: Hostname | None = None
+    labels: Labels | None = None
 
 
 class EnableRescue(Body):
@@ -194,9 +188,10 @@ class EnableRescue(Body):
     ssh_keys: list[int] | None = None
 
 
-class CreateImage(Labelled):
+class CreateImage(Body):
     type: Literal["snapshot", "backup"] | None = None
     description: str | None = None
+    labels: Labels | None = None
 
 
 class Rebuild(Body):
@@ -221,14 +216,11 @@ class AttachIso(Body):
     iso: IdOrName
 
 
-class LoadBalancerAttach(Body):
+class AttachToNetwork(Body):
     network: int
     ip: str | None = None
-    ip_range: str | None = None
-
-
-class AttachToNetwork(LoadBalancerAttach):
     alias_ips: list[str] | None = None
+    ip_range: str | None = None
 
 
 class ChangeAliasIps(Body):
@@ -244,33 +236,41 @@ class AddToPlacementGroup(Body):
     placement_group: int
 
 
-class SshKeyCreate(Named):
+class SshKeyCreate(Body):
+    name: Name
     public_key: str
+    labels: Labels | None = None
 
 
-class NamedUpdate(Labelled):
+class NamedUpdate(Body):
     name: Name | None = None
+    labels: Labels | None = None
 
 
-class ImageUpdate(Labelled):
+class ImageUpdate(Body):
     description: str | None = None
     type: Literal["snapshot"] | None = None
+    labels: Labels | None = None
 
 
-class PrimaryIpCreate(Named):
+class PrimaryIpCreate(Body):
+    name: Name
     type: Literal["ipv4", "ipv6"]
     assignee_type: Literal["server", "load_balancer"] = "server"
     assignee_id: int | None = None
     location: IdOrName | None = None
     auto_delete: bool = False
+    labels: Labels | None = None
 
 
 class PrimaryIpUpdate(NamedUpdate):
     auto_delete: bool | None = None
 
 
-class PlacementGroupCreate(Named):
+class PlacementGroupCreate(Body):
+    name: Name
     type: Literal["spread"]
+    labels: Labels | None = None
 
 
 class SubnetCreate(Body):
@@ -280,14 +280,18 @@ class SubnetCreate(Body):
     vswitch_id: int | None = None
 
 
-class NetworkCreate(Named):
+class NetworkCreate(Body):
+    name: Name
     ip_range: str
+    labels: Labels | None = None
     subnets: list[SubnetCreate] | None = None
     routes: list[dict[str, Any]] | None = None
     expose_routes_to_vswitch: bool | None = None
 
 
-class FirewallCreate(Named):
+class FirewallCreate(Body):
+    name: Name
+    labels: Labels | None = None
     rules: list[dict[str, Any]] | None = None
     apply_to: list[dict[str, Any]] | None = None
 
@@ -318,21 +322,22 @@ class ServiceHttp(Body):
     timeout_idle: Seconds | None = None
 
 
-class Service(Body):
+class ServiceUpdate(Body):
+    listen_port: Port
+    protocol: BalancerProtocol | None = None
     destination_port: Port | None = None
     proxyprotocol: bool | None = None
     http: ServiceHttp | None = None
     health_check: HealthCheck | None = None
 
 
-class ServiceUpdate(Service):
-    listen_port: Port
-    protocol: BalancerProtocol | None = None
-
-
-class ServiceCreate(Service):
+class ServiceCreate(Body):
     protocol: BalancerProtocol
     listen_port: Port | None = None
+    destination_port: Port | None = None
+    proxyprotocol: bool | None = None
+    http: ServiceHttp | None = None
+    health_check: HealthCheck | None = None
 
 
 class ServiceDelete(Body):
@@ -368,11 +373,13 @@ class BalancerPublicNet(Body):
     ipv6: int | None = None
 
 
-class LoadBalancerCreate(Named):
+class LoadBalancerCreate(Body):
+    name: Name
     load_balancer_type: IdOrName
     algorithm: AlgorithmChange | None = None
     location: IdOrName | None = None
     network_zone: str | None = None
+    labels: Labels | None = None
     services: list[ServiceCreate] | None = None
     targets: list[BalancerTarget] | None = None
     public_interface: bool | None = None
@@ -391,6 +398,12 @@ class Metrics(BaseModel):
 
 class LoadBalancerChangeType(Body):
     load_balancer_type: IdOrName
+
+
+class LoadBalancerAttach(Body):
+    network: int
+    ip: str | None = None
+    ip_range: str | None = None
 
 
 def parse(model: type[BodyType], body: dict[str, Any]) -> BodyType:

@@ -7,9 +7,9 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +128,10 @@ def test_a_controller_whose_disk_is_full_arms_what_it_can_note(fleet, pages):
     one.judge(first.failed)
 
 
-def alone(fleet, names, number: int, outcomes: dict[int, Outcome], made: bool) -> None:
+def alone(fleet, names, number: int, made: bool) -> Outcome:
     """One of several controllers, which share nothing but the project."""
     create, rescue = fleet.steps(names, fleet.intents / str(number))
-    outcome = outcomes[number] = Outcome({}, asked=len(names))
+    outcome = Outcome({}, asked=len(names))
 
     def run(module: str, **options: Any) -> list[dict[str, Any]]:
         """Run a module; the machines that it does not give up."""
@@ -143,21 +143,31 @@ def alone(fleet, names, number: int, outcomes: dict[int, Outcome], made: bool) -
     machines = [{"name": name} for name in names] if made else run("hcloud_machine", **create)
     if machines:
         run("hcloud_rescue", machines=machines, **rescue)
+    return outcome
 
 
 def together(fleet, *parts: list[str], made: bool = False) -> list[Outcome]:
-    """Controllers at the same time, each with machines of its own choice."""
-    outcomes: dict[int, Outcome] = {}
-    threads = [
-        threading.Thread(target=alone, args=(fleet, names, number, outcomes, made))
-        for number, names in enumerate(parts)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    fleet.outcomes += [outcomes[number] for number in range(len(parts))]
+    """Controllers at the same time, each with machines of its own choice; each has to end with a result."""
+    with ThreadPoolExecutor(len(parts)) as pool:
+        fleet.outcomes += pool.map(lambda part: alone(fleet, part[1], part[0], made), enumerate(parts))
     return fleet.outcomes
+
+
+def test_a_controller_that_ends_without_a_result_is_no_success(fleet, monkeypatch):
+    """What the tests of several controllers rely on: the other one may have done its work."""
+    one = fleet("one of two crashes", SMALL)
+    begin = one.begin
+
+    def crashing(module: str, **options: Any) -> subprocess.Popen[bytes]:
+        process = begin(module, **options)
+        if options.get("machines") == one.machines(one.names[:1]):
+            process.wait()
+            Path(str(process.args)).write_text("Traceback (most recent call last): ...")
+        return process
+
+    monkeypatch.setattr(one, "begin", crashing)
+    with pytest.raises(ValueError, match="substring not found"):
+        together(one, one.names, one.names[:1])
 
 
 def judge_shared(fleet, outcomes: list[Outcome]) -> None:

@@ -83,6 +83,20 @@ def test_every_missing_field_is_named():
     assert error.message == "invalid input in field 'name', 'server_type', 'image'"
 
 
+@pytest.mark.parametrize(
+    ("model", "body", "named"),
+    [
+        (schemas.SshKeyCreate, {"labels": {"!": ""}}, "'name', 'public_key', 'labels'"),
+        (schemas.NamedUpdate, {"labels": 5, "name": 5}, "'name', 'labels'"),
+        (schemas.NetworkCreate, {"labels": 5, "name": "a", "subnets": 5}, "'ip_range', 'labels', 'subnets'"),
+        (schemas.AttachToNetwork, {"network": 1, "alias_ips": 5, "ip_range": 5}, "'alias_ips', 'ip_range'"),
+        (schemas.ServiceCreate, {"destination_port": 0}, "'protocol', 'destination_port'"),
+    ],
+)
+def test_wrong_fields_are_named_in_the_order_of_the_request(model, body, named):
+    assert refusal(model, body).message == f"invalid input in field {named}"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
