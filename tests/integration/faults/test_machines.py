@@ -254,7 +254,7 @@ def reaches(fleet: Fleet, stage: str, running: Any) -> bool:
 
 def test_a_controller_that_is_killed_in_every_state_goes_on(scene):
     fleet = Fleet(scene, {}, SIZE)
-    fleet.prepare(rescue_timeout=300, boot_timeout=300)
+    fleet.prepare(rescue_timeout=300, boot_timeout=300, progress="lines")
     for stage in STAGES:
         running = scene.start()
         running.until(lambda stage=stage, running=running: reaches(fleet, stage, running), stage)
