@@ -19,8 +19,8 @@ SCRIPT = (
     r"""
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
-  sleep 0.2 2>/dev/null || sleep 1
-  tenths=$((tenths - 2))
+  sleep 0.4 2>/dev/null || sleep 1
+  tenths=$((tenths - 4))
 done
 """
     + probe.SCRIPT
