@@ -135,7 +135,7 @@ def test_a_secret_that_others_may_read_is_none(tmp_path, mode):
     [
         (lambda place: place.symlink_to("gone"), ", a link to gone, cannot be read: No such file or directory"),
         (lambda place: place.symlink_to(place), ", a link to .*, cannot be read: Too many levels of symbolic links"),
-        (lambda place: place.mkdir(), " cannot be read: Is a directory"),
+        (Path.mkdir, " cannot be read: Is a directory"),
     ],
     ids=("dangling", "loop", "folder"),
 )
