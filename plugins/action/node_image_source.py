@@ -96,7 +96,7 @@ class FileNotUsable(ValueError):
 
 def proven(path: Path, sha256: str | None) -> str:
     """The file's SHA-256; raises unless it is ``sha256``, if one is given."""
-    if not os.path.isfile(path):
+    if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         raise FileNotUsable(f"{path}: there is no such file on the controller")
     try:
         found = sha256_of(path)

@@ -126,13 +126,13 @@ echo "uid=$(id -u)"
 read -r uptime _ </proc/uptime
 echo "uptime=$uptime"
 on /
-printf root=; printf %s "$all" | head -c 49152 | base64 | tr -d '\n'; echo
+printf root=; printf %s "$all" | pack; echo
 case $all in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
 marks=
 [ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
 ! grep -q 'Hetzner Rescue System' /etc/motd || marks=$marks,motd
 echo "rescue_marks=${marks#,}"
-printf root_disks=; seen_root | head -c 49152 | base64 | tr -d '\n'; echo
+printf root_disks=; seen_root | pack; echo
 """
 )
 

@@ -329,14 +329,17 @@ start() { # JOB LIMIT
 }
 
 sizes() { # the sizes of what a status tells, 0 where a file is not there; one process, as it is asked for all the time
-    out=0 err=0 total=0 output=
-    while read -r bytes name; do
-        case $name in
-        */stdout) out=$bytes ;; */stderr) err=$bytes ;; */interleaved) total=$bytes ;; */output.json) output=$bytes ;;
+    out=0 err=0 total=0 output='' ifs=$IFS
+    IFS='
+' # no here-document: some shells write one to a file, and there may be no room
+    # shellcheck disable=SC2046
+    for line in $(LC_ALL=C stat -c '%n=%s' "$dir/stdout" "$dir/stderr" "$dir/interleaved" "$base/output.json" 2>/dev/null); do
+        case $line in
+        */stdout=*) out=${line##*=} ;; */stderr=*) err=${line##*=} ;;
+        */interleaved=*) total=${line##*=} ;; */output.json=*) output=${line##*=} ;;
         esac
-    done <<END
-$(LC_ALL=C stat -c '%s %n' "$dir/stdout" "$dir/stderr" "$dir/interleaved" "$base/output.json" 2>/dev/null)
-END
+    done
+    IFS=$ifs
 }
 
 status() { # OFFSET [WAIT]

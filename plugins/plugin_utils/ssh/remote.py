@@ -211,17 +211,18 @@ class Remote:
         if self._session is None:
             command = self._command()
             display.detail(self._host, b" ".join(command).decode("utf-8", "replace"))
-            self._session = Session(command, still_there=self._still_there)
+            self._session = Session(command, gone=self._gone)
         return self._session.run(script, *arguments, data=data)
 
-    def _still_there(self) -> None:
-        """Raises :class:`Lost` when the port is closed by now: a login that waits for it waits in vain."""
+    def _gone(self) -> str:
+        """Why a login waits in vain: the port is closed by now. Empty when it is open, or that is not known."""
         address = self._direct_address()
         try:
             if address is not None:
                 _connect(address)
         except Unreachable as exc:
-            raise Lost(exc.detail) from exc
+            return exc.detail
+        return ""
 
     def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         words = " ".join(shlex.quote(argument) for argument in arguments)
@@ -357,12 +358,10 @@ class Lost(Exception):
 class Session:
     """The open connection; one thread at a time may use it."""
 
-    def __init__(
-        self, command: Sequence[bytes | str], login: float = LOGIN, still_there: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, command: Sequence[bytes | str], login: float = LOGIN, gone: Callable[[], str] = str) -> None:
         """Start ``command`` (ssh, its options, the host), wait for the other side; raises :class:`Lost`.
 
-        ``still_there`` is asked every few seconds of that wait, and raises when nothing can come any more.
+        ``gone`` is asked every few seconds of that wait: why nothing can come any more, empty while it can.
         """
         mark = f"kubenode-{secrets.token_hex(16)}"
         self._mark, self._ending = mark, f"\n{mark} ".encode()
@@ -378,7 +377,7 @@ class Session:
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         # What the login prints of its own is dropped.
-        self._exchange(b"", time.monotonic() + login, still_there)
+        self._exchange(b"", time.monotonic() + login, gone)
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
         """The exit code and stdout of a POSIX shell script; its stdin is ``data``. Raises :class:`Lost`."""
@@ -406,7 +405,7 @@ class Session:
             pipe.close()
 
     def _exchange(
-        self, request: bytes, deadline: float | None = None, still_there: Callable[[], None] = lambda: None
+        self, request: bytes, deadline: float | None = None, gone: Callable[[], str] = str
     ) -> tuple[int, str]:
         """Send, and read until the answer is whole: its exit code and what came before."""
         stdin, stdout, stderr = (pipe.fileno() for pipe in self._pipes)
@@ -423,13 +422,9 @@ class Session:
             searched = max(0, len(self._answer) - len(self._ending) - 4)
             left = None if deadline is None else max(0.0, min(_LOOKS, deadline - time.monotonic()))
             ready = dict(poll.poll(None if left is None else left * 1000))
-            if not ready and not left:
-                raise self._lost("the login took too long")
-            if not ready:
-                try:
-                    still_there()
-                except Lost as exc:
-                    raise self._lost(str(exc)) from exc
+            why = "" if ready else gone() if left else "the login took too long"
+            if why:
+                raise self._lost(why)
             if stdin in ready:
                 try:
                     rest = rest[os.write(stdin, rest[:_CHUNK]) :]

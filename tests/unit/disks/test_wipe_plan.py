@@ -113,7 +113,6 @@ def test_a_disk_that_cannot_be_emptied_says_what_to_do(monkeypatch):
         "could not write zeros over /dev/sda: Input/output error: bad sectors, or a broken disk or cable. Look at "
         "dmesg and smartctl in the rescue, and have the disk replaced"
     )
-    assert refused.value.begun is True, "half of the zeros may be there"
 
 
 @pytest.mark.parametrize("after", ["erased", "verified"])

@@ -223,8 +223,7 @@ def _carry_out_all(tools: Tools, steps: Sequence[Step], patience: float) -> list
         reason = _carry_out(tools, step, patience)
         if reason and not step.optional:
             before = f"; done before: {'; '.join(done)}" if done else ""
-            # half of the zeros may be written
-            raise WipeError(f"could not {step.what}: {reason}{before}", bool(done) or step.kind == "zero")
+            raise WipeError(f"could not {step.what}: {reason}{before}", bool(done))
         if not reason:
             done.append(step.what)
     return done
