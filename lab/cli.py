@@ -20,7 +20,7 @@ from typing import Any
 from lab.cluster.programs import ensure
 from lab.cluster.running_cluster import RunningCluster, status
 from lab.images.recipe import RECIPES
-from lab.machines import boot_backend, leftovers, nspawn, qemu
+from lab.machines import backend, leftovers, nspawn, qemu
 from lab.machines.host_commands import PACKAGES, find
 from lab.robot.tls import HOST
 
@@ -250,7 +250,7 @@ def _env(options: argparse.Namespace) -> int:
 
 def _nodes(options: argparse.Namespace) -> int:
     from . import mirror
-    from .mirror.content import REAL
+    from .mirror import REAL
     from .mirror.repository import IMAGES
     from .nodes import SHARED_GROUPS, SHARED_KERNEL
 
@@ -413,7 +413,7 @@ def host_changes(kind: str, state: State, *, dedicated: bool = False) -> list[st
         f"; it lacks some, run first: apt-get install {' '.join(packages)}" if packages else ""))  # fmt: skip
     if missing:
         lines.append(f"builds {', '.join(missing)} of Debian packages in {cache.images()}: minutes, once")
-    present, needed = boot_backend.inotify_instances()
+    present, needed = backend.inotify_instances()
     if present < needed:
         setting = "fs.inotify.max_user_instances"
         lines.append(f"raises {setting} from {present} to {needed}; '{PROGRAM} purge' puts it back")

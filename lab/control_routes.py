@@ -16,9 +16,9 @@ from aiohttp import web
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from lab.api import resources, schemas
-from lab.api.api_errors import ApiError, not_found
 from lab.api.cloud_project import Cloud
 from lab.api.http import Bucket, CloudAuth, answer, identifier, read_json
+from lab.api.schemas import ApiError, not_found
 from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
@@ -26,10 +26,9 @@ from lab.errors import ClusterError, ImageError, LabError
 from lab.faults import Handler
 from lab.machines.base import Machine
 from lab.machines.disks import WHOLE, DiskSpec, Range
-from lab.power_control import PowerControl
+from lab.power_control import DedicatedPower, PowerControl
 from lab.robot import model
 from lab.robot.account import Account
-from lab.robot.dedicated_power import DedicatedPower
 from lab.robot.model import Dedicated, SpecError, size
 from lab.robot.robot_http import LIMITS, RequestCounts
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own errors. What the emulated APIs answer is in `api.api_errors` and `robot.robot_http`."""
+"""The lab's own errors. What the emulated APIs answer is in `api.schemas` and `robot.robot_http`."""
 
 from __future__ import annotations
 

@@ -28,19 +28,16 @@ from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.networks import primary_ip_routes
 from lab.api.routes import disk_routes, metadata_only_action_routes, power_routes, server_routes
-from lab.api.server_disks import ServerDisks, image_routes
-from lab.api.server_power import Power
-from lab.api.servers import Servers
+from lab.api.servers import Power, ServerDisks, Servers, image_routes
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
 from lab.machines.backend import Backend, best_kind, open_backend
 from lab.machines.leftovers import clean_up_dead_processes, process_state
-from lab.mirror import content
 from lab.robot import routes_dedicated, routes_network, tls
 from lab.robot.account import Account, RobotSettings
 from lab.robot.robot_http import ACCOUNT, RequestCounts, RobotAuth
 from lab.robot.routes_dedicated import boot_routes
 
-from . import delays, images
+from . import delays, images, mirror
 from .cache import Progress, quiet
 from .errors import ImageError
 from .faults import Faults, new_log
@@ -114,7 +111,7 @@ def _add_mirror(app: web.Application) -> None:
     async def get(request: web.Request) -> web.StreamResponse:
         path = request.match_info["path"]
         try:
-            file = await asyncio.to_thread(content.find, path)
+            file = await asyncio.to_thread(mirror.find, path)
         except ImageError as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
         if file is None:

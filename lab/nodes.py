@@ -22,15 +22,14 @@ from lab.api import resources
 from lab.api.cloud_project import Cloud
 from lab.api.resources import Action, Image, Server, now
 from lab.api.schemas import ServerCreate
-from lab.api.server_power import Power
-from lab.api.servers import Servers
+from lab.api.servers import Power, Servers
 from lab.images.raw_image import grow, put_files
 from lab.machines import store
 from lab.mirror.repository import IMAGES
 
 from . import images, mirror
+from .api.schemas import whole_number
 from .errors import LabError
-from .numbers import whole_number
 
 if TYPE_CHECKING:
     from .lab import Lab

@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power control, between the server of an API and its machine: power switch, firmware time and boot source."""
+"""Power control, between the server of an API and its machine: power switch, firmware time and boot source.
+
+`PowerControl` is what all servers have; then how cloud servers and dedicated servers differ.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from lab.machines.base import BootSource, Firmware, FromDisk, Machine, OnOff
+from lab.api import resources
+from lab.api.resources import Server
+from lab.machines.base import BootSource, Firmware, FromDisk, Machine, OnOff, Rescue
+from lab.robot import model
+from lab.robot.model import Activation, Dedicated, HostFingerprint, other_fingerprint
 
 from .delays import Delays
 from .faults import BootFault, Faults
@@ -169,3 +176,158 @@ class PowerControl(abc.ABC):
 
 def _ignores_rescue(fault: BootFault | None) -> bool:
     return fault is not None and fault.effect == "ignore_rescue"
+
+
+class ServerPower(PowerControl):
+    """Power control of one cloud server."""
+
+    def __init__(self, server: Server, delays: Delays, faults: Faults) -> None:
+        super().__init__(delays, faults)
+        self.server = server
+        self._noticing: asyncio.Task[None] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A server's name is unique in its project."""
+        return (self.server.name,)
+
+    def rescue_armed(self) -> bool:
+        """Whether the next boot would take the rescue."""
+        return self.server.armed_rescue() is not None
+
+    def take_source(self, *, ignore_rescue: bool, from_inside: bool) -> BootSource:
+        """The rescue when one is armed, else the disk."""
+        rescue = self.server.armed_rescue()
+        if rescue is None or ignore_rescue:
+            self.server.boots.append(resources.Boot(resources.now(), "disk"))
+            return FromDisk()
+        self.server.rescue = None
+        self.server.boots.append(resources.Boot(resources.now(), "rescue", rescue.authorized_keys))
+        return Rescue(rescue.authorized_keys)
+
+    def on_switched(self) -> None:
+        """An action sets the status now: forget that the guest went off."""
+        if self._noticing is not None:
+            self._noticing.cancel()
+            self._noticing = None
+
+    def went_off(self) -> None:
+        """The guest switched itself off: the API notices a little later."""
+        super().went_off()
+        if self.server.status not in ("running", "starting"):
+            return
+        self.server.status = "stopping"
+        self._noticing = asyncio.get_running_loop().create_task(self._notice_off())
+
+    async def _notice_off(self) -> None:
+        await asyncio.sleep(self._delays.soft_off(self.server.name))
+        if self.server.status == "stopping":
+            self.server.status = "off"
+
+
+class DedicatedPower(PowerControl):
+    """Power control of one dedicated server: its reset types, and what its next boot takes."""
+
+    def __init__(self, server: Dedicated, delays: Delays, faults: Faults, clock: Callable[[], float]) -> None:
+        super().__init__(delays, faults)
+        self.server = server
+        self._clock = clock
+        self._buttons = asyncio.Lock()
+        self._hanging: asyncio.Task[None] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The number, and the name if there is one."""
+        return tuple(name for name in (str(self.server.number), self.server.name) if name)
+
+    def rescue_armed(self) -> bool:
+        activation = self.server.activation(self._clock())
+        return activation is not None and _boots_rescue(activation)
+
+    def take_source(self, *, ignore_rescue: bool, from_inside: bool) -> BootSource:
+        """The rescue when one is armed, else the disk; any boot configuration is used up."""
+        activation = None if ignore_rescue else self.server.activation(self._clock())
+        if activation is None:
+            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            if from_inside and self._hangs():
+                # The reboot has begun already: the guest is silenced as soon as that is possible.
+                self._hanging = asyncio.get_running_loop().create_task(self.machine.cut_power())
+            return FromDisk()
+        activation.booted = self._clock()
+        if not _boots_rescue(activation):
+            # Nothing of the lab's installs by itself: the configuration is used up and the disk boots.
+            self.server.boots.append(model.Boot(self._clock(), activation.kind))
+            return FromDisk()
+        activation.shown = self._shown_keys(activation)
+        keys = tuple(key.data for key in activation.keys)
+        self.server.boots.append(model.Boot(self._clock(), "rescue", keys))
+        return Rescue(keys, activation.password, tuple(key.private for key in activation.host_keys))
+
+    def firmware_seconds(self, *, rescue: bool) -> float:
+        """Dedicated servers take longer than cloud servers."""
+        return self._delays.firmware(self.names[0], rescue=rescue, dedicated=True)
+
+    def reboot_seconds(self, *, rescue: bool) -> float:
+        """Every boot of a dedicated server goes through its firmware, a reboot from inside, too."""
+        return self.firmware_seconds(rescue=rescue)
+
+    def on_switched(self) -> None:
+        """A guest that is started now must not be stopped by the fault of an earlier one."""
+        if self._hanging is not None:
+            self._hanging.cancel()
+            self._hanging = None
+
+    async def press(self, kind: str) -> None:
+        """Do a reset of this type, or wake on LAN; what it does depends on the power and on the guest."""
+        async with self._buttons:
+            if kind == "sw":
+                if self.running:
+                    await self.machine.ctrl_alt_del()
+            elif kind == "hw":
+                if self.powered:
+                    await self.reset()
+            elif kind == "power" and self.powered:
+                await self.press_power_button()
+            elif kind in ("power", "wol"):
+                await self.switch_on()
+            elif kind == "power_long" and self.powered:
+                await self.cut_power()
+
+    async def begin(self) -> None:
+        """Power on without firmware time, as if it had been on before; only the fault of a hanging system applies."""
+        self.powered = True
+        if self._hangs():
+            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            return
+        self._fault, self._scripted = None, True
+        await self.machine.power_on()
+
+    async def hang(self) -> None:
+        """Let a system that is up and booted from disk hang, if the script of faults says so."""
+        if self.running and self.server.boots[-1].source == "disk" and self._hangs():
+            await self.machine.cut_power()
+
+    async def _boot(self) -> None:
+        if self.server.activation(self._clock()) is None and self._hangs():
+            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            return
+        await super()._boot()
+
+    def _hangs(self) -> bool:
+        """A system that hangs has power and does nothing: no SSH, no keyboard, no power button."""
+        return self._faults.boot(self.names, {"deaf"}) is not None
+
+    def _shown_keys(self, activation: Activation) -> tuple[HostFingerprint, ...]:
+        """What the API will say of the rescue's host keys."""
+        if self._faults.boot(self.names, {"host_keys_missing"}) is not None:
+            return ()
+        lies = self._faults.boot(self.names, {"other_host_keys"}) is not None
+        return tuple(
+            HostFingerprint(other_fingerprint() if lies else key.fingerprint, key.type, key.size)
+            for key in activation.host_keys
+        )
+
+
+def _boots_rescue(activation: Activation) -> bool:
+    """The vKVM system runs the disk's system in a virtual machine; the lab boots the disk."""
+    return activation.kind == "rescue" and not activation.system.startswith("vkvm")

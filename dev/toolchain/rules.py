@@ -121,8 +121,8 @@ def _text(path: Path) -> str:
 
 
 FOLDERS = ("dev", "lab", "plugins", "provision")
-#: the helpers, which others use instead
-HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
+#: has the helpers, which others use instead
+HELPERS = "plugins/module_utils/_common/text.py"
 
 #: where JSON is always read with a handler or by the helper; the lab and dev read what is theirs
 JSON_FOLDER = "plugins/"
@@ -151,7 +151,7 @@ def numbers(root: Path, names: list[str]) -> list[str]:
     """
     result = []
     for name in names:
-        if name in HELPERS or not name.startswith(tuple(place + "/" for place in FOLDERS)):
+        if name == HELPERS or not name.startswith(tuple(place + "/" for place in FOLDERS)):
             continue
         if language(root, name) != "python":
             continue

@@ -10,22 +10,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from lab import power_control as hardware
+from lab.api.schemas import whole_number
 from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.backend import Backend
-from lab.numbers import whole_number
+from lab.power_control import PowerControl, ServerPower
 
 from . import resources, schemas
 from .actions import Engine
-from .api_errors import ApiError, invalid_input, locked, not_found, not_unique
 from .resources import Image, LoadBalancer, Location, MetadataOnly, PrimaryIp, Server, ServerType, SshKey, Target
-from .schemas import NamedUpdate, ServerUpdate
-
-if TYPE_CHECKING:
-    from .server_power import ServerPower  # which changes this project
+from .schemas import ApiError, NamedUpdate, ServerUpdate, invalid_input, locked, not_found, not_unique
 
 
 class Named(Protocol):
@@ -72,7 +68,7 @@ class Cloud:
     metadata_only: dict[str, dict[int, MetadataOnly]] = field(default_factory=lambda: defaultdict(dict))
     load_balancers: dict[int, LoadBalancer] = field(default_factory=dict)
     #: Machine numbers of dedicated servers, and their power control.
-    occupied: dict[int, hardware.PowerControl] = field(default_factory=dict)
+    occupied: dict[int, PowerControl] = field(default_factory=dict)
     _ids: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,7 +114,7 @@ class Cloud:
                 return server
         return None
 
-    def power_control_by_address(self, address: str) -> hardware.PowerControl | None:
+    def power_control_by_address(self, address: str) -> PowerControl | None:
         """The dedicated server whose machine has this IPv4 address."""
         return next((item for index, item in self.occupied.items() if self.backend.address(index) == address), None)
 

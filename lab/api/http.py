@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from lab.api.schemas import whole_number
 from lab.faults import ApiMiddleware, Faults, Handler, RequestFault, RequestLog
-from lab.numbers import whole_number
 
 from . import schemas
-from .api_errors import ApiError, invalid_input
 from .cloud_project import Cloud, found
-from .schemas import BodyType, parse
+from .schemas import ApiError, BodyType, invalid_input, parse
 
 T = TypeVar("T")
 

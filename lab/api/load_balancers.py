@@ -11,11 +11,10 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from lab import power_control as hardware
+from lab.power_control import PowerControl
 
 from . import schemas, views
 from .actions import Job
-from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
 from .cloud_project import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
 from .http import add_resource, answer, body, cloud, identifier
 from .networks import find_place
@@ -32,6 +31,7 @@ from .resources import (
     Target,
     now,
 )
+from .schemas import ApiError, invalid_input, limit_exceeded, locked, protected
 
 Start = Callable[[LoadBalancer, Any], Action]
 _NAME_TAKEN = "load balancer name is already used"
@@ -109,7 +109,7 @@ def reaches(item: LoadBalancer, server: Server, private: bool) -> bool:
     return bool({net.network for net in item.private_net} & {net.network for net in server.private_net})
 
 
-def _state(power_control: hardware.PowerControl | None) -> tuple[str, str | None]:
+def _state(power_control: PowerControl | None) -> tuple[str, str | None]:
     """What a health check finds: a system from its disk answers, a rescue refuses, a machine that is off is silent."""
     if power_control is None or not power_control.running:
         return "unhealthy", "layer4_timeout"

@@ -14,11 +14,10 @@ from aiohttp import web
 
 from . import networks, schemas, views
 from .actions import Job
-from .api_errors import invalid_input, not_unique, unsupported
 from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .http import add_resource, answer, body, cloud
 from .resources import Action, MetadataOnly, Server, SshKey, now
-from .schemas import Body, BodyType
+from .schemas import Body, BodyType, invalid_input, not_unique, unsupported
 from .servers import Servers
 
 KEY_TYPES = (

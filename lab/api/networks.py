@@ -13,10 +13,10 @@ from aiohttp import web
 
 from . import schemas, views
 from .actions import Job
-from .api_errors import ApiError, invalid_input, not_unique, unsupported
 from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
 from .http import add_resource, answer, body
 from .resources import Action, LoadBalancer, Location, MetadataOnly, PrimaryIp, PrivateNet, Server, now
+from .schemas import ApiError, invalid_input, not_unique, unsupported
 
 #: As the platform: so many at most for a server in one network.
 ALIASES = 5

@@ -9,17 +9,15 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.numbers import whole_number
+from lab.api.schemas import whole_number
 
 from . import schemas, views
-from .api_errors import ApiError, invalid_input, not_found
 from .cloud_project import Cloud, found
 from .http import BY_ID, BY_NAME, add_resource, answer, body, chosen, cloud, identifier, listing
 from .metadata_only import MetadataOnlyResources
 from .resources import LOAD_BALANCER_TYPES, LOCATIONS, SERVER_TYPES, VAT, Action, Server
-from .server_disks import ServerDisks
-from .server_power import Power
-from .servers import Servers, new_password
+from .schemas import ApiError, invalid_input, not_found
+from .servers import Power, ServerDisks, Servers, new_password
 
 STATUSES = ("initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown")
 _ONE = r"/servers/{id:[0-9]+}"

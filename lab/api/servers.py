@@ -1,22 +1,42 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creating, changing and deleting servers."""
+"""Servers: creating, changing and deleting them, their power and rescue, their disks; and the routes of images."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+from aiohttp import web
 
 from lab.machines.base import Firmware, Machine, OnOff
 from lab.machines.disks import DiskSpec, Hardware
+from lab.power_control import ServerPower
 
-from .actions import Job
-from .api_errors import invalid_input, limit_exceeded, no_room, protected, unavailable
-from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
+from . import schemas, views
+from .actions import ActionFailedError, Job
+from .cloud_project import Cloud, check_name, check_unlocked, found, refuse_if, update_named
+from .http import add_resource, answer, body, cloud, identifier
 from .networks import Networks, PrimaryIps
-from .resources import DISK_GB_BYTES, Action, Image, Location, Server, ServerType, now
-from .schemas import AttachToNetwork, ServerCreate, ServerUpdate
-from .server_power import Power, ServerPower
+from .resources import DISK_GB_BYTES, Action, ArmedRescue, Image, Location, Server, ServerType, now
+from .schemas import (
+    ApiError,
+    AttachToNetwork,
+    ChangeType,
+    CreateImage,
+    EnableRescue,
+    Rebuild,
+    ServerCreate,
+    ServerUpdate,
+    invalid_input,
+    limit_exceeded,
+    no_room,
+    protected,
+    unavailable,
+)
 
 PLACEMENT_GROUP_SIZE = 10
 _NAME_TAKEN = "server name is already used"
@@ -234,3 +254,269 @@ class Servers:
 
 def new_password() -> str:
     return secrets.token_urlsafe(15)
+
+
+class Power:
+    """All actions on a server that need its power switch or its boot order."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def settle(self, server: Server) -> None:
+        """Set the status to running or off, by the power."""
+        server.status = "running" if self.cloud.power_control[server.id].powered else "off"
+
+    def power_on(self, server: Server) -> Action:
+        """Switch on; without effect on a running server."""
+        if self.cloud.power_control[server.id].powered:
+            return self._start(server, "start_server", Job())
+        return self.switch_on(server)
+
+    def power_off(self, server: Server) -> Action:
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            if power_control.powered:
+                server.status = "stopping"
+            await power_control.cut_power()
+
+        return self._settled(server, "stop_server", work)
+
+    def reset(self, server: Server) -> Action:
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            server.status = "starting"
+            await power_control.reset()
+
+        return self._settled(server, "reset_server", work)
+
+    def shutdown(self, server: Server) -> Action:
+        """Press the power button; success only means that it was pressed."""
+        return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
+
+    def reboot(self, server: Server) -> Action:
+        """Ask the guest to reboot; a guest that ignores it goes on."""
+        return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
+
+    def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
+        """Arm the rescue for the next boot; nothing reboots."""
+        check_unlocked(server)
+        missing = [key for key in body.ssh_keys or () if key not in self.cloud.ssh_keys]
+        refuse_if(bool(missing), invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}))
+        keys = tuple(self.cloud.ssh_keys[key].public_key for key in body.ssh_keys or ())
+        lifetime = timedelta(seconds=self.cloud.settings.rescue_lifetime)
+
+        def done() -> None:
+            server.rescue = ArmedRescue(keys, now() + lifetime)
+
+        return self._start(server, "enable_rescue", Job(done=done))
+
+    def disable_rescue(self, server: Server) -> Action:
+        return self._start(server, "disable_rescue", Job(done=partial(setattr, server, "rescue", None)))
+
+    def reset_password(self, server: Server) -> Action:
+        """Needs the QEMU guest agent, which no guest of the lab runs: accepted, then failing, as without an agent."""
+
+        async def work() -> None:
+            raise ActionFailedError("action_failed", "the guest agent does not answer")
+
+        return self._start(server, "reset_password", Job(work))
+
+    def switch_on(self, server: Server, after: Action | None = None) -> Action:
+        """Switch on, as soon as the action ``after`` is through."""
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            server.status = "starting"
+            await power_control.switch_on()
+
+        return self._settled(server, "start_server", work, after)
+
+    def _settled(
+        self, server: Server, command: str, work: Callable[[], Awaitable[None]], after: Action | None = None
+    ) -> Action:
+        """An action at whose end the status follows from the power."""
+        settle = partial(self.settle, server)
+        return self._start(server, command, Job(work, settle, settle), after)
+
+    def _start(self, server: Server, command: str, job: Job, after: Action | None = None) -> Action:
+        """Start an action of a server that no other one holds, except for the one ``after`` which it comes."""
+        if after is None:
+            check_unlocked(server)
+        return self.cloud.engine.start(command, server.name, [("server", server.id)], job, server, after)
+
+
+_GB = 10**9
+#: What a list of images can be filtered by.
+_CHOICES = {
+    "type": ("system", "app", "snapshot", "backup"),
+    "status": ("available", "creating", "unavailable"),
+    "architecture": ("x86", "arm"),
+}
+
+
+class ServerDisks:
+    """Actions that read or replace a server's disk."""
+
+    def __init__(self, cloud: Cloud, servers: Servers, power: Power) -> None:
+        self.cloud = cloud
+        self.servers = servers
+        self.power = power
+
+    def create_image(self, server: Server, body: CreateImage) -> tuple[Image, Action]:
+        """Copy the disk into a new image, as it is at this moment."""
+        check_unlocked(server)
+        kind = body.type or "snapshot"
+        refuse_if(
+            kind == "backup" and server.backup_window is None,
+            invalid_input({"type": ["backups are not enabled for this server"]}),
+        )
+        source = server.image
+        image = Image(
+            id=self.cloud.new_id("image"),
+            type=kind,
+            name=None,
+            description=body.description or f"{server.name} {now():%Y-%m-%d %H:%M:%S}",
+            architecture=server.server_type.architecture,
+            disk_size=float(server.primary_disk_size),
+            os_flavor=source.os_flavor if source else "unknown",
+            os_version=source.os_version if source else None,
+            created=now(),
+            status="creating",
+            created_from=(server.id, server.name),
+            bound_to=server.id if kind == "backup" else None,
+            labels=dict(body.labels or {}),
+        )
+        self.cloud.images[image.id] = image
+        return image, self._start_copy(server, image)
+
+    def delete_image(self, image: Image) -> None:
+        """Remove a snapshot or backup with its bytes."""
+        refuse_if(image.type == "system", ApiError(403, "forbidden", "system images cannot be deleted"))
+        refuse_if(image.delete_protected, protected("image deletion"))
+        refuse_if(image.status == "creating", ApiError(423, "locked", "image is still being created"))
+        del self.cloud.images[image.id]
+        if image.file is not None:
+            image.file.unlink(missing_ok=True)
+
+    def rebuild(self, server: Server, body: Rebuild) -> Action:
+        """Overwrite the disk with an image and start from it."""
+        refuse_if(server.protected, protected("server rebuild"))
+        check_unlocked(server)
+        image = self.cloud.image(body.image, server.server_type.architecture)
+        check_image(image, server.server_type, server.primary_disk_size)
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            server.status = "rebuilding"
+            await power_control.cut_power()
+            await power_control.machine.write_disk(image.file)
+            server.image = image
+            if body.user_data is not None:
+                server.user_data = body.user_data
+            await power_control.switch_on()
+
+        def settle() -> None:
+            self.power.settle(server)
+
+        resources = [("server", server.id), ("image", image.id)]
+        return self.cloud.engine.start("rebuild_server", server.name, resources, Job(work, settle, settle), server)
+
+    def change_type(self, server: Server, body: ChangeType) -> Action:
+        """Move the server to other hardware, with the same disk or a larger one."""
+        check_unlocked(server)
+        refuse_if(
+            server.status != "off",
+            ApiError(422, "server_not_stopped", "server must be stopped before changing its type"),
+        )
+        wanted = self.cloud.server_type(body.server_type)
+        refuse_if(
+            wanted.architecture != server.server_type.architecture,
+            ApiError(422, "invalid_server_type", f"{wanted.name} has another architecture"),
+        )
+        refuse_if(
+            wanted.disk < server.primary_disk_size,
+            ApiError(422, "invalid_server_type", f"the disk of {wanted.name} is smaller than the server's"),
+        )
+        refuse_if(
+            server.location.name not in wanted.locations,
+            invalid_input({"server_type": [f"{wanted.name} is sold in {', '.join(wanted.locations)}"]}),
+        )
+
+        power_control = self.cloud.power_control[server.id]
+
+        async def work() -> None:
+            # Hardware never changes, so the disk moves into a new machine.
+            disk = self.cloud.storage / f"moving-{server.id}.raw"
+            try:
+                await power_control.machine.copy_disk(disk)
+                await power_control.machine.destroy()
+                server.server_type = wanted
+                if body.upgrade_disk:
+                    server.primary_disk_size = wanted.disk
+                self.servers.install_machine(server, power_control)
+                await power_control.machine.create(disk)
+            finally:
+                disk.unlink(missing_ok=True)
+
+        resources = [("server", server.id)]
+        return self.cloud.engine.start("change_server_type", server.name, resources, Job(work), server)
+
+    def _start_copy(self, server: Server, image: Image) -> Action:
+        target = self.cloud.storage / f"{image.id}.raw"
+        allocated = 0
+
+        async def work() -> None:
+            nonlocal allocated
+            allocated = await self.cloud.power_control[server.id].machine.copy_disk(target)
+
+        def done() -> None:
+            image.file = target
+            image.image_size = round(allocated / _GB, 4)
+            image.status = "available"
+
+        def failed() -> None:
+            del self.cloud.images[image.id]
+            target.unlink(missing_ok=True)
+
+        resources = [("image", image.id), ("server", server.id)]
+        return self.cloud.engine.start("create_image", server.name, resources, Job(work, done, failed), server)
+
+
+def image_routes(disks: ServerDisks) -> web.RouteTableDef:
+    """The routes, on top of what can be done with disks."""
+    routes = web.RouteTableDef()
+
+    def update(_project: Cloud, image: Image, wanted: schemas.ImageUpdate) -> None:
+        """Describe, relabel, or turn a backup into a snapshot."""
+        refuse_if(image.type == "system", ApiError(403, "forbidden", "system images cannot be changed"))
+        if wanted.description is not None:
+            image.description = wanted.description
+        if wanted.type is not None:
+            image.type, image.bound_to = wanted.type, None
+        if wanted.labels is not None:
+            image.labels = dict(wanted.labels)
+
+    add_resource(
+        routes, "image", lambda project: project.images, lambda _project, image: views.image(image),
+        filters=["bound_to"], choices=_CHOICES, model=schemas.ImageUpdate, update=update,
+        delete=lambda _project, image: disks.delete_image(image),
+    )  # fmt: skip
+
+    @routes.post(r"/images/{id:[0-9]+}/actions/change_protection")
+    async def change_protection(request: web.Request) -> web.Response:
+        """Protect a snapshot against deletion, or not."""
+        image = found("image", cloud(request).images, identifier(request))
+        wanted = await body(request, schemas.ChangeDeleteProtection)
+        refuse_if(image.type != "snapshot", invalid_input({"id": ["only snapshots can be protected"]}))
+
+        def done() -> None:
+            if wanted.delete is not None:
+                image.delete_protected = wanted.delete
+
+        engine = cloud(request).engine
+        action = engine.start("change_protection", f"image-{image.id}", [("image", image.id)], Job(done=done))
+        return answer({"action": views.action(action)}, status=201)
+
+    return routes

@@ -1,11 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane of one lab: etcd, API server, controller manager and scheduler, started, stopped, removed."""
+"""The control plane of one lab: etcd, API server, controller manager and scheduler, started, stopped, removed.
+
+Its keys and certificates are valid for a week: a lab does not live longer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import datetime
+import hashlib
+import ipaddress
+import json
 import shutil
 import socket
 import time
@@ -13,12 +21,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import ports
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from lab.errors import ClusterError
+from lab.state import write_secret
 
 from . import kube_api
 from .kube_api import KubeClient, KubeError, KubeUnreachable
-from .pki import Pki
 from .programs import Programs
 
 Adopt = Callable[[int], None]
@@ -139,7 +152,7 @@ class ControlPlane:
         self._folder.mkdir(mode=0o700, parents=True)
         # The address of a lab is its own; on loopback all labs meet.
         if self._host == _LOOPBACK and self._port is None:
-            self._port = ports.keep(_LOOPBACK)
+            self._port = keep_port(_LOOPBACK)
         port = PORT if self._port is None else self._port.getsockname()[1]
         self.endpoint = f"https://{self._host}:{port}"
         pki = await asyncio.to_thread(Pki, self._folder, self._host)
@@ -237,3 +250,121 @@ class ControlPlane:
             str(self._programs.kubernetes / "kube-scheduler"), "--kubeconfig=admin.kubeconfig",
             "--leader-elect=false", "--secure-port=0",
         ]  # fmt: skip
+
+
+_VALID_DAYS = 7
+_EARLIER = datetime.timedelta(hours=2)  # clocks of machines may be behind the host's
+_API_SERVICE = "10.96.0.1"  # the first address of the services, where pods find the API
+_API_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+class Pki:
+    """The files of a control plane below ``folder``: NAME.crt and NAME.key (0600)."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        """Make all of them; ``host`` is the IP address at which the API server will answer."""
+        self._folder = folder
+        # An RSA key, as real clusters have it: pins and tools meet what they will meet elsewhere.
+        self._ca_key: Key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._ca = self._authority()
+        self.ca_file = folder / "ca.crt"
+        self.ca_file.write_bytes(self._ca.public_bytes(Encoding.PEM))
+        self._write_key("ca", self._ca_key)
+        addresses = [ipaddress.ip_address(text) for text in dict.fromkeys((host, "127.0.0.1", _API_SERVICE))]
+        names = [*(x509.IPAddress(address) for address in addresses), *(x509.DNSName(name) for name in _API_NAMES)]
+        self._issue("apiserver", "kube-apiserver", None, x509.SubjectAlternativeName(names))
+        self._issue("admin", "kubernetes-admin", "system:masters")
+        self._issue("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        accounts = ec.generate_private_key(ec.SECP256R1())
+        self._write_key("sa", accounts)
+        public = accounts.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (folder / "sa.pub").write_bytes(public)
+
+    def kubeconfig(self, name: str, server: str) -> Path:
+        """Write a configuration (0600) with which clients are the holder of the certificate ``name``."""
+        user = {
+            "client-certificate-data": self._encoded(f"{name}.crt"),
+            "client-key-data": self._encoded(f"{name}.key"),
+        }
+        config = kubeconfig(server, self.ca_file.read_bytes(), user)
+        file = self._folder / f"{name}.kubeconfig"
+        write_secret(file, json.dumps(config, indent=1) + "\n")  # JSON is YAML
+        return file
+
+    def _encoded(self, name: str) -> str:
+        return base64.b64encode((self._folder / name).read_bytes()).decode()
+
+    def _authority(self) -> x509.Certificate:
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+        usage = x509.KeyUsage(
+            digital_signature=True, content_commitment=False, key_encipherment=True, data_encipherment=False,
+            key_agreement=False, key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        builder = _certificate(name, name, self._ca_key)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._ca_key.public_key())
+        builder = builder.add_extension(identifier, critical=False)
+        return builder.add_extension(usage, critical=True).sign(self._ca_key, hashes.SHA256())
+
+    def _issue(self, file: str, name: str, group: str | None, names: x509.SubjectAlternativeName | None = None) -> None:
+        """A certificate for a server when it has names, else for a client."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _certificate(subject, self._ca.subject, key)
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._ca_key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        if names:
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._ca_key, hashes.SHA256())
+        (self._folder / f"{file}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+        self._write_key(file, key)
+
+    def _write_key(self, name: str, key: Key) -> None:
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+        write_secret(self._folder / f"{name}.key", text)
+
+
+def kubeconfig(server: str, ca_pem: bytes, user: dict[str, str]) -> dict[str, object]:
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "preferences": {},
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": "lab", "user": user}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "current-context": "lab",
+    }
+
+
+def public_key_hash(ca_pem: bytes) -> str:
+    """The pin of a CA as kubeadm writes it: sha256:HEX of its SubjectPublicKeyInfo."""
+    key = x509.load_pem_x509_certificate(ca_pem).public_key()
+    return f"sha256:{hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()}"
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: Key) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+    return builder.not_valid_before(now - _EARLIER).not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
+
+
+def keep_port(host: str = "127.0.0.1") -> socket.socket:
+    """A socket that keeps a free port until it is closed, and never listens there.
+
+    A server that sets SO_REUSEADDR, as nearly all do, may listen on the port meanwhile, again and again; the kernel
+    does not give it to others. While no server listens, connections are refused.
+    """
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        keeper.bind((host, 0))
+        # Only now: before, the kernel could have chosen the port of another keeper.
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except BaseException:
+        keeper.close()
+        raise
+    return keeper

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs of the control plane, of a node and of test pods: which releases, how they are built, where they are.
+"""The programs of the control plane, of a node, of test pods, and Ignition: which releases, how built, where they are.
 
 The digest of a recipe names the folder of its result: a change of one costs every user a quarter of an hour.
 """
@@ -8,16 +8,20 @@ The digest of a recipe names the folder of its result: a change of one costs eve
 from __future__ import annotations
 
 import hashlib
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cache
+from lab.apt import Archive
 from lab.cache import Progress, quiet
 from lab.errors import ClusterError, Unavailable
+from lab.images.recipe import SUITE
 
 from . import go_build, tools
-from .go_build import FOR_TOOLS, Recipe, build_recipe
+from .go_build import FOR_TOOLS, Recipe, build_recipe, discard
 from .tools import oci_archive
 
 KUBERNETES = "1.37.2"
@@ -196,3 +200,57 @@ def _digest(*files: Path) -> str:
         total.update(f"{file.parent.name}/{file.name}\0".encode())
         total.update(file.read_bytes())
     return total.hexdigest()[: cache.DIGITS]
+
+
+@dataclass(frozen=True)
+class _StaticRecipe(Recipe):
+    """A program that is linked with a C library, statically: it runs on any release of Debian."""
+
+    #: a Debian package with headers and archive
+    library: str = ""
+    linking: str = '-linkmode external -extldflags "-static"'
+
+
+_IGNITION_PACKAGE = "github.com/coreos/ignition/v2/internal"
+#: the real Ignition, which writes user data as CoreOS's initramfs does: Fedora CoreOS itself, RHCOS and Flatcar are
+#: published as images only, which no package registry carries
+IGNITION = _StaticRecipe(
+    name="ignition",
+    module="github.com/coreos/ignition/v2",
+    version="v2.24.0",
+    sum="h1:TVcsSWiYvhXihD8Mss3CTRuKaNZM2OIfpoKiudIhrKo=",
+    programs={"ignition": _IGNITION_PACKAGE},
+    stamps={
+        f"{_IGNITION_PACKAGE}/version.Raw": "v2.24.0",
+        # as distributions without SELinux build it, and with Debian's file of keys
+        f"{_IGNITION_PACKAGE}/distro.selinuxRelabel": "false",
+        f"{_IGNITION_PACKAGE}/distro.writeAuthorizedKeysFragment": "false",
+    },
+    library="libblkid-dev",
+)
+
+
+def ensure_ignition(progress: Progress = quiet) -> Path:
+    """Ignition, built when it is missing: five minutes. `Unavailable` without a C compiler, Go or the modules."""
+    folder = cache.root() / IGNITION.folder
+    go_build.once(folder, lambda partial: _build_ignition(partial, progress), progress)
+    return folder / "ignition"
+
+
+def _build_ignition(folder: Path, progress: Progress) -> None:
+    if not shutil.which("gcc"):
+        raise Unavailable("Ignition needs a C compiler to be built; run: apt-get install gcc libc6-dev")
+    debs, tree = folder / "debs", folder / "library"
+    debs.mkdir()
+    with cache.locked("mirror"):
+        found = Archive(SUITE).download((IGNITION.library,), debs)
+    for deb in found:
+        subprocess.run(["dpkg-deb", "--extract", str(deb), str(tree)], check=True)
+    settings = {
+        "CGO_ENABLED": "1",
+        "CGO_CFLAGS": f"-I{tree}/usr/include",
+        "CGO_LDFLAGS": f"-L{tree}/usr/lib/x86_64-linux-gnu",
+    }
+    go_build.build_recipe(IGNITION, folder, progress, settings, IGNITION.linking)
+    discard(debs)
+    discard(tree)

@@ -20,8 +20,8 @@ from lab.cache import Progress, quiet
 from lab.errors import PROGRAM, ClusterError
 
 from . import kube_api
+from .control_plane import public_key_hash
 from .kube_api import UNAUTHORIZED, KubeClient, KubeError
-from .pki import public_key_hash
 from .programs import Programs, ensure
 
 # (method, path, body, timeout) → answer of one of the lab's own routes

@@ -19,15 +19,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .base import BootSource, Firmware, OnOff, Rescue
+from .base import BootSource, End, Firmware, OnOff, PoweredMachine, Rescue, rescue_credentials, write_credentials
 from .cgroup import CGroup, DeviceFilter, Number, hierarchy
-from .disk_watcher import DiskWatcher, mirror_nodes
 from .disks import Hardware, kernel_names
 from .guest_view import DiskView, UdevControl, View, Views
 from .lab_network import NetNs, Network, PrivatePlace, first_of
-from .loop import Loop, sync_partitions
+from .loop import DiskWatcher, Loop, mirror_nodes, sync_partitions
 from .partition_table import why_not
-from .powered import End, PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"

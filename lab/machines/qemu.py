@@ -27,11 +27,10 @@ from lab.cache import Progress
 from lab.errors import LabError
 from lab.images import Image
 
-from .base import BootSource, Firmware, OnOff, Rescue
+from .base import BootSource, End, Firmware, OnOff, PoweredMachine, Rescue, rescue_credentials, write_credentials
 from .cgroup import CGroup
 from .disks import DiskSpec, Hardware, Identity
 from .lab_network import Network
-from .powered import End, PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
 
 ACCELERATION = {

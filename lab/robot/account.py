@@ -15,11 +15,20 @@ from typing import Any
 
 from lab.api.cloud_project import Cloud
 from lab.machines.disks import Hardware
+from lab.power_control import DedicatedPower
 
 from . import model
-from .dedicated_power import DedicatedPower
-from .host_keys import Stock, make, make_public
-from .model import Dedicated, DedicatedSpec, Key, SpecError, Template, VSwitch
+from .model import (
+    Dedicated,
+    DedicatedSpec,
+    HostKeyStock,
+    Key,
+    SpecError,
+    Template,
+    VSwitch,
+    make_host_keys,
+    make_public_host_keys,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +65,14 @@ class Account:
     keys: dict[str, Key] = field(default_factory=dict)
     templates: dict[int, Template] = field(default_factory=dict)
     vswitches: dict[int, VSwitch] = field(default_factory=dict)
-    host_keys: Stock = field(init=False)
+    host_keys: HostKeyStock = field(init=False)
     _rotated: bool = False
     _presses: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.password = self.settings.password or secrets.token_urlsafe(24)
         # nothing of a dry machine speaks SSH
-        self.host_keys = Stock(make_public if self.cloud.backend.kind == "dry" else make)
+        self.host_keys = HostKeyStock(make_public_host_keys if self.cloud.backend.kind == "dry" else make_host_keys)
 
     @property
     def now(self) -> float:

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from lab.api.schemas import whole_number
 from lab.faults import ApiMiddleware, Handler, RequestFault, RequestLog
-from lab.numbers import whole_number
 
 from .account import Account
 from .model import Dedicated
@@ -142,6 +142,11 @@ async def form(request: web.Request) -> Form:
     except (UnicodeDecodeError, LookupError):
         return Form("")
     return Form(text, request.content_type)
+
+
+def identity(server: Dedicated) -> dict[str, Any]:
+    """The three fields with which most answers begin."""
+    return {"server_ip": server.ipv4, "server_ipv6_net": server.ipv6_net, "server_number": server.number}
 
 
 def answer(data: Any, status: int = 200) -> web.Response:

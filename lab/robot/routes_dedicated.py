@@ -1,21 +1,118 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Routes of dedicated servers: /server, /boot, /reset, /wol; and of the SSH keys of the account: /key."""
+"""Routes of dedicated servers and their answers: /server, /boot, /reset, /wol; and of the account's SSH keys: /key."""
 
 from __future__ import annotations
 
 import base64
 import re
 import secrets
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
 from lab.api import metadata_only
 
-from . import robot_views
 from .account import Account
 from .model import KINDS, Activation, Dedicated, Key, Reset
-from .robot_http import Form, RobotError, account, answer, form, invalid_input, not_found, server
+from .robot_http import Form, RobotError, account, answer, form, identity, invalid_input, not_found, server
+
+_ZONE = ZoneInfo("Europe/Berlin")
+
+#: What can be chosen for each kind of boot configuration: field of the answer, values on offer.
+CHOICES: dict[str, dict[str, list[Any]]] = {
+    "rescue": {"os": ["linux", "linuxold", "vkvm"], "arch": [64, 32]},
+    "linux": {"dist": ["Debian 12 base", "Ubuntu 24.04 LTS base"], "arch": [64], "lang": ["en", "de"]},
+    "vnc": {"dist": ["Debian-12", "Fedora-42"], "arch": [64], "lang": ["en_US", "de_DE"]},
+}
+
+
+def moment(seconds: float | None) -> str | None:
+    """A point in time as Robot writes it: local time of Berlin, to the second, without a zone."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, _ZONE).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def server_item(server: Dedicated) -> dict[str, Any]:
+    """A server in the list."""
+    return {
+        **identity(server),
+        "server_name": server.name,
+        "product": server.spec.product,
+        "dc": server.spec.dc,
+        "traffic": "unlimited",
+        "status": "ready",
+        "cancelled": False,
+        "paid_until": "2099-12-31",
+        "ip": [server.ipv4],
+        "subnet": [{"ip": server.ipv6_net, "mask": "64"}],
+    }
+
+
+def server_details(server: Dedicated) -> dict[str, Any]:
+    """A server on its own."""
+    return {
+        **server_item(server),
+        "reset": bool(server.spec.reset),
+        "rescue": server.offers("rescue"),
+        "vnc": server.offers("vnc"),
+        "windows": server.offers("windows"),
+        "plesk": server.offers("plesk"),
+        "cpanel": server.offers("cpanel"),
+        "wol": server.spec.wol,
+        "hot_swap": False,
+        "linked_storagebox": None,
+    }
+
+
+def reset_item(server: Dedicated) -> dict[str, Any]:
+    return {**identity(server), "type": list(server.spec.reset)}
+
+
+def key_item(item: Key) -> dict[str, Any]:
+    """An SSH key of the account."""
+    return {**_listed_key(item), "data": item.data}
+
+
+def boot_item(server: Dedicated, kind: str, now: float) -> dict[str, Any] | None:
+    """One kind of boot configuration at present, or None when the server does not have it."""
+    if not server.offers(kind):
+        return None
+    last = server.last.get(kind)
+    return configuration(server, kind, last if last is not None and last.active(now) else None, now)
+
+
+def configuration(server: Dedicated, kind: str, activation: Activation | None, now: float) -> dict[str, Any]:
+    """An activation, or what could be chosen: the same fields hold a value, or the list of values."""
+    result = identity(server)
+    if activation is None:
+        result |= {name: list(values) for name, values in CHOICES[kind].items()}
+        result |= {"active": False, "password": None}
+    else:
+        chosen = {"os": activation.system, "dist": activation.system, "arch": activation.arch, "lang": activation.lang}
+        result |= {name: chosen[name] for name in CHOICES[kind]}
+        result |= {"active": activation.active(now), "password": activation.password}
+    if kind != "vnc":
+        keys = () if activation is None else activation.keys
+        shown = () if activation is None else activation.shown
+        result["authorized_key"] = [{"key": _listed_key(item)} for item in keys]
+        result["host_key"] = [{"key": asdict(item)} for item in shown]
+    if kind == "rescue":
+        result["boot_time"] = None if activation is None else moment(activation.booted)
+    return result
+
+
+def _listed_key(item: Key) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "fingerprint": item.fingerprint,
+        "type": item.type,
+        "size": item.size,
+        "created_at": moment(item.created),
+    }
+
 
 routes = web.RouteTableDef()
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
@@ -25,7 +122,7 @@ _SYSTEM = {"rescue": "os", "linux": "dist", "vnc": "dist"}
 
 @routes.get("/server")
 async def list_servers(request: web.Request) -> web.Response:
-    items = [{"server": robot_views.server_item(item)} for item in account(request).ordered()]
+    items = [{"server": server_item(item)} for item in account(request).ordered()]
     if not items:
         raise not_found("No server found")
     return answer(items)
@@ -33,7 +130,7 @@ async def list_servers(request: web.Request) -> web.Response:
 
 @routes.get("/server/{server}")
 async def get_server(request: web.Request) -> web.Response:
-    return answer({"server": robot_views.server_details(server(request))})
+    return answer({"server": server_details(server(request))})
 
 
 @routes.post("/server/{server}")
@@ -43,13 +140,13 @@ async def rename_server(request: web.Request) -> web.Response:
     if not _NAME.fullmatch(fields.text("server_name")):
         raise invalid_input(invalid=["server_name"])
     found.name = fields.text("server_name")
-    return answer({"server": robot_views.server_details(found)})
+    return answer({"server": server_details(found)})
 
 
 @routes.get("/reset")
 async def list_resets(request: web.Request) -> web.Response:
     """The ways to reset, of all servers that have any."""
-    items = [{"reset": robot_views.reset_item(item)} for item in account(request).ordered() if item.spec.reset]
+    items = [{"reset": reset_item(item)} for item in account(request).ordered() if item.spec.reset]
     if not items:
         raise not_found("No reset option found")
     return answer(items)
@@ -64,7 +161,7 @@ async def get_reset(request: web.Request) -> web.Response:
     status = "not supported"
     if found.spec.operating_status:
         status = "running" if account(request).power_control[found.number].powered else "shut off"
-    return answer({"reset": {**robot_views.reset_item(found), "operating_status": status}})
+    return answer({"reset": {**reset_item(found), "operating_status": status}})
 
 
 @routes.post("/reset/{server}")
@@ -85,7 +182,7 @@ async def post_reset(request: web.Request) -> web.Response:
     found.resets.append(Reset(owner.now, kind))
     found.manual_reset = kind == "man"
     await owner.press(found, kind)
-    return answer({"reset": {**robot_views.identity(found), "type": kind}})
+    return answer({"reset": {**identity(found), "type": kind}})
 
 
 @routes.get("/wol/{server}")
@@ -94,7 +191,7 @@ async def get_wol(request: web.Request) -> web.Response:
     found = server(request)
     if not found.spec.wol:
         raise _no_wol()
-    return answer({"wol": robot_views.identity(found)})
+    return answer({"wol": identity(found)})
 
 
 @routes.post("/wol/{server}")
@@ -104,7 +201,7 @@ async def post_wol(request: web.Request) -> web.Response:
     if not found.spec.wol:
         raise _no_wol()
     await account(request).press(found, "wol")
-    return answer({"wol": robot_views.identity(found)})
+    return answer({"wol": identity(found)})
 
 
 def _no_reset() -> RobotError:
@@ -126,32 +223,32 @@ def boot_routes() -> web.RouteTableDef:
 
 async def _overview(request: web.Request) -> web.Response:
     owner, found = account(request), server(request)
-    return answer({"boot": {kind: robot_views.boot(found, kind, owner.now) for kind in KINDS}})
+    return answer({"boot": {kind: boot_item(found, kind, owner.now) for kind in KINDS}})
 
 
 def _add(routes: web.RouteTableDef, kind: str) -> None:
     path = f"/boot/{{server}}/{kind}"
 
     async def show(request: web.Request) -> web.Response:
-        return answer({kind: robot_views.boot(_offering(request, kind), kind, account(request).now)})
+        return answer({kind: boot_item(_offering(request, kind), kind, account(request).now)})
 
     async def activate(request: web.Request) -> web.Response:
         found, fields = _offering(request, kind), await form(request)
         activation = await _activation(account(request), found, kind, fields)
-        return answer({kind: robot_views.configuration(found, kind, activation, account(request).now)})
+        return answer({kind: configuration(found, kind, activation, account(request).now)})
 
     async def withdraw(request: web.Request) -> web.Response:
         found, now = _offering(request, kind), account(request).now
         last = found.last.get(kind)
         if last is not None and last.active(now):
             last.withdrawn = True
-        return answer({kind: robot_views.configuration(found, kind, None, now)})
+        return answer({kind: configuration(found, kind, None, now)})
 
     async def last(request: web.Request) -> web.Response:
         found = _offering(request, kind)
         if kind not in found.last:
             raise not_found("No last activation found")
-        return answer({kind: robot_views.configuration(found, kind, found.last[kind], account(request).now)})
+        return answer({kind: configuration(found, kind, found.last[kind], account(request).now)})
 
     routes.get(path)(show)
     routes.post(path)(activate)
@@ -162,7 +259,7 @@ def _add(routes: web.RouteTableDef, kind: str) -> None:
 
 async def _activation(owner: Account, found: Dedicated, kind: str, fields: Form) -> Activation:
     """Activate; refused while any configuration is active, and when a field names what is not on offer."""
-    choices = robot_views.CHOICES[kind]
+    choices = CHOICES[kind]
     fields.require(*(name for name in (_SYSTEM[kind], "lang") if name in choices))
     system = fields.text(_SYSTEM[kind])
     invalid = [name for name, values in choices.items() if fields.text(name, str(values[0])) not in map(str, values)]
@@ -250,7 +347,7 @@ def _modulus_bits(blob: bytes) -> int:
 
 @routes.get("/key")
 async def list_keys(request: web.Request) -> web.Response:
-    items = [{"key": robot_views.key(item)} for item in account(request).keys.values()]
+    items = [{"key": key_item(item)} for item in account(request).keys.values()]
     if not items:
         raise not_found("No keys found")
     return answer(items)
@@ -265,12 +362,12 @@ async def create_key(request: web.Request) -> web.Response:
     if key.fingerprint in owner.keys:
         raise RobotError(409, "KEY_ALREADY_EXISTS", "The key already exists")
     owner.keys[key.fingerprint] = key
-    return answer({"key": robot_views.key(key)}, status=201)
+    return answer({"key": key_item(key)}, status=201)
 
 
 @routes.get("/key/{fingerprint}")
 async def get_key(request: web.Request) -> web.Response:
-    return answer({"key": robot_views.key(_key(request))})
+    return answer({"key": key_item(_key(request))})
 
 
 @routes.post("/key/{fingerprint}")
@@ -278,7 +375,7 @@ async def rename_key(request: web.Request) -> web.Response:
     key, fields = _key(request), await form(request)
     fields.require("name")
     key.name = fields.text("name")
-    return answer({"key": robot_views.key(key)})
+    return answer({"key": key_item(key)})
 
 
 @routes.delete("/key/{fingerprint}")

@@ -12,13 +12,12 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.numbers import whole_number
+from lab.api.schemas import whole_number
 
 from . import robot_http
 from .account import Account
 from .model import Dedicated, Firewall, Rules, Template, TrafficWarnings, VSwitch
-from .robot_http import Form, RobotError, account, answer, form, invalid_input, not_found, server_not_found
-from .robot_views import identity
+from .robot_http import Form, RobotError, account, answer, form, identity, invalid_input, not_found, server_not_found
 
 routes = web.RouteTableDef()
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain.paths import installed_tree
+from lab.cluster import programs
 from lab.errors import Unavailable
-from lab.images import ignition_build
 from tests.integration.commands.image_site import Web
 
 #: Seconds until a test counts as hanging, also on a machine that does a lot else.
@@ -47,6 +47,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def real_ignition() -> Path:
     """Ignition, of its Go module; for tests with the marker ``cluster``."""
     try:
-        return ignition_build.ensure(print)
+        return programs.ensure_ignition(print)
     except Unavailable as error:
         pytest.skip(str(error))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import ports
+from lab.cluster.control_plane import keep_port
 from tests.integration.controller import Controller
 
 SOURCES = Path(__file__).resolve().parents[2] / "extensions/molecule"
@@ -29,7 +29,7 @@ def test_scenario(scenario, tmp_path):
     shutil.copytree(SOURCES, tmp_path / "molecule")
     controller = Controller(None, tmp_path)
     words = ["molecule", "test", "--scenario-name", scenario]
-    with ports.keep() as kept:
+    with keep_port() as kept:
         environment = {
             **os.environ,
             "NO_COLOR": "1",

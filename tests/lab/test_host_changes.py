@@ -13,7 +13,7 @@ from lab.cli import build_changes, host_changes
 from lab.cluster.running_cluster import RunningCluster
 from lab.errors import ClusterError, ImageError
 from lab.images.recipe import RECIPES
-from lab.machines import boot_backend
+from lab.machines import backend
 from lab.state import State
 
 
@@ -75,6 +75,6 @@ def test_a_command_in_a_message_can_be_typed_in_a_checkout(
     setting = tmp_path / "max_user_instances"
     setting.write_text("128\n")
     monkeypatch.setenv("KUBENODE_LAB_HOST_DIR", str(tmp_path / "host"))
-    monkeypatch.setattr(boot_backend, "_INOTIFY", setting)
-    boot_backend._allow_many_inits(said.append)
+    monkeypatch.setattr(backend, "_INOTIFY", setting)
+    backend._allow_many_inits(said.append)
     assert said[0].endswith("('dev/run python -m lab purge' puts it back)")

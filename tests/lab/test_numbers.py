@@ -8,10 +8,10 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 
-from lab import nodes, numbers
-from lab.api import cloud_project, http
-from lab.api.api_errors import ApiError
+from lab import nodes
+from lab.api import cloud_project, http, schemas
 from lab.api.http import _positive
+from lab.api.schemas import ApiError
 from lab.errors import LabError
 from lab.installimage.emulator import config
 from lab.machines import disks
@@ -27,7 +27,7 @@ def wanted(text: str) -> int | None:
 @odd.examples()
 @given(odd.texts)
 def test_a_number_is_ascii_digits_or_nothing(text):
-    assert numbers.whole_number(text) == cloud_project.as_id(text) == wanted(text)
+    assert schemas.whole_number(text) == cloud_project.as_id(text) == wanted(text)
     try:
         assert nodes._bytes(text) == wanted(text)
     except LabError:

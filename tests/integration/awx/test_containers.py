@@ -13,7 +13,7 @@ import yaml
 from dev.testbed import KEY_NAME
 from dev.toolchain import environments
 from dev.toolchain.paths import CHECKOUT
-from lab import ports
+from lab.cluster.control_plane import keep_port
 from tests.documents import blocks
 from tests.integration.testbeds import Operator, dedicated_testbed, waiting_command
 from tests.unit.liveimage.maker import Layout, make
@@ -224,7 +224,7 @@ def test_the_image_server_is_built_and_answers(engine, tmp_path):
     (tmp_path / "hosts/web-1.yaml").write_text(yaml.safe_dump({"interfaces": [interface]}))
     for path in (tmp_path, *tmp_path.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)  # the program is no root
-    kept = [ports.keep() for _port in range(2)]
+    kept = [keep_port() for _port in range(2)]
     port, metrics = (one.getsockname()[1] for one in kept)
     variables = {
         "DEPLOY_ISO": "/bases/live.iso", "IRONIC_BASE_URL": "http://192.0.2.1:6385",

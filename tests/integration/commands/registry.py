@@ -14,7 +14,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import ports
+from lab.cluster.control_plane import keep_port
 from tests.waiting import until
 from tests.web_servers import Handler, Server
 
@@ -36,7 +36,7 @@ class Registry:
     """Debian's docker-registry, with the authentication that is asked for."""
 
     def __init__(self, home: Path, auth: dict):
-        self._kept = ports.keep()
+        self._kept = keep_port()
         self.port = self._kept.getsockname()[1]
         self.headers: dict[str, str] = {}
         settings = {

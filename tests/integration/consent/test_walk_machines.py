@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from dev.testbed import DedicatedTestbed, Testbed
 from lab.errors import LabError
-from lab.person import Mark, Person
+from lab.running import Mark, Person
 from tests.integration.consent.conftest import Scene
 from tests.integration.testbeds import cloud_testbed, dedicated_testbed
 from tests.waiting import until

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.errors import LabError
-from lab.person import Person
+from lab.running import Person
 from tests.integration.consent.conftest import Scene
 from tests.waiting import until
 

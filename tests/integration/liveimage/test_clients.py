@@ -15,7 +15,7 @@ import requests
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise, whole
-from lab import ports
+from lab.cluster.control_plane import keep_port
 from tests.integration.liveimage.program import Program
 from tests.integration.liveimage.readers import MIB, base, expected, network
 from tests.waiting import until
@@ -59,7 +59,7 @@ def content(bases: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port for one server after the other."""
-    with ports.keep() as kept:
+    with keep_port() as kept:
         yield kept.getsockname()[1]
 
 

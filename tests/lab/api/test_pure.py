@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.api import schemas
-from lab.api.api_errors import ApiError
 from lab.api.http import Bucket, Page, link_header, sort
 from lab.api.metadata_only import fingerprint
-from lab.api.schemas import label_problems, parse_selector
+from lab.api.schemas import ApiError, label_problems, parse_selector
 from tests.key_pairs import key_pair
 
 GOOD = {"name": "n1", "server_type": "cx23", "image": "debian-12"}

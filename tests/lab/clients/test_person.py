@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from lab.errors import LabError
-from lab.person import USER_AGENT
+from lab.running import USER_AGENT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(1800)]

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError
 from lab.machines import guest_view, qemu
-from lab.machines.base import DiskSpec, Hardware, Rescue
+from lab.machines.base import DiskSpec, Hardware, Rescue, key_type, rescue_credentials, write_credentials
 from lab.machines.disks import identities, kernel_names, partition_name
 from lab.machines.guest_view import TreeWriter, fill_tree
-from lab.machines.powered import key_type, rescue_credentials, write_credentials
 from tests.key_pairs import key_pair
 
 _SIZE = 8 << 30

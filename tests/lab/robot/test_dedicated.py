@@ -10,7 +10,7 @@ import pytest
 import requests
 import yaml
 
-from lab import ports
+from lab.cluster.control_plane import keep_port
 from lab.robot.account import RobotSettings
 from lab.robot.tls import HOST
 from lab.state import LabClientError
@@ -124,7 +124,7 @@ def test_up_with_servers_and_tls(cli, tmp_path):
 
 
 def test_password_and_port_of_the_users_choice(cli):
-    with ports.keep() as kept:
+    with keep_port() as kept:
         port = kept.getsockname()[1]
         robot = cli.up("--robot-port", port, KUBENODE_LAB_ROBOT_PASSWORD="of-the-user")["robot"]
         assert robot["endpoint"] == f"http://127.0.0.1:{port}"

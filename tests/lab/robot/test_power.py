@@ -4,7 +4,7 @@
 
 import pytest
 
-from lab.robot.dedicated_power import DedicatedPower
+from lab.power_control import DedicatedPower
 
 
 @pytest.mark.parametrize(

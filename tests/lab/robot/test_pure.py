@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.robot import host_keys, model, routes_dedicated
+from lab.robot import model, routes_dedicated
 from lab.robot.model import SpecError
 from lab.robot.robot_http import LIMITS, Form, Limits, Lockout, RobotError
 from tests.key_pairs import public_key
@@ -110,7 +110,7 @@ class TestLockout:
 
 
 class TestKeys:
-    @pytest.mark.parametrize("make", [host_keys.make, host_keys.make_public])
+    @pytest.mark.parametrize("make", [model.make_host_keys, model.make_public_host_keys])
     def test_rsa_size_is_of_the_modulus(self, make):
         made = make()
         assert [key.type for key in made] == ["ECDSA", "ED25519", "RSA"]
