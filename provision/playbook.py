@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
-from provision.exit_codes import RunError
+from provision import RunError
 from provision.role_variables import TOKEN_VARIABLE
 from provision.state_folder import private_folder
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from provision import state_folder
-from provision.exit_codes import FAILED, INTERRUPTED, OK, USAGE, RunError, UsageError
+from provision import FAILED, INTERRUPTED, OK, USAGE, RunError, UsageError, state_folder
 from provision.state_folder import only_run
 
 STATE = Path("/var/lib/kubenode/provision")

@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
-from provision.exit_codes import UsageError
+from provision import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
 _LARGEST = 4 * 1024 * 1024

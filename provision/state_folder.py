@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from provision.exit_codes import RunError
+from provision import RunError
 
 LOCK = "kubenode-provision.lock"
 _LONGEST = 24

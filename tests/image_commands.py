@@ -6,12 +6,12 @@ import base64
 import functools
 from pathlib import Path
 
-from dev.toolchain.release_programs import write
+from dev.toolchain.release import write_image_commands
 
 
 @functools.cache
 def _written() -> dict[str, Path]:
-    return {path.name: path for path in write()}
+    return {path.name: path for path in write_image_commands()}
 
 
 def image_command(name: str) -> Path:

@@ -19,8 +19,11 @@ def show(text: str) -> None:
 
 
 def parser(name: str, doc: str | None, *, profile: bool = True) -> argparse.ArgumentParser:
-    """The options of a demo: --keep, and --profile where its delays can be chosen."""
-    made = argparse.ArgumentParser(prog=f"dev/demo {name}", description=doc)
+    """The options of a demo: --keep, and --profile where its delays can be chosen.
+
+    ``doc``: its first line says what the demo shows.
+    """
+    made = argparse.ArgumentParser(prog=f"dev/demo {name}", description=(doc or "").partition("\n")[0])
     if profile:
         made.add_argument("--profile", default="instant", choices=("instant", "hetzner"), help="the platform's delays")
     made.add_argument("--keep", action="store_true", help="leave the lab up to look around in")

@@ -5,16 +5,26 @@
 import importlib
 import sys
 
-NAMES = ("cloud", "fleet", "robot", "node", "site", "live-images", "node-images")
+#: demo → its function in a module beside this one
+FUNCTIONS = {
+    "cloud": "machines.cloud",
+    "fleet": "machines.fleet",
+    "robot": "machines.robot",
+    "node": "node.node",
+    "site": "node.site",
+    "live-images": "live_images.main",
+    "node-images": "node_images.main",
+}
 
 
 def main(name: str = "cloud", *options: str) -> int:
     if name.startswith("-"):
         name, options = "cloud", (name, *options)
-    if name not in NAMES:
-        print(f"dev/demo: there is no demo {name}; there are {', '.join(NAMES)}", file=sys.stderr)
+    if name not in FUNCTIONS:
+        print(f"dev/demo: there is no demo {name}; there are {', '.join(FUNCTIONS)}", file=sys.stderr)
         return 2
-    code: int = importlib.import_module(f"dev.demos.{name.replace('-', '_')}").main(options)
+    module, _dot, function = FUNCTIONS[name].partition(".")
+    code: int = getattr(importlib.import_module(f"dev.demos.{module}"), function)(options)
     return code
 
 

@@ -12,10 +12,10 @@ from . import SetupError, say
 
 #: command → its function in a module beside this one; else it is `main` of the module of its name
 COMMANDS = {
-    "image-commands": "release_programs.image_commands",
-    "image-server": "release_programs.image_server",
+    "image-commands": "release.image_commands",
+    "image-server": "release.image_server",
     "lock": "environments.lock",
-    "provision": "release_programs.provision",
+    "provision": "release.provision",
     "run": "setup.run",
 }
 

@@ -20,7 +20,7 @@ IMAGE_SERVER = "plugins/plugin_utils/image_server"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
-    "dev/toolchain/release_programs": (
+    "dev/toolchain/release": (
         "dev",
         COMMON + "/zip_program",  # programs are put together in one way
         "plugins/plugin_utils/rescue_run/rescue_programs",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dev.demos.__main__ import NAMES
+from dev.demos.__main__ import FUNCTIONS
 from dev.toolchain.paths import CHECKOUT
 from lab.state import State
 
@@ -71,4 +71,4 @@ def test_demo_ends_well(name: str, folder: Path, code: int, said: str, left: str
 
 def test_every_demo_of_the_makefile_is_run_here() -> None:
     made = re.findall(r"^\t@dev/demo ?(.*)$", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
-    assert {name or "cloud" for name in made} == set(NAMES) == {one.values[0] for one in DEMOS}
+    assert {name or "cloud" for name in made} == set(FUNCTIONS) == {one.values[0] for one in DEMOS}

@@ -23,8 +23,8 @@ import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
 from dev.demos.node import NETWORK, PAUSE
-from dev.toolchain import release_programs
 from dev.toolchain.paths import CHECKOUT
+from dev.toolchain.release import collection_files, provision_program
 from lab import cache, cluster, mirror
 from lab.cluster.running_cluster import RunningCluster
 from lab.mirror.upstream import tarball
@@ -268,9 +268,7 @@ def test_a_token_that_may_not_sign(machine: Real) -> None:
 
 def test_the_program_lets_kubeadm_join(machine: Real, tmp_path: Path) -> None:
     program = tmp_path / "provision"
-    program.write_bytes(
-        release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
-    )
+    program.write_bytes(provision_program(collection_files(CHECKOUT), "1.2.3", preset=0))
     given = {
         "join_method": "kubeadm",
         "join_cni_config": NETWORK,
@@ -317,7 +315,7 @@ def test_a_kubelet_that_exits(machine: Real) -> None:
 def user_data(folder: Path, name: str, lab: RunningLab, **variables: Any) -> Iterator[str]:
     """What the role node_user_data makes for a machine that has all of base and joins by kubeadm."""
     plane, web = lab.cluster(), Web(socket.create_server((lab.controller, 0)))
-    program = release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
+    program = provision_program(collection_files(CHECKOUT), "1.2.3", preset=0)
     web.site.files["/provision"] = program
     result = folder / "user-data"
     controller = Controller(None, folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.demos import robot
+from dev.demos import machines
 from lab.apt import apt_options, sources
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(12000)]
@@ -41,11 +41,11 @@ def mirrored_system(lab, name: str, firmware: str, arrays: int) -> None:
 
 
 def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
-    name = robot.BY_INSTALLIMAGE
-    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
+    name = machines.BY_INSTALLIMAGE
+    (server,) = [one for one in machines.DEDICATED if one["number"] == machines.NUMBERS[name]]
     lab = dedicated("qemu", [server])
     testbed = lab.testbed
-    group = robot.inventory(testbed)["by_installimage"]
+    group = machines.dedicated_inventory(testbed)["by_installimage"]
     group["vars"] |= PATIENCE
     testbed.playbook = "kubenode.provision.robot_installimage"
     testbed.write_groups({"by_installimage": group})
@@ -79,12 +79,12 @@ def archive(tmp_path_factory):
 
 @pytest.mark.parametrize("firmware", ["legacy", "/sys/firmware/efi"], ids=["legacy", "uefi"])
 def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedicated, archive, firmware):
-    name, uefi = robot.BY_INSTALLIMAGE, firmware != "legacy"
-    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
+    name, uefi = machines.BY_INSTALLIMAGE, firmware != "legacy"
+    (server,) = [one for one in machines.DEDICATED if one["number"] == machines.NUMBERS[name]]
     # the whole archive lies in the rescue's memory
     lab = dedicated("qemu", [{**server, "uefi": uefi, "memory_mib": 3072}])
     testbed = lab.testbed
-    group = robot.inventory(testbed)["by_installimage"]
+    group = machines.dedicated_inventory(testbed)["by_installimage"]
     esp = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
     group["vars"] |= PATIENCE | {
         "kubenode_image": {"file": str(archive)},
@@ -110,7 +110,7 @@ PASSPHRASE = "correct-horse"
 
 def encrypted(lab, **variables: object) -> None:
     """Write the inventory of a server whose volumes are all on one encrypted partition of its array."""
-    group = robot.inventory(lab.testbed)["by_installimage"]
+    group = machines.dedicated_inventory(lab.testbed)["by_installimage"]
     boot, physical = group["vars"]["kubenode_partitions"]
     group["vars"] |= PATIENCE | {
         "kubenode_autosetup": {"RAID_ASSUME_CLEAN": True},
@@ -123,8 +123,8 @@ def encrypted(lab, **variables: object) -> None:
 
 
 def test_an_encrypted_server_that_its_image_cannot_open_is_refused(dedicated):
-    name = robot.BY_INSTALLIMAGE
-    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
+    name = machines.BY_INSTALLIMAGE
+    (server,) = [one for one in machines.DEDICATED if one["number"] == machines.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     encrypted(lab)  # the lab's tarball has no cryptsetup
     lab.run("-vvv", limit=_LIMIT).fails().says("/etc/crypttab names encrypted devices; the image lacks cryptsetup")
@@ -136,10 +136,10 @@ def test_an_encrypted_server_that_its_image_cannot_open_is_refused(dedicated):
 
 
 def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
-    name, passphrase = robot.BY_INSTALLIMAGE, PASSPHRASE
+    name, passphrase = machines.BY_INSTALLIMAGE, PASSPHRASE
     packages = ("cryptsetup-initramfs", "dropbear-initramfs")
     image = archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-unlock.tar.zst", *packages)
-    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
+    (server,) = [one for one in machines.DEDICATED if one["number"] == machines.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     testbed = lab.testbed
     encrypted(lab, kubenode_image={"file": str(image)}, kubenode_remote_unlock=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import release_programs
+from dev.toolchain import release
 from dev.toolchain.paths import CHECKOUT
 from tests.integration.runs import LIMIT
 
@@ -19,7 +19,7 @@ PLAYBOOKS = Path(__file__).parent / "playbooks"
 
 def telling() -> Iterator[tuple[str, bytes]]:
     """The collection with the playbooks of this folder in place of its own."""
-    for name, data in release_programs.collection_files(CHECKOUT):
+    for name, data in release.collection_files(CHECKOUT):
         own = PLAYBOOKS / Path(name).name
         yield name, own.read_bytes() if name.startswith("playbooks/") and own.is_file() else data
 
@@ -34,7 +34,7 @@ def sources() -> list[tuple[str, bytes]]:
 def program(tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[str, bytes]]) -> Path:
     """The program as a file that can be run."""
     path = tmp_path_factory.mktemp("program") / "provision"
-    path.write_bytes(release_programs.provision_program(sources, "1.2.3", preset=0))
+    path.write_bytes(release.provision_program(sources, "1.2.3", preset=0))
     path.chmod(0o755)
     return path
 

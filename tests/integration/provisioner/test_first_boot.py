@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.toolchain import release_programs
+from dev.toolchain import release
 from dev.toolchain.paths import CHECKOUT
 from lab import mirror
 from lab.cluster import KUBERNETES
@@ -59,7 +59,7 @@ def with_packages(text: str, mirror_url: str) -> str:
 @pytest.fixture(scope="module")
 def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> Node:
     """The machine after its first boot."""
-    program = release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0)
+    program = release.provision_program(release.collection_files(CHECKOUT), "1.2.3", preset=0)
     web.site.files["/provision"] = program
     cluster = lab_nspawn.cluster()
     text = user_data(

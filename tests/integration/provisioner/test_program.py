@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import release_programs
+from dev.toolchain import release
 from dev.toolchain.paths import CHECKOUT
 from provision import state_folder
 from tests.waiting import until
@@ -60,7 +60,7 @@ def run_folders(machine) -> list[Path]:
 
 
 def test_two_builds_are_the_same_bytes(program, sources):
-    again = release_programs.provision_program(reversed(sources), "1.2.3", preset=0)
+    again = release.provision_program(reversed(sources), "1.2.3", preset=0)
     assert hashlib.sha256(again).digest() == hashlib.sha256(program.read_bytes()).digest()
 
 

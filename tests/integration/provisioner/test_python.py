@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import release_programs
+from dev.toolchain import release
 from dev.toolchain.paths import CHECKOUT
 from lab import cache
 from lab.images.bootstrap import bootstrap
@@ -67,7 +67,7 @@ def test_a_run_from_its_first_line_to_its_last(tree: Path, program: Path, tmp_pa
 
 def test_the_role_looks_at_the_machine_and_judges_it(tree: Path, tmp_path: Path) -> None:
     real = tmp_path / "provision"
-    real.write_bytes(release_programs.provision_program(release_programs.collection_files(CHECKOUT), "1.2.3", preset=0))
+    real.write_bytes(release.provision_program(release.collection_files(CHECKOUT), "1.2.3", preset=0))
     done = run(tree, tmp_path, real, "--phase", "base")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "is not supported; supported are Debian 12" in done.stdout

@@ -14,8 +14,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubel
     FLAGS,
     read_tables,
 )
-from dev.kubelet_api.__main__ import RELEASES, render, tables
-from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, fields, flags, for_linux
+from dev.kubelet_api import RELEASES, Missing, Sources, arguments, closing, fields, flags, for_linux, render, tables
 from tests.folders import put
 
 KUBELET = Path(__file__).with_name("kubelet_sources.txt")

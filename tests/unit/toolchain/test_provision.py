@@ -16,9 +16,8 @@ import pytest
 import yaml
 
 from dev.toolchain.paths import CHECKOUT
-from dev.toolchain.release_programs import collection_files, package_files, without_routes_elsewhere
-from provision import state_folder
-from provision.exit_codes import RunError
+from dev.toolchain.release import collection_files, package_files, without_routes_elsewhere
+from provision import RunError, state_folder
 
 ROUTES = Path(ansible.__path__[0]) / "config/ansible_builtin_runtime.yml"
 

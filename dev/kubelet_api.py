@@ -1,8 +1,12 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes' Go sources: packages, the kubelet's flags, and the fields of its configuration."""
+"""``python -m dev.kubelet_api`` writes the tables of a kubelet's flags and fields from Kubernetes' Go modules."""
 
+import argparse
+import json
 import re
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -29,11 +33,8 @@ class GoFile:
     @cached_property
     def imports(self) -> dict[str, str]:
         """Alias → import path."""
-        found = {}
-        for block in _IMPORT_BLOCK.findall(self.text):
-            for alias, path in _IMPORT.findall(block):
-                found[alias or path.rsplit("/", 1)[-1]] = path
-        return found
+        imports = (found for block in _IMPORT_BLOCK.findall(self.text) for found in _IMPORT.findall(block))
+        return {alias or path.rsplit("/", 1)[-1]: path for alias, path in imports}
 
     @cached_property
     def constants(self) -> dict[str, str]:
@@ -43,21 +44,13 @@ class GoFile:
     def functions(self) -> Iterator[tuple[str, str]]:
         """Name and body of every function and method."""
         for match in _FUNCTION.finditer(self.text):
-            start = self.text.index("{\n", match.end()) if "{\n" in self.text[match.end() :] else -1
+            start = self.text.find("{\n", match.end())
             if start >= 0:
                 yield match.group(1), self.text[start + 1 : closing(self.text, start)]
 
 
-class Package:
-    """The files of one folder that are built for Linux."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.files = []
-        for path in sorted(folder.glob("*.go")):
-            text = path.read_text(encoding="utf-8")
-            if not path.stem.endswith(("_test", "_windows", "_darwin", "_freebsd")) and for_linux(text):
-                self.files.append(GoFile(text))
+#: the files of one folder that are built for Linux
+Package = list[GoFile]
 
 
 class Sources:
@@ -70,7 +63,10 @@ class Sources:
         if path not in self._packages:
             if path not in self._folders:
                 raise Missing("there is no package %s" % path)
-            self._packages[path] = Package(self._folders[path])
+            files = sorted(self._folders[path].glob("*.go"))
+            kept = [file for file in files if not file.stem.endswith(("_test", "_windows", "_darwin", "_freebsd"))]
+            texts = [file.read_text(encoding="utf-8") for file in kept]
+            self._packages[path] = [GoFile(text) for text in texts if for_linux(text)]
         return self._packages[path]
 
 
@@ -161,7 +157,7 @@ def flags(sources: Sources) -> dict[str, str]:
             if path == OPTIONS:
                 raise
             continue
-        for file in package.files:
+        for file in package:
             for name, body in file.functions():
                 if _ADDS.match(name):
                     _merge(found, _of_body(sources, package, file, body))
@@ -173,13 +169,11 @@ def _of_body(sources: Sources, package: Package, file: GoFile, body: str) -> dic
     for match in _REGISTRATION.finditer(body):
         given = arguments(body, match.end() - 1)
         place = 0 if match.group(1) == "BoolP" else 1
-        name = _literal(sources, package, file, given[place]) if len(given) > place else None
-        if name:
+        if len(given) > place and (name := _literal(sources, package, file, given[place])):
             found[name] = CURRENT
     for match in _REGISTER.finditer(body):
         given = arguments(body, body.index("(", match.start()))
-        name = _literal(sources, package, file, given[2])
-        if name:
+        if name := _literal(sources, package, file, given[2]):
             found[name.replace("_", "-")] = DEPRECATED if "Deprecated" in match.group(1) else CURRENT
     for alias, function in _CALL.findall(body):
         if alias in file.imports and _ADDS.match(function):
@@ -199,7 +193,7 @@ def _of_package(sources: Sources, path: str, function: str) -> dict[str, str]:
         package = sources.package(path)
     except Missing:
         return {}
-    bodies = {name: (file, body) for file in package.files for name, body in file.functions()}
+    bodies = {name: (file, body) for file in package for name, body in file.functions()}
     found: dict[str, str] = {}
     wanted, seen = [function], set()
     while wanted:
@@ -224,7 +218,7 @@ def _literal(sources: Sources, package: Package, file: GoFile, text: str) -> str
         if alias not in file.imports:
             return None
         package, text = sources.package(file.imports[alias]), name
-    for each in package.files:
+    for each in package:
         if text in each.constants:
             return each.constants[text]
     return None
@@ -272,7 +266,7 @@ def _named(sources: Sources, path: str, name: str) -> Any:
     custom = _CUSTOM.get("%s.%s" % (path, name))
     if custom is not None:
         return custom
-    for file in sources.package(path).files:
+    for file in sources.package(path):
         declared = re.search(r"^type\s+%s\s+(?:=\s*)?(.+)$" % re.escape(name), file.text, re.M)
         if declared is None:
             continue
@@ -315,3 +309,92 @@ def _type(sources: Sources, path: str, file: GoFile, kind: str) -> Any:
         alias, name = kind.split(".", 1)
         return _named(sources, file.imports.get(alias, alias), name)
     return _named(sources, path, kind)
+
+
+Table = tuple[dict[str, str], dict[str, Any]]
+
+
+def render(tables: Mapping[str, Table], sources: Mapping[str, str]) -> str:
+    """The tables as JSON; ``sources`` says of each minor where its table comes from.
+
+    What is ``all`` every minor knows, the rest stands in ``of`` by minor; `kubelet_config.py` puts the two together.
+    """
+    data: dict[str, Any] = {"sources": sources}
+    for name, place in (("flags", 0), ("fields", 1)):
+        all_of = {minor: tables[minor][place] for minor in tables}
+        common = {
+            key: value
+            for key, value in next(iter(all_of.values())).items()
+            if all(key in known and known[key] == value for known in all_of.values())
+        }
+        own = {
+            minor: {key: value for key, value in known.items() if key not in common} for minor, known in all_of.items()
+        }
+        data[name] = {"all": common, "of": own}
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+ROOT = Path(__file__).resolve().parents[1]
+WRITTEN = ROOT / "plugins/plugin_utils/node_plan/kubelet_tables.json"
+#: release → the sum of its module, in https://sum.golang.org
+RELEASES = {
+    "1.34.4": "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",
+    "1.35.4": "h1:o/8dBC/pHVpYoGV4OAIytAlNPZbdYVTXJHoYvXC4qzM=",
+    "1.36.3": "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=",
+    "1.37.2": "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE=",
+}
+
+
+def released(version: str, digest: str, folder: Path) -> Sources:
+    """The packages of a release that the tables need, and all that these import; ``folder`` is new."""
+    # what the lab needs is not in every environment in which the tables are tested
+    from lab.cluster import programs
+    from lab.cluster.go_build import prepare_module, with_modules
+    from lab.errors import ClusterError
+
+    module = folder / "module"
+    try:
+        prepare_module(programs.kubernetes_recipe(version, digest), module)
+    except ClusterError as error:
+        raise Missing(str(error)) from error
+    names = (OPTIONS, *BESIDE, KUBELET_CONFIG)
+    found = with_modules(module, "list", "-deps", "-f", "{{.ImportPath}} {{.Dir}}", *names)
+    if found.returncode:
+        raise Missing(f"go list failed for Kubernetes {version}: {found.stderr[-1000:]}")
+    return Sources({path: Path(place) for path, place in (line.split(" ", 1) for line in found.stdout.splitlines())})
+
+
+def tables(given: Mapping[str, Sources]) -> dict[str, Table]:
+    """Minor → its tables."""
+    return {minor: (flags(sources), fields(sources)) for minor, sources in given.items()}
+
+
+def main(argv: list[str]) -> int:
+    """Write the tables; exit status 1 with ``--check`` when the file would change."""
+    parser = argparse.ArgumentParser(
+        prog="python -m dev.kubelet_api", description="write the tables from Kubernetes' Go modules"
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(argv)
+    found: dict[str, Table] = {}
+    said = {}
+    for version, digest in RELEASES.items():
+        minor = version.rpartition(".")[0]
+        with tempfile.TemporaryDirectory(prefix="kubelet-api-") as folder:
+            try:
+                found |= tables({minor: released(version, digest, Path(folder))})
+            except Missing as problem:
+                parser.error(str(problem))
+        said[minor] = f"k8s.io/kubernetes v{version} and k8s.io/kubelet v0{version[1:]}"
+    text = render(found, said)
+    if WRITTEN.is_file() and WRITTEN.read_text(encoding="utf-8") == text:
+        return 0
+    print(WRITTEN.relative_to(ROOT))
+    if options.check:
+        return 1
+    WRITTEN.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
