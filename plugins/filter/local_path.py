@@ -12,7 +12,7 @@ positional: inventory_dir, search
 description:
   - The rule of this collection for every variable that holds a path of the controller. An absolute path, or one from
     C(~), is taken as it is. Another one is looked for beside the inventory, then in the working directory, then where
-    Ansible searches. What is in none of these places is an error that names them.
+    Ansible searches. What is in none of these places is an error that names them, and so is a link that leads nowhere.
 options:
   _input:
     description:
@@ -41,6 +41,11 @@ options:
     type: list
     elements: string
     default: []
+  variable:
+    description:
+      - The variable that holds the path, which errors name.
+    type: string
+    default: ''
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -57,6 +62,7 @@ _value:
   type: string
 """
 
+import os
 from collections.abc import Callable, Iterable
 
 from ansible.errors import AnsibleFilterError
@@ -68,6 +74,7 @@ def local_path(
     search: Iterable[str] = (),
     new: bool = False,
     inventory_sources: Iterable[str] = (),
+    variable: str = "",
 ) -> str:
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
@@ -77,9 +84,12 @@ def local_path(
     try:
         if new:
             return controller_paths.for_writing(path, inventory_dir, inventory_sources)
-        return controller_paths.find(path, inventory_dir, search)
+        found = controller_paths.find(path, inventory_dir, search)
+        if not os.path.exists(found):
+            raise controller_paths.NotThere(f"{found} is a link that leads nowhere; mend the link")
+        return found
     except controller_paths.NotThere as error:
-        raise AnsibleFilterError(str(error)) from error
+        raise AnsibleFilterError(f"{variable}: {error}" if variable else str(error)) from error
 
 
 class FilterModule:

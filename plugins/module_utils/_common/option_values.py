@@ -43,6 +43,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
         option, messages = dict(option, options=None), ["no %s" % option["type"]]
     # int() takes digits of every script, "1_0" and "1e9".
     odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value[value.startswith("-") :])
+    odd = odd or (option.get("type") == "path" and isinstance(value, str) and "\0" in value)
     if not messages and not odd:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))

@@ -58,15 +58,22 @@ def write_json(path: str, content: Any, sort_keys: bool = False, durable: bool =
 
 
 def lock(fd: int, seconds: float) -> bool:
-    """Take the lock of an open file, which ends when it is closed; False when another one holds it for so long."""
+    """Take the lock of an open file, which ends when it is closed; False when another one holds it for so long.
+
+    Raises OSError: at once, but after that time when the kernel had no memory for a lock.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
+        except OSError as error:
+            held = isinstance(error, BlockingIOError)
+            late = time.monotonic() > deadline
+            if held and late:
                 return False
+            if not held and (late or error.errno != errno.ENOLCK):
+                raise
             time.sleep(0.1)
 
 

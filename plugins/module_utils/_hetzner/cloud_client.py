@@ -34,6 +34,9 @@ from .api_failures import (
 
 #: The bucket refills completely within this many seconds.
 WINDOW = 3600.0
+#: What comes back is shared with others: after a refusal half as much of it is used as before, down to the least share,
+#: and a little more with each answer.
+LEAST_SHARE, SHARE_GROWS = 1 / 8, 1 / 128
 
 
 class Plan:
@@ -55,6 +58,8 @@ class Budget:
         self._at = 0.0
         self._in_flight = 0
         self._answers = 0
+        self._share = 1.0
+        self._answers_at_refusal = 0
 
     @property
     def known(self) -> bool:
@@ -70,12 +75,12 @@ class Budget:
         """Requests that may be sent right now; infinite as long as nothing is known."""
         if self.limit is None:
             return math.inf
-        return min(float(self.limit), self._remaining + (self._clock() - self._at) * self.per_second)
+        return min(float(self.limit), self._remaining + self._came_back())
 
     def sent(self) -> int:
         """A request leaves; what is returned belongs to its answer."""
         if self.known:
-            self._set(self.remaining() - 1)
+            self._set(self._ours() - 1)
         self._in_flight += 1
         return self._answers
 
@@ -94,18 +99,34 @@ class Budget:
         if not limit or remaining is None:
             return
         self.limit = limit
+        self._share = min(1.0, self._share + SHARE_GROWS)
         self._set(min(remaining, limit) - self._in_flight - overtook)
 
-    def exhausted(self) -> None:
-        """The API said that there is nothing left."""
+    def exhausted(self, mark: int) -> None:
+        """The API said that there is nothing left; ``mark`` is that of the request that it refused.
+
+        Then another controller uses what comes back, too. If both took the next one that is due, one of them would be
+        refused each time.
+        """
         if not self.known:
             self.limit = int(WINDOW)
-        self._set(min(0.0, self.remaining()))
+        if mark >= self._answers_at_refusal:  # sent after the last refusal
+            self._share = max(LEAST_SHARE, self._share / 2)
+            self._answers_at_refusal = self._answers
+        self._set(min(0.0, self._ours()))
 
     def delay(self) -> float:
         """Seconds until one more request may be sent."""
-        missing = 1 - self.remaining()
-        return max(0.0, missing / self.per_second) if self.known else 0.0
+        missing = 1 - self._ours()
+        return max(0.0, missing / (self.per_second * self._share)) if self.known else 0.0
+
+    def _came_back(self) -> float:
+        """Requests that came back since the last request or answer."""
+        return (self._clock() - self._at) * self.per_second
+
+    def _ours(self) -> float:
+        """Requests that this controller may send right now, when others use their share of those that come back."""
+        return min(self.remaining(), self._remaining + self._came_back() * self._share)
 
     def plan(self, requests: int, seconds: float, what: str) -> Plan:
         """Judge ``requests`` more requests to be sent within ``seconds``; ``what`` names the work in the message."""
@@ -354,7 +375,7 @@ class Api(Client):
         error = _error_of(response)
         if error.status == 429 or error.code == "rate_limit_exceeded":
             with self._lock:
-                self.budget.exhausted()
+                self.budget.exhausted(mark)
         if error.status in (401, 403) and error.code in CREDENTIAL_CODES:
             fatal = FleetError(CREDENTIAL_CODES[error.code])
             self.stop(fatal)

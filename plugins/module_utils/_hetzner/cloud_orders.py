@@ -189,6 +189,8 @@ def read_user_data(machine: Machine) -> None:
         return
     if machine.get("user_data"):
         raise Unfit("user_data_file: there is user_data, too; leave one of the two out")
+    if "\0" in path:
+        raise Unfit(f"user_data_file: {path!r} can be no path: it has a NUL in it")
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             # more than the API takes is refused later

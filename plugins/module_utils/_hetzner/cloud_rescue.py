@@ -21,7 +21,7 @@ from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
 from .cloud_arming import Arming, started_for
 from .cloud_client import PER_PAGE, Api
-from .cloud_servers import Servers, addresses_of, as_ordered, is_known
+from .cloud_servers import ServerReads, Servers, addresses_of, as_ordered, is_known
 from .fleet_run import MachineRun, explain, run_all
 from .intent_store import NONE
 from .labels import INSTALLATION_LABEL, installation_of, is_ours
@@ -108,6 +108,7 @@ class CloudRescue(BootFleet):
     ) -> None:
         super().__init__(api, shell, options)
         self.servers = Servers(api)
+        self.reads = ServerReads(self.servers)
         self.board = ActionBoard(api)
         self.rescue_timeout = rescue_timeout
         self.key_ids: list[int] = []
@@ -232,8 +233,8 @@ class CloudFlow(BootFlow):
         super().__init__(fleet, run, given, self._observed(fleet, run, given, server))
         self._answer: Answer | None = None
         self._destination = boot_states.BOOTING_TO_RESCUE
-        created = (given.get("create_action") or {}).get("id") or 0
-        self._arming = Arming(fleet.servers, fleet.board, fleet.intents, run, created)
+        made = given.get("create_action")
+        self._arming = Arming(fleet.servers, fleet.reads, fleet.board, fleet.intents, run, made)
 
     @staticmethod
     def _observed(fleet: CloudRescue, run: MachineRun, given: Machine, server: Server) -> ObservedState:
@@ -272,7 +273,7 @@ class CloudFlow(BootFlow):
         """Wait until the server is neither being created nor in between two states."""
         action: Action = self.given.get("create_action") or Action()
         if self.seen.status == "initializing" and action.get("id"):
-            self.fleet.board.wait({**action, "status": "running"}, self.deadline)
+            self._arming.made = self.fleet.board.wait({**action, "status": "running"}, self.deadline)
             self.seen.status = "off"
             return
         pause = 2.0
@@ -475,7 +476,9 @@ class CloudFlow(BootFlow):
         self._arming.arm(self.server, self.fleet.key_ids, self.deadline, armed_before=bool(self.seen.armed))
 
     def _power_on(self) -> None:
-        self.fleet.servers.power_on(self.server, self.deadline)
+        self._arming.look_again(self.server, self.deadline)
+        action = self.fleet.servers.power_on(self.server, self.deadline)
+        self._arming.look_again(self.server, self.deadline, action)
         self._booting()
         self._arrive()
 

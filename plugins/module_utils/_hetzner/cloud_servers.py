@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.text import moment
 from .api_failures import ApiError, MachineError, unless_gone
 from .api_types import Action, Attachment, Machine, Server
+from .cloud_client import PER_PAGE
 from .labels import INSTALLATION_LABEL, LABEL, is_ours
 
 if TYPE_CHECKING:
@@ -149,6 +151,12 @@ class Servers:
         answer = unless_gone(lambda: self._api.read(path, deadline, machine=server["name"]))
         return None if answer is None else answer["server"]
 
+    def labelled(self, names: Sequence[str], deadline: Deadline) -> dict[str, Server]:
+        """The present state of servers of ours by name, in one request; at most PER_PAGE names."""
+        query = {"label_selector": f"{LABEL} in ({','.join(names)})", "per_page": PER_PAGE}
+        servers: list[Server] = self._api.read("/servers", deadline, params=query).get("servers") or []
+        return {server["name"]: server for server in servers}
+
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""
         actions, _complete = self._api.read_all(
@@ -219,10 +227,9 @@ class Servers:
         body = {"type": "linux64", "ssh_keys": list(key_ids)}
         return self.act(server, "enable_rescue", "enable_rescue", deadline, body, locked)
 
-    def age(self, action: Action) -> float | None:
-        """Seconds since an action ended, or began, by the API's own clock; None when that is not known."""
-        now, then = self._api.server_time(), moment(action.get("finished") or action.get("started"))
-        return None if now is None or then is None else now - then
+    def now(self) -> float | None:
+        """The API's own clock in epoch seconds; None when that is not known."""
+        return self._api.server_time()
 
     def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
         """Disarm the rescue."""
@@ -265,6 +272,41 @@ class Servers:
         path = f"/servers/{server['id']:d}"
         answer = unless_gone(lambda: self._api.change("DELETE", path, deadline, look, machine=server["name"]))
         return (answer or {}).get("action")
+
+
+class ServerReads:
+    """The present state of single servers for many threads: what they ask for at the same time is one request."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._asked: set[str] = set()
+        self._answers: dict[str, Server | None] = {}
+
+    def present(self, server: Server, deadline: Deadline) -> Server | None:
+        """A server of ours as it is now, or was since this was called; None when it is gone. One thread a server."""
+        name = server["name"]
+        with self._lock:
+            self._asked.add(name)
+        with self._reading:
+            if name not in self._answers:
+                self._read(name, deadline)
+            found = self._answers.pop(name)
+        return found if found is not None else self._servers.by_id(server, deadline)
+
+    def _read(self, first: str, deadline: Deadline) -> None:
+        """Read that server and others that threads wait for."""
+        with self._lock:
+            names = [first, *sorted(self._asked - {first})[: PER_PAGE - 1]]
+            self._asked.difference_update(names)
+        try:
+            found = self._servers.labelled(names, deadline)
+        except BaseException:
+            with self._lock:
+                self._asked.update(names[1:])
+            raise
+        self._answers.update((name, found.get(name)) for name in names)
 
 
 def _newest(actions: Iterable[Action], command: str) -> Action | None:

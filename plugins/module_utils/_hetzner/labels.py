@@ -25,9 +25,12 @@ LABEL = "kubenode.provision/machine"
 ADOPTED_LABEL = "kubenode.provision/adopted"
 #: The id of the installation that the server was made or armed for, see `_common/installed.py`.
 INSTALLATION_LABEL = "kubenode.provision/installation"
+#: A run took the server over from the one that made or armed it; the value is the newest of its actions (id) that the
+#: run knew. See `cloud_arming.py`.
+TAKEN_LABEL = "kubenode.provision/taken-after"
 #: A user must not set these: they would let us delete servers of others, or take another system for the one that was
 #: installed.
-OWN_LABELS = frozenset([LABEL, ADOPTED_LABEL, INSTALLATION_LABEL])
+OWN_LABELS = frozenset([LABEL, ADOPTED_LABEL, INSTALLATION_LABEL, TAKEN_LABEL])
 
 #: Marks the snapshots this collection made; the value is the name of the image.
 MADE_LABEL = "kubenode.provision/node-image"

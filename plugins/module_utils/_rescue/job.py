@@ -306,7 +306,11 @@ def _create(path: str, mode: int) -> Iterator[BinaryIO]:
 def _lock(path: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not safe_files.lock(descriptor, 120):
+        try:
+            free = safe_files.lock(descriptor, 120)
+        except OSError as exc:
+            raise JobError(f"nothing was started: the lock {path} cannot be taken ({exc.strerror})") from exc
+        if not free:
             raise JobError(f"another run is setting up this machine (lock {path}); run again later")
         yield
     finally:

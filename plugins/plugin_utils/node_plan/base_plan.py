@@ -74,7 +74,12 @@ def warnings(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def matrix(node: Node, inputs: BaseInputs) -> list[str]:
-    """The pair of Kubernetes and containerd, against what the containerd project has tested; cri-dockerd and Docker."""
+    """The pair of Kubernetes and containerd, against what the containerd project has tested; cri-dockerd and Docker.
+
+    A runtime that base does not manage is not known: which one it is, and of which version.
+    """
+    if not inputs["manage_runtime"]:
+        return []
     if inputs["container_runtime"] == "docker":
         return _old_docker(node, inputs)
     running, minor = runtime.containerd_version(node, inputs), inputs["kubernetes_minor"]
@@ -97,7 +102,7 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
 def _old_docker(node: Node, inputs: BaseInputs) -> list[str]:
     """What cri-dockerd says of the Docker that is installed, or will be."""
     version = inputs["cri_dockerd_version"]
-    if not inputs["manage_runtime"] or version not in _NEED_DOCKER_23:
+    if version not in _NEED_DOCKER_23:
         return []
     for package in runtime.docker_packages(node, inputs)[:1]:
         text = (node.get("packages") or {}).get(package) or (node.get("candidates") or {}).get(package)

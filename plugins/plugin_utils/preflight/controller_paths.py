@@ -21,11 +21,13 @@ _FILES = "files"
 
 
 class NotThere(AnsibleError):
-    """There is no such file; the text names all places that were looked at."""
+    """There is no such file; the text names all places that were looked at, or says why there can be none."""
 
 
 def places(path: str, inventory_dir: str | None, search: Iterable[str] = ()) -> list[str]:
-    """Where a path may lead to, the first one that is there counts."""
+    """Where a path may lead to, the first one that is there counts. Raises `NotThere` for what can be no path."""
+    if "\0" in path:
+        raise NotThere(f"there can be no {path!r}: a path has no NUL in it")
     path = os.path.expanduser(path)
     if os.path.isabs(path):
         return [path]
@@ -62,7 +64,7 @@ def _is_of(inventory_dir: str | None, source: str) -> bool:
 
 def as_found(path: Any, variables: Mapping[str, Any]) -> Any:
     """A path in a variable of a host, absolute when it is there; else it is left for the message of who takes it."""
-    if not isinstance(path, str) or not path:
+    if not isinstance(path, str) or not path or "\0" in path:
         return path
     looked = places(path, inventory_dir_of(variables))
     return next((place for place in looked if os.path.lexists(place)), path)

@@ -103,6 +103,13 @@ def plan(
     }
 
 
+def _can_be_read(path: str, inventory_dir: str | None) -> bool:
+    try:
+        return any(os.access(place, os.R_OK) for place in controller_paths.places(path, inventory_dir))
+    except controller_paths.NotThere:
+        return False
+
+
 def _of_host(host: Mapping[str, Any]) -> list[str]:
     name = str(host["inventory_hostname"])
     errors = []
@@ -110,8 +117,7 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
     config = host.get("kubenode_kubeconfig")
-    places = controller_paths.places(str(config), controller_paths.inventory_dir_of(host)) if config else []
-    if config and not any(os.access(place, os.R_OK) for place in places):
+    if config and not _can_be_read(str(config), controller_paths.inventory_dir_of(host)):
         errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
     for variable in _LIMITS:
         limit = host.get(variable)

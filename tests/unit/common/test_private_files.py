@@ -10,6 +10,7 @@ import os
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
+from tests.clock import Clock
 
 
 def test_a_file_is_private_and_replaces_the_one_before(tmp_path):
@@ -42,3 +43,46 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path):
     path.symlink_to(victim)
     safe_files.write_json(str(path), {})
     assert (victim.read_text(), path.read_text(), path.is_symlink()) == ("kept", "{}\n", False)
+
+
+# --- locks
+
+
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    """Take the lock of a file whose kernel answers with these errors, one after the other; how long that took."""
+    clock = Clock()
+    monkeypatch.setattr(safe_files, "time", clock)
+
+    def take(*errors: int) -> tuple[bool, float]:
+        answers = iter(errors)
+
+        def flock(_fd: int, _how: int) -> None:
+            number = next(answers, 0)
+            if number:
+                raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(safe_files.fcntl, "flock", flock)
+        return safe_files.lock(0, 10.0), clock.now
+
+    take.clock = clock
+    return take
+
+
+def test_a_lock_is_waited_for(lock):
+    assert lock() == (True, 0.0)
+    assert lock(errno.EWOULDBLOCK, errno.ENOLCK, errno.EWOULDBLOCK) == (True, pytest.approx(0.3))
+
+
+def test_a_lock_that_another_one_keeps_is_not_taken(lock):
+    taken, seconds = lock(*[errno.EWOULDBLOCK] * 1000)
+    assert not taken
+    assert seconds == pytest.approx(10.0, abs=0.2)
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(errno.ENOLCK, 10.0), (errno.ENOSYS, 0.0), (errno.EBADF, 0.0)])
+def test_a_lock_that_cannot_be_taken_is_an_error(lock, number, seconds):
+    """Only what may pass, no memory for locks, is waited for."""
+    with pytest.raises(OSError, match=os.strerror(number)):
+        lock(*[number] * 1000)
+    assert lock.clock.now == pytest.approx(seconds, abs=0.2)

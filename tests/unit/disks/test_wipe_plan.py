@@ -134,3 +134,20 @@ def test_what_fails_after_the_erasing_says_that_disks_were_changed(monkeypatch, 
     with pytest.raises(JobError, match="everything was erased, but lsblk does not list the disks") as failed:
         targets.wipe_disks(lambda *_given, **_more: (0, "", ""), [{}], base=str(tmp_path))
     assert failed.value.begun is True
+
+
+def test_a_lock_that_cannot_be_taken_says_that_nothing_was_changed(monkeypatch, tmp_path):
+    """Else the next run would take the disks for those that this one had begun to write."""
+    disk = tmp_path / "sda"
+    with pytest.raises(wiping.WipeError, match=f"{disk} cannot be locked: No such file or directory; nothing") as gone:
+        wiping._lock(str(disk), [], 0.0)
+    disk.touch()
+
+    def no_locks(_fd: int, _seconds: float) -> bool:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(wiping.safe_files, "lock", no_locks)
+    with pytest.raises(wiping.WipeError, match=f"{disk} cannot be locked: No locks available") as refused:
+        wiping._locked([str(disk)], 0.0).__enter__()
+    assert not gone.value.begun
+    assert not refused.value.begun

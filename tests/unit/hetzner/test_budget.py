@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -67,8 +70,30 @@ def test_empty_bucket_delays_until_one_request_came_back(limit, seconds):
 
 def test_a_429_without_headers_stops_the_sending():
     budget = Budget(Clock())
-    budget.answered({}, budget.sent())
-    budget.exhausted()
+    mark = budget.sent()
+    budget.answered({}, mark)
+    budget.exhausted(mark)
+    # half of what comes back is left to the other one
+    assert budget.delay() == pytest.approx(2.0)
+
+
+def test_a_refusal_halves_the_share_and_answers_raise_it():
+    budget, clock = known(2)
+    first, second = budget.sent(), budget.sent()
+    budget.answered(headers(0), second)
+    budget.exhausted(second)
+    budget.answered(headers(0), first)
+    budget.exhausted(first)  # on its way when the bucket ran dry
+    clock.now += 2
+    assert budget.remaining() == 1
+    assert budget.delay() == pytest.approx(2.0, abs=0.1)
+    for _ in range(20):
+        mark = budget.sent()
+        budget.answered(headers(0), mark)
+        budget.exhausted(mark)
+    assert budget.delay() == pytest.approx(8.0, abs=0.1)
+    for _ in range(112):
+        budget.answered(headers(0), budget.sent())
     assert budget.delay() == pytest.approx(1.0)
 
 
@@ -136,6 +161,70 @@ def test_remaining_never_exceeds_the_limit(events):
             clock.now += event
         assert budget.remaining() <= 100
         assert budget.delay() >= 0
+
+
+class Bucket:
+    """A bucket that several controllers share; each always has eight requests that wait or are on their way."""
+
+    def __init__(self, controllers: int, left: float, seed: int) -> None:
+        self.clock, self.left, self.filled, self.refused = Clock(), left, 0.0, 0
+        self.took = [0] * controllers
+        self.chance = random.Random(seed)
+        self.budgets = [Budget(self.clock) for _ in self.took]
+        self.events: list[tuple] = []
+        for number in range(8 * controllers):
+            self.after(0.0, self.send, number % controllers, 1.0)
+
+    def after(self, seconds: float, what: Callable[..., None], *arguments: object) -> None:
+        heapq.heappush(self.events, (self.clock.now + seconds, self.chance.random(), what, arguments))
+
+    def send(self, number: int, pause: float) -> None:
+        delay = self.budgets[number].delay()
+        if delay > 1e-6:
+            self.after(delay, self.send, number, pause)
+        else:
+            self.after(self.chance.uniform(0.01, 0.05), self.take, number, pause, self.budgets[number].sent())
+
+    def take(self, number: int, pause: float, mark: int) -> None:
+        """The API takes a request or refuses it; ten a second come back."""
+        self.left, self.filled = self.left + (self.clock.now - self.filled) * 10, self.clock.now
+        taken = self.left >= 1
+        self.left -= taken
+        self.refused += not taken
+        self.took[number] += taken
+        self.after(self.chance.uniform(0.01, 0.05), self.answer, number, pause, mark, int(self.left), taken)
+
+    def answer(self, number: int, pause: float, mark: int, left: int, taken: bool) -> None:
+        self.budgets[number].answered(headers(left, 36000), mark)
+        if taken:
+            self.send(number, 1.0)
+        else:
+            self.budgets[number].exhausted(mark)
+            self.after(pause * self.chance.uniform(0.5, 1), self.send, number, min(15, pause * 1.6))
+
+    def run(self, seconds: float) -> None:
+        while self.events[0][0] < seconds:
+            self.clock.now, _order, what, arguments = heapq.heappop(self.events)
+            what(*arguments)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_controllers_do_not_meet_at_each_token(seed):
+    """Nearly all that comes back is used, by both, and few requests are refused."""
+    bucket = Bucket(2, 30, seed)
+    bucket.run(10)
+    assert bucket.refused <= 20
+    bucket.run(100)
+    assert sum(bucket.took) >= 0.95 * (30 + 100 * 10)
+    assert bucket.refused <= 0.08 * sum(bucket.took)
+    assert min(bucket.took) >= 0.2 * sum(bucket.took)
+
+
+def test_a_controller_that_is_alone_uses_all_that_comes_back():
+    bucket = Bucket(1, 30, 0)
+    bucket.run(100)
+    assert bucket.refused == 0
+    assert bucket.took[0] >= 0.98 * (30 + 100 * 10)
 
 
 EVENTS = st.tuples(st.sampled_from(["send", "take", "answer"]), st.integers(0, 1))

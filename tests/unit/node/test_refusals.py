@@ -98,6 +98,14 @@ def test_an_old_containerd_is_refused_or_warned_of():
     assert base_plan.warnings(facts, inputs) == [refusal]
 
 
+@pytest.mark.parametrize("check", ["refuse", "warn"])
+def test_a_runtime_that_base_does_not_manage_is_not_judged(check):
+    facts = node("debian-13", packages={"containerd": "1.7.24~ds1-6+deb13u1"})
+    inputs = given(containerd_source="distribution", manage_runtime=False, version_check=check)
+    assert base_plan.refusals(facts, inputs, READ_AT, READ_AT) == []
+    assert base_plan.warnings(facts, inputs) == []
+
+
 OLD_DOCKER = "20.10.24+dfsg1-1+deb12u1"
 
 

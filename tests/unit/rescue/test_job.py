@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -102,6 +103,17 @@ def test_two_controllers_at_once_start_one_command(base):
     assert sorted(attached) == [False, True, True, True]
     ended(long, base)
     assert (base / "runs").read_text() == "ran\n"
+
+
+def test_a_lock_that_cannot_be_taken_starts_nothing(base, monkeypatch):
+    def no_locks(_fd: int, _seconds: float) -> bool:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(jobs.safe_files, "lock", no_locks)
+    with pytest.raises(jobs.JobError, match=r"nothing was started: the lock \S+ cannot be taken \(No locks") as caught:
+        jobs.start_or_attach(job(), run, str(base))
+    assert not caught.value.begun
+    assert not (base / protocol.COMMAND).exists()
 
 
 # --- a command that was uploaded before

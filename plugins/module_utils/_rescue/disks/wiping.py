@@ -233,17 +233,26 @@ def _carry_out_all(tools: Tools, steps: Sequence[Step], patience: float) -> list
 def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
     """Hold the locks that keep udev from starting again, at every change, what was just stopped."""
     deadline = time.monotonic() + patience
-    opened = []
+    opened: list[int] = []
     try:
         for path in paths:
-            # For reading: udev probes a disk again that was open for writing.
-            opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            if not safe_files.lock(opened[-1], deadline - time.monotonic()):
-                raise WipeError(f"another program holds the lock of {path}; run again later", False)
+            _lock(path, opened, deadline)
         yield
     finally:
         for fd in opened:
             os.close(fd)
+
+
+def _lock(path: str, opened: list[int], deadline: float) -> None:
+    """Open a disk, which ``opened`` holds then, and take its lock; raises WipeError."""
+    try:
+        # For reading: udev probes a disk again that was open for writing.
+        opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        locked = safe_files.lock(opened[-1], deadline - time.monotonic())
+    except OSError as exc:
+        raise WipeError(f"{path} cannot be locked: {exc.strerror}; nothing was erased", False) from exc
+    if not locked:
+        raise WipeError(f"another program holds the lock of {path}; run again later", False)
 
 
 def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: float) -> None:

@@ -192,6 +192,7 @@ CASES = {
     iface("ipv6: {enabled: true, autoconf: true}"): "interfaces[0].ipv6.autoconf: true needs dhcp: true",
     iface("ipv6: {enabled: true, dhcp: true, autoconf: true, token: '2001::1'}"): "interfaces[0].ipv6.token",
     iface("ipv6: {enabled: true, token: '::1'}"): "needs addr-gen-mode eui64 and autoconf",
+    iface(f"ipv4: {{enabled: true, dhcp: true, dhcp-custom-hostname: {'a.' * 127}a}}"): "is no host name",
     iface("ipv4: {enabled: true, dhcp: true, dhcp-client-id: 'a b'}"): "ipv4.dhcp-client-id: 'a b' is not",
     iface("ipv4: {enabled: true, autoconf: true}"): "interfaces[0].ipv4.autoconf: unknown key",
     # controllers and ports
