@@ -162,7 +162,7 @@ notes:
   - 'On the command line: C(ansible MACHINE -u root -m kubenode.provision.machine_disks) shows the disks of a machine in
     its rescue.'
   - Uses C(lsblk), C(blkid) and C(wipefs) on the machine, and, when they are there, C(smartctl), C(nvme), C(mdadm),
-    C(lvm), C(debugfs), C(sgdisk), C(cryptsetup) and C(dmsetup).
+    C(lvm), C(debugfs), C(cryptsetup) and C(dmsetup).
 seealso:
   - module: kubenode.provision.robot_rescue
   - module: kubenode.provision.image_url_command

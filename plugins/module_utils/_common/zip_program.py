@@ -56,15 +56,15 @@ def main_of(module: str, arguments: str = "sys.argv[1:]") -> bytes:
     return _MAIN.format(module=module, arguments=arguments).encode("ascii")
 
 
-def zip_program(head: bytes, files: Mapping[str, bytes], compressed: bool = False) -> bytes:
+def zip_program(head: bytes, files: Mapping[str, bytes]) -> bytes:
     """The program: ``head``, one or more lines that start Python on the file, then the archive.
 
     ``files``: path in the archive → content, ``__main__.py`` among them. Equal arguments give equal bytes, from every
-    controller; ``compressed`` ones only where zlib is the same, which suits what no digest is made of.
+    controller, so nothing is compressed: zlib is not the same everywhere.
     """
     packed = io.BytesIO()
     packed.write(head)
-    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = archive.compression

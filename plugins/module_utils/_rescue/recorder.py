@@ -14,14 +14,12 @@ beside itself; it imports nothing of ours.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import select
 import signal
 import sys
 import time
-from typing import NoReturn
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SET_SIZE = getattr(fcntl, "F_SETPIPE_SZ", 1031)
@@ -96,6 +94,8 @@ class Events:
     """The kernel's queue of writes to the pipes; without inotify there is none, and the order is that of the polls."""
 
     def __init__(self, folder: str, names: tuple[str, ...]) -> None:
+        import ctypes  # lazy: only one of the two programs needs it
+
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         paths = [os.path.join(folder, name + ".pipe") for name in names] if self.fd >= 0 else []
@@ -216,7 +216,7 @@ def _at_events(stream: Stream, data: bytes | None, events: list[int]) -> list[tu
     return [(event, stream, part) for event, part in zip(events or [stream.last], parts)]
 
 
-def _end(_number: int, _frame: object) -> NoReturn:
+def _end(_number: int, _frame: object) -> None:
     raise SystemExit(0)
 
 
@@ -231,7 +231,7 @@ def record(folder: str, cap: str, kept: str, began: str) -> int:
     return 0
 
 
-def launch(ctype: str, *words: str) -> NoReturn:
+def launch(ctype: str, *words: str) -> None:
     """Make both pipes short, and become the program. ``ctype``: ``=`` and LC_CTYPE, or nothing when it is not set."""
     for fd in (1, 2):
         with contextlib.suppress(OSError):  # the order is less exact then

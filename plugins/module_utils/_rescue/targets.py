@@ -13,7 +13,7 @@ from typing import Any
 
 from .._common import consent as consents
 from .._common import intents, probe
-from . import image_url, job, protocol
+from . import job, protocol
 from .disks import disk_facts, disk_gather, disk_names, guard, wiping
 from .disks.disk_facts import Disk, Identity
 from .disks.disk_tools import Tools
@@ -40,8 +40,11 @@ def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",
     tools("udevadm", "settle", "--timeout=100")
     with _failing():
         raw = disk_gather.read(tools, types, health=False)
-        with disk_gather.opened(tools, raw):
-            raw = disk_gather.read(tools, types, health=health)
+        with disk_gather.opened(tools, raw) as changed:
+            if changed:
+                raw = disk_gather.read(tools, types, health=False)
+            if health:
+                disk_gather.add_health(tools, raw, types)
             raw.systems = disk_gather.look_inside(tools, raw)
             found = disk_facts.facts(raw, types)
     return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
@@ -281,6 +284,8 @@ def _look_at_image(wanted: Job) -> None:
     """Raises when the disks would be emptied for an image that cannot be fetched."""
     if not wanted.check_image:
         return
+    from . import image_url  # lazy: HTTP and TLS take longer to load than all else, and most starts empty nothing
+
     try:
         image_url.check_fetchable(wanted.arguments[0], wanted.token)
     except image_url.NotFetchable as exc:
@@ -298,8 +303,8 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
             # Nothing is left of what an earlier job wrote.
             job.forget(base)
         else:
-            raw = disk_gather.read(able, ("disk",), health=False)
-            wiping.wipe(able, [_name(device, disk_facts.identities(raw)) for device in wanted.devices])
+            disks = disk_gather.identities(able)
+            wiping.wipe(able, [_name(device, disks) for device in wanted.devices])
 
 
 def in_english(run: Run) -> Run:

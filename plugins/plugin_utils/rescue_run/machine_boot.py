@@ -145,10 +145,15 @@ class _Boot:
 
     def _reboot(self) -> bool:
         """Send the reboot to the system of ``previous_boot_id``; another one has rebooted already and is left alone."""
+        present = self._present()
+        self._remote.use(present)
+        if self._remote.reboots(self._previous):
+            self._left(is_rescue=True)
+            return True
         try:
             system = gate.wait_for(
                 self._remote,
-                self._present(),
+                present,
                 lambda system: gate.Decision(gate.Verdict.OPEN),
                 self._given["timeout"],
                 "the system to reboot",
@@ -161,11 +166,15 @@ class _Boot:
         if not system.reboot_sent:
             return False
         self._previous = system.boot_id
+        self._left(system.is_rescue)
+        return True
+
+    def _left(self, is_rescue: bool) -> None:
+        """The reboot was sent to a rescue, or to another system."""
         self._remote.leave()
-        if system.is_rescue or self._given["expect"] == "rescue":
+        if is_rescue or self._given["expect"] == "rescue":
             # A new installation, or a new rescue, has new keys.
             self._target.forget()
-        return True
 
     def _present(self) -> KnownHosts:
         """The host keys of the system that runs now."""
@@ -186,6 +195,7 @@ class _Boot:
             lambda system: gate.judge_system(system, self._previous, given["expect"]),
             given["timeout"],
             "the new system" if expect_os else "the rescue",
+            ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
             # Some images make their host keys while cloud-init runs.
             prove=False,
             same_boot=not given["reboot"],

@@ -26,6 +26,9 @@ STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, A
     "robot_installimage": (options.robot_installimage_spec, robot_installimage.run),
     "machine_boot": (options.machine_boot_spec, machine_boot.run),
 }
+#: Seconds between two looks at a program of one machine among many: every look costs it a dozen processes, its end is
+#: seen at once, and of a fleet people see sums.
+FLEET_POLL = 5.0
 #: Results of a step that are results of the machine, too.
 _OF_MACHINE = (
     "boot_state",
@@ -92,6 +95,14 @@ def run(
     outcome = fleet_state.FAILED if found["failed"] else fleet_state.LATE if late else fleet_state.DONE
     display.ended(host.name, outcome, found["msg"])
     return found
+
+
+def poll_seldom(machines: Sequence[Mapping[str, Any]]) -> None:
+    """Let the programs of many machines be looked at seldom, where the user did not say how often."""
+    for machine in machines:
+        for step, (specification, _take) in STEPS.items():
+            if machine[step] is not None and "poll" in specification():
+                machine[step].setdefault("poll", FLEET_POLL)
 
 
 def diffs(result: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shlex
 import time
@@ -316,13 +317,19 @@ def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
 # --- a call of ``module_utils/_rescue/steps.py`` in a rescue: the program and one request go there, one answer returns
 
 
-#: FILE SIZE: the program is the first bytes of stdin, the request the others; both hold secrets.
+#: FOLDER SIZE: the program is the first bytes of stdin, the request, which holds secrets, the others. The folder is
+#: named for what is in it, so that the next request finds it there, compiled.
 _SCRIPT = r"""
 exec 2>&1
 umask 077
-mkdir -p "${1%/*}" && head -c "$2" >"$1.$$" && mv -f "$1.$$" "$1" && python3 -- "$1"
+if [ -e "$1/__main__.py" ]; then head -c "$2" >/dev/null
+else
+  mkdir -p "$1.$$" && head -c "$2" | tar -xzf - -C "$1.$$" && mv -T "$1.$$" "$1"
+  rm -rf "$1.$$"
+fi
+exec python3 -I -S -- "$1"
 """
-_FILE = f"{protocol.BASE}/{protocol.STATE_DIR}/steps.pyz"
+_FOLDER = f"{protocol.BASE}/{protocol.STATE_DIR}/steps"
 
 
 class StepFailed(Exception):
@@ -336,11 +343,12 @@ class StepFailed(Exception):
 def call_step(remote: Remote, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
     """The answer to a request; ``again``: it may be sent once more when SSH is lost. Raises :class:`StepFailed`."""
     program = rescue_programs.steps()
+    folder = f"{_FOLDER}-{hashlib.sha256(program).hexdigest()[:16]}"
     data = program + json.dumps({"step": step, **request}).encode("utf-8")
     patience = Patience(remote) if again else Patience(remote, 0)
     while True:
         try:
-            code, text = remote.run(_SCRIPT, _FILE, str(len(program)), data=data)
+            code, text = remote.run(_SCRIPT, folder, str(len(program)), data=data)
             break
         except Unreachable as exc:
             try:

@@ -8,6 +8,9 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import io
+import tarfile
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import (
@@ -53,9 +56,17 @@ def installimage() -> bytes:
 
 @functools.cache
 def steps() -> bytes:
-    """What answers the controller's requests: :mod:`_rescue.steps`. Each request contains it, so it is compressed."""
-    files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
-    return zip_program(b"#!/usr/bin/python3\n", files, compressed=True)
+    """What answers the controller's requests: :mod:`_rescue.steps`, as a folder that Python runs, in a tar archive.
+
+    Each request contains it, so it is compressed. In a folder, unlike in a zip archive, Python keeps what it compiled.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in sorted(_files("_rescue.steps", "", data=("_rescue/recorder.py",)).items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
 
 
 @functools.cache

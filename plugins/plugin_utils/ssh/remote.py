@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..progress import display
+from . import system_probe
 from .known_hosts import KnownHosts
 from .system_probe import System
 
@@ -30,8 +31,9 @@ SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
 _LOOK, _LOOKS = 1.0, 5.0
 #: Seconds for a handshake where nothing says that the machine is there, and where its open port or its slowness does.
 _BRIEF, _LONG = 5, 30
-#: Seconds in which a system that got the reboot closes its connections; one that does not is asked again.
-_LEAVING = 8.0
+#: Seconds in which a system that got the reboot closes its connections, also a busy one; one that does not is asked
+#: again, which costs it a login each time.
+_LEAVING = 60.0
 
 #: Seconds for one question of `ask`.
 _ASK = 120.0
@@ -136,6 +138,18 @@ class Remote:
         if self._session:
             self._leaving = (self._session, time.monotonic() + _LEAVING)
             self._session, self._patience = None, _BRIEF
+
+    def reboots(self, boot_id: str | None) -> bool:
+        """Send the reboot to the rescue that the open connection leads to, if it is this boot; whether that was done.
+
+        False also where it is not known: the system is to be asked who it is then.
+        """
+        if not (self.is_open and self.rescue and self.rescue.boot_id == boot_id):
+            return False
+        try:
+            return self.run(system_probe.REBOOT, str(boot_id))[1].strip() == "reboot=sent"
+        except Unreachable:
+            return False
 
     def look(self, any_boot: bool = False) -> bool:
         """Whether the port of another system than the one that was left is open; False when it is not known.

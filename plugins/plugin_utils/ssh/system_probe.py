@@ -13,6 +13,18 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
+#: BOOT_ID: reboots the system of that boot ("any": whichever answers), and says whether it does.
+REBOOT = r"""
+read -r boot </proc/sys/kernel/random/boot_id
+if [ "$1" = any ] || [ "$1" = "$boot" ]; then
+  # Detached and a moment later, so that this answer still gets through. An orderly reboot writes to the disks by
+  # itself, when little is left to do; a sync here would wait for all that is being written.
+  nohup sh -c 'sleep 0.3; reboot || systemctl reboot || { sync; reboot -f; }' </dev/null >/dev/null 2>&1 &
+  echo reboot=sent
+else
+  echo reboot=no
+fi
+"""
 #: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).
 #: The second: the seconds that may be waited for cloud-init's end before answering.
 SCRIPT = (
@@ -38,15 +50,11 @@ echo "instance=$instance"
 echo "cloud_init=$state"
 printf cloud_init_result=; encode /run/cloud-init/result.json; echo
 printf cloud_init_status=; encode /run/cloud-init/status.json; echo
-if [ -n "${1-}" ]; then
-  if [ "$1" = any ] || [ "$1" = "$boot" ]; then
-    # Detached and a moment later, so that this answer still gets through.
-    nohup sh -c 'sleep 0.3; sync; reboot || systemctl reboot || reboot -f' </dev/null >/dev/null 2>&1 &
-    echo reboot=sent
-  else
-    echo reboot=no
-  fi
-fi
+[ -z "${1-}" ] || {
+"""
+    + REBOOT
+    + r"""
+}
 echo end=1
 """
 )

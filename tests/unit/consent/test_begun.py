@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job, protocol, targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, job, protocol, targets
 
 MACHINE, MINE, OTHER = "n1", "a" * 32, "b" * 32
 OLD = {"installation": OTHER, "consent": "reinstall", "installed_at": "T"}
@@ -19,7 +19,7 @@ def one_disk(monkeypatch, holds, wipe):
     """The rescue has the disk sda, which holds this."""
     monkeypatch.setattr(targets, "look_at_disks", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.disk_gather, "identities", lambda _tools: [{"name": "sda"}])
     monkeypatch.setattr(targets.wiping, "wipe", wipe)
 
 
@@ -110,9 +110,9 @@ def test_an_emptying_that_changed_nothing_has_not_begun(rescue, monkeypatch, ear
 
 def test_an_image_that_cannot_be_fetched_is_no_beginning(rescue, monkeypatch):
     def refuse(_url, _token):
-        raise targets.image_url.NotFetchable("it cannot be fetched")
+        raise image_url.NotFetchable("it cannot be fetched")
 
-    monkeypatch.setattr(targets.image_url, "check_fetchable", refuse)
+    monkeypatch.setattr(image_url, "check_fetchable", refuse)
     with pytest.raises(job.JobError, match="No disk was touched"):
         rescue("reinstall")
     assert (rescue.done, (rescue.base / protocol.INTENT).exists()) == ([], False)
@@ -147,7 +147,7 @@ def test_a_disk_that_was_found_empty_is_looked_at_again_when_others_were_emptied
     seen = {**TARGET, "holds": []}
     monkeypatch.setattr(targets.disk_facts, "facts", lambda _raw: [dict(seen)])
     monkeypatch.setattr(targets, "empty_disks", lambda *_given: seen.update(content_id="1" * 8))
-    monkeypatch.setattr(targets.image_url, "check_fetchable", lambda *_given: None)
+    monkeypatch.setattr(image_url, "check_fetchable", lambda *_given: None)
     with pytest.raises(job.JobError, match="does not hold any more what was found before") as caught:
         rescue("checked+wipe", still_empty=[TARGET], empty=[{**TARGET, "name": "sdb"}])
     assert (caught.value.begun, (rescue.base / protocol.INTENT).exists()) == (False, False)

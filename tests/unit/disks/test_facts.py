@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
     disk_facts,
     disk_gather,
@@ -183,15 +185,20 @@ def swap_at(path: Path, offset: int, size: int = 80 << 20) -> None:
         file.write(header)
 
 
-@pytest.mark.parametrize("offset", [63 * 512, 1 << 20, 2 << 20, 64 << 20])
-def test_a_file_system_is_found_where_partitions_begin_and_erased_with_the_rest(tmp_path, offset):
+@pytest.mark.parametrize("offset", [63 * 512, 1 << 20, 2 << 20, 64 << 20, (80 << 20) - 4096])
+@pytest.mark.parametrize("punches", [True, False])
+def test_a_file_system_is_found_where_partitions_begin_and_erased_with_the_rest(tmp_path, monkeypatch, offset, punches):
+    if not punches:  # a disk that cannot make zeros of its own
+        monkeypatch.setattr(wiping, "_PUNCH", 0x100)
     disk = tmp_path / "disk"
     swap_at(disk, offset)
     size = disk.stat().st_size
     # The first MiB is looked at as a whole.
-    assert disk_gather.has_data(str(disk), size) is (offset < disk_gather.EDGE)
-    found, text = disk_gather.lost(tools(), str(disk), size)
-    assert (found, "TYPE=swap" in text) == (offset, True)
+    edge = offset < disk_gather.EDGE or offset >= size - disk_gather.EDGE
+    assert disk_gather.has_data(str(disk), size) is edge
+    if offset <= disk_gather.STARTS[-1]:
+        found, text = disk_gather.lost(tools(), str(disk), size)
+        assert (found, "TYPE=swap" in text) == (offset, True)
     wiping.zero_edges(str(disk), size, disk_gather.FIRST)
     assert disk_gather.lost(tools(), str(disk), size) is None
     assert not any(disk.read_bytes())
@@ -207,6 +214,39 @@ def test_a_blank_or_small_disk_has_nothing_lost_and_for_one_that_is_gone_it_is_u
         assert disk.stat().st_size == size
     assert disk_gather.has_data(str(tmp_path / "none"), 1 << 20) is None
     assert disk_gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
+
+
+class Counted(Tools):
+    """All tools are there, and say this of every disk; ``asked``: their names, in order."""
+
+    def __init__(self, **said: str) -> None:
+        self.asked: list[str] = []
+        super().__init__(lambda argv: (0, said.get(os.path.basename(argv[3]), ""), ""))
+
+    def find(self, name: str) -> str:
+        return f"/usr/sbin/{name}"
+
+    def __call__(self, name: str, *arguments: object, limit: float = 120) -> tuple[int, str, str]:
+        self.asked.append(name)
+        return super().__call__(name, *arguments, limit=limit)
+
+
+VOLUMES = json.dumps({"report": [{"pv": [{"pv_name": "/dev/sda", "vg_name": "vg0"}]}]})
+
+
+@pytest.mark.parametrize(
+    ("blkid", "wipefs", "more"),
+    [
+        ("PTTYPE=gpt\n", "", []),
+        ("TYPE=LVM2_member\n", "", ["lvm"] * 3),
+        ("", '{"signatures": [{"type": "LVM2_member"}]}', ["lvm"] * 3),
+    ],
+)
+def test_a_look_asks_each_tool_once_and_lvm_only_where_there_are_volumes(monkeypatch, blkid, wipefs, more):
+    tools = Counted(lsblk=recorded.lsblk(recorded.sata("a")), blkid=blkid, wipefs=wipefs, lvm=VOLUMES)
+    monkeypatch.setattr(targets, "Tools", lambda _run: tools)
+    targets.look_at_disks(lambda *_given, **_more: (0, "", ""))
+    assert tools.asked == ["udevadm", "lsblk", "blkid", "wipefs", *more, "smartctl"]
 
 
 def test_partitions_come_in_order_from_any_lsblk():

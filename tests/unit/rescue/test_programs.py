@@ -26,6 +26,11 @@ def members(content: bytes) -> dict[str, bytes]:
     return {name.removeprefix(f"{rescue_programs.TOP}/"): archive.read(name) for name in archive.namelist()}
 
 
+def unpacked_steps(folder: Path) -> Path:
+    subprocess.run(["tar", "-xzf-", "-C", folder], input=rescue_programs.steps(), check=True)
+    return folder
+
+
 def program(folder: Path, content: bytes) -> Path:
     return put(folder / "image-url-command", content, 0o700)
 
@@ -60,28 +65,36 @@ def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
     )
 
 
-def test_a_program_holds_what_it_imports_and_no_more():
+def test_a_program_holds_what_it_imports_and_no_more(tmp_path):
     raw_disk = members(rescue_programs.image_command("image-url-command-raw-disk"))
     assert {"_rescue/imagecommand/raw_disk.py", "_rescue/imagecommand/incoming.py", "_common/text.py"} <= set(raw_disk)
     assert not {"_rescue/imagecommand/oci.py", "_rescue/imagecommand/tar_reader.py", "_rescue/job.py"} & set(raw_disk)
     oci = members(rescue_programs.image_command("image-url-command-oci"))
     assert set(raw_disk) < set(oci)
-    steps = members(rescue_programs.steps())
-    assert steps["_rescue/recorder.py"] == Path(recorder.__file__).read_bytes()
-    assert not {"_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/rescue_program.py"} & set(
-        steps
-    )
+    steps = unpacked_steps(tmp_path) / rescue_programs.TOP
+    assert (steps / "_rescue/recorder.py").read_bytes() == Path(recorder.__file__).read_bytes()
+    for name in ("_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/rescue_program.py"):
+        assert not (steps / name).exists()
 
 
-@pytest.mark.parametrize(
-    "content", [rescue_programs.installimage, rescue_programs.steps], ids=["installimage", "steps"]
-)
-def test_a_program_imports_nothing_that_is_not_inside(tmp_path, content):
-    path = program(tmp_path, content())
-    names = [name for name in members(content()) if name.endswith(".py") and name != "__main__.py"]
+@pytest.mark.parametrize("what", ["installimage", "steps"])
+def test_a_program_imports_nothing_that_is_not_inside(tmp_path, what):
+    if what == "steps":
+        path = unpacked_steps(tmp_path)
+        names = [str(file.relative_to(path / rescue_programs.TOP)) for file in path.rglob("*/*.py")]
+    else:
+        path = program(tmp_path, rescue_programs.installimage())
+        names = [name for name in members(rescue_programs.installimage()) if name != "__main__.py"]
     modules = [f"{rescue_programs.TOP}.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in names]
     code = f"import importlib, sys; sys.path[:0] = [{str(path)!r}]; [importlib.import_module(n) for n in {modules!r}]"
     subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd="/")
+
+
+def test_a_step_loads_no_http_and_no_tls(tmp_path):
+    path, module = unpacked_steps(tmp_path), f"{rescue_programs.TOP}._rescue.steps"
+    code = f"import sys; sys.path[:0] = [{str(path)!r}]; import {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert not {"ssl", "http.client", "urllib.request"} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize(

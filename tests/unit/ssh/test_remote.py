@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
 )
 from tests.clock import Clock
 from tests.folders import put
+from tests.waiting import until
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
 SSH = r"""#!/bin/sh
@@ -268,6 +270,29 @@ def test_a_system_that_does_not_go_down_is_asked_again(machine, monkeypatch):
     remote.close()
 
 
+@pytest.mark.parametrize(
+    ("works", "done"),
+    [
+        ("reboot", ["reboot"]),
+        ("systemctl reboot", ["reboot", "systemctl reboot"]),
+        ("reboot -f", ["reboot", "systemctl reboot", "sync", "reboot -f"]),
+    ],
+)
+def test_only_a_forced_reboot_waits_until_all_is_written(tmp_path, works, done):
+    for name in ("reboot", "systemctl", "sync"):
+        ends = f'[ "$*" = "{works}" ] || [ {name} = sync ]'
+        text = f'#!/bin/sh\nset -- {name} "$@"\necho "$*" >>{tmp_path}/done\n{ends}\n'
+        put(tmp_path / name, text, 0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for boot_id, said in (("9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "no"), (boot, "sent")):
+        words = ["sh", "-c", remote_module.system_probe.REBOOT, "sh", boot_id]
+        found = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        assert found.stdout == f"reboot={said}\n"
+    file = tmp_path / "done"
+    until(lambda: file.exists() and file.read_text().splitlines() == done, "the reboot")
+
+
 def test_the_end_closes_also_what_waits_for_a_reboot(machine):
     remote = machine.remote()
     remote.run("true")
@@ -409,6 +434,22 @@ def test_much_goes_both_ways_at_once(session):
     code, text = session.run("tee /dev/stderr", data=data)
     assert code == 0
     assert text.encode() == data
+
+
+@pytest.mark.parametrize("before", ["nothing", "half of it", "another program"])
+def test_a_request_finds_the_program_of_the_one_before_compiled(session, tmp_path, monkeypatch, before):
+    monkeypatch.setattr(program_run, "_FOLDER", f"{tmp_path}/kubenode/steps")
+    if before != "nothing":  # a controller that was cut off, and a run of another version
+        name = "kubenode/steps-0123456789abcdef" if before == "another program" else "kubenode/steps-x.1"
+        put(tmp_path / name / "__main__.py", "raise SystemExit(3)")
+    compiled = []
+    for _request in range(2):
+        with pytest.raises(program_run.StepFailed, match="KeyError: 'no step'"):
+            program_run.call_step(session, "no step")
+        compiled += [path.stat() for path in (tmp_path / "kubenode").rglob("steps.*.pyc")]
+    assert [made.st_mode & 0o077 for made in compiled] == [0, 0]
+    assert compiled[0].st_mtime_ns == compiled[1].st_mtime_ns
+    assert not [path for path in (tmp_path / "kubenode").iterdir() if path.suffix and path.name != "steps-x.1"]
 
 
 def test_a_script_leaves_nothing_to_the_next_one(session):

@@ -37,6 +37,8 @@ STARTS = (63 * 512,) + tuple(number * EDGE for number in range(1, 65))
 FIRST = STARTS[-1] + EDGE
 #: What is read at each of these places to see whether it is blank: the farthest superblock, that of btrfs, is in it.
 _GLANCE = 128 << 10
+#: How blkid and wipefs call a physical volume.
+_OF_LVM = "LVM2_member"
 _LVM = ("--readonly", "--reportformat=json", "--units=b")
 
 
@@ -77,12 +79,27 @@ def read(
         for node in found.below(disk):
             if node.name not in more["blkid"] and node.size:
                 _contents(tools, node, more)
-        if health:
-            _health(tools, disk, more)
     if tools.has("lvm"):
-        more["pvs"] = tools("lvm", "pvs", *_LVM, "-o", "pv_name,vg_name,vg_uuid")[1]
-        more["lvs"] = tools("lvm", "lvs", *_LVM, "-o", "vg_name,lv_name,lv_size,segtype")[1]
-    return _raw(listing, **more)
+        # Its tools read every disk again, so they are asked only where one holds something of LVM's.
+        said = [*more["wipefs"].values(), *(text for _code, text in more["blkid"].values())]
+        some = any(_OF_LVM in text for text in said)
+        more["pvs"] = tools("lvm", "pvs", *_LVM, "-o", "pv_name,vg_name,vg_uuid")[1] if some else ""
+        more["lvs"] = tools("lvm", "lvs", *_LVM, "-o", "vg_name,lv_name,lv_size,segtype")[1] if some else ""
+    found = _raw(listing, **more)
+    if health:
+        add_health(tools, found, types)
+    return found
+
+
+def add_health(tools: Tools, raw: Raw, types: Sequence[str] = ("disk",)) -> None:
+    """What the disks say of their health, into ``raw``."""
+    for disk in raw.disks(types):
+        if disk.size and tools.has("smartctl"):
+            code, out, _err = tools("smartctl", "--health", "--json", disk.path)
+            raw.smart[disk.name] = (code, out)
+        if disk.size and disk.name.startswith("nvme") and tools.has("nvme"):
+            code, out, _err = tools("nvme", "smart-log", "--output-format=json", disk.path)
+            raw.nvme[disk.name] = (code, out)
 
 
 def lost(tools: Tools, path: str, size: int) -> tuple[int, str] | None:
@@ -130,17 +147,6 @@ def _contents(tools: Tools, node: Node, more: dict[str, Any]) -> None:
             more["edges"][node.name] = data
         if data is False and node.name in more["whole"]:
             more["lost"][node.name] = lost(tools, node.path, node.size)
-
-
-def _health(tools: Tools, disk: Node, more: dict[str, Any]) -> None:
-    if not disk.size:
-        return
-    if tools.has("smartctl"):
-        code, out, _err = tools("smartctl", "--health", "--json", disk.path)
-        more["smart"][disk.name] = (code, out)
-    if disk.name.startswith("nvme") and tools.has("nvme"):
-        code, out, _err = tools("nvme", "smart-log", "--output-format=json", disk.path)
-        more["nvme"][disk.name] = (code, out)
 
 
 def read_speed(tools: Tools, path: str) -> Speed:
@@ -351,7 +357,8 @@ def opened(tools: Tools, raw: Raw) -> Iterator[bool]:
     changed = False
     try:
         changed = _assemble(tools, raw)
-        changed = _activate(tools) or changed
+        if changed or raw.pvs:  # a RAID that has just been started may hold volumes
+            changed = _activate(tools) or changed
         if changed:
             tools("udevadm", "settle", "--timeout=100")
         yield changed

@@ -9,6 +9,7 @@ content of the partitions, the partition tables at last. No step names a disk th
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import re
@@ -158,9 +159,6 @@ def _erase(raw: Raw, node: Node, whole: bool) -> list[Step]:
         argv = ["mdadm", "--zero-superblock", "--force", node.path]
         steps.append(Step("erase the RAID superblock of %s" % node.path, argv, optional=True))
     steps.append(Step("erase the signatures of %s" % node.path, ["wipefs", "--all", "--force", node.path]))
-    if whole:
-        argv = ["sgdisk", "--zap-all", node.path]
-        steps.append(Step("erase the partition tables of %s" % node.path, argv, optional=True))
     # Where the first partitions began, so that nothing of them is found again.
     first = disk_gather.FIRST if whole else disk_gather.EDGE
     what = "write zeros over the first %sMiB and the last MiB of %s" % ("65 " if whole else "", node.path)
@@ -300,22 +298,39 @@ def _once(tools: Tools, step: Step) -> str:
 
 
 def zero_edges(path: str, size: int, first: int = disk_gather.EDGE) -> None:
-    """Write zeros over the beginning and the last MiB, where tables, superblocks and labels lie."""
+    """Erase the beginning and the last MiB, where tables, superblocks and labels lie; they read as zeros then."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         last = max(0, size - disk_gather.EDGE)
-        for offset in list(range(0, min(first, last), disk_gather.EDGE)) + [last]:
-            zeros = bytes(min(disk_gather.EDGE, size - offset))
-            if 0 < offset < last and _is_zero(fd, zeros, offset):
-                # A disk that stores what is written only keeps its room.
-                continue
-            left = memoryview(zeros)
-            while left:
-                written = os.pwrite(fd, left, offset)
-                offset, left = offset + written, left[written:]
+        for offset, end in ((0, min(first, last)), (last, size)):
+            if offset < end and not _punched(fd, offset, end - offset):
+                _write_zeros(fd, offset, end)
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+#: FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE.
+_PUNCH = 0x01 | 0x02
+
+
+def _punched(fd: int, offset: int, length: int) -> bool:
+    """Whether the disk itself has made zeros of it, in no time; the kernel asks that only of disks that can."""
+    punch = ctypes.CDLL(None, use_errno=True).fallocate
+    punch.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return bool(punch(fd, _PUNCH, offset, length) == 0)
+
+
+def _write_zeros(fd: int, start: int, end: int) -> None:
+    for offset in range(start, end, disk_gather.EDGE):
+        zeros = bytes(min(disk_gather.EDGE, end - offset))
+        if start < offset and _is_zero(fd, zeros, offset):
+            # A disk that stores what is written only keeps its room.
+            continue
+        left = memoryview(zeros)
+        while left:
+            written = os.pwrite(fd, left, offset)
+            offset, left = offset + written, left[written:]
 
 
 def _is_zero(fd: int, zeros: bytes, offset: int) -> bool:
