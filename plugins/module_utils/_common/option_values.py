@@ -36,13 +36,16 @@ class NoLogModule(AnsibleModule):
 def wrong_value(option: Mapping[str, Any], value: object) -> str:
     """A value that cannot be an option's, and what can; empty when it can."""
     try:
-        checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate({"value": value})
+        given = {"value": _as_specified(option, value)}
+        checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate(given)
         messages = checked.error_messages
     except TypeError:
         # it looks into what should be a dictionary before it has looked whether it is one
         option, messages = dict(option, options=None), ["no %s" % option["type"]]
-    # int() takes digits of every script, "1_0" and "1e9".
-    odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value[value.startswith("-") :])
+    # int() takes digits of every script, "1_0" and "1e9", Decimal() a list of three.
+    odd = option.get("type") == "int" and (
+        isinstance(value, list) or (isinstance(value, str) and not is_digits(value[value.startswith("-") :]))
+    )
     odd = odd or (option.get("type") == "path" and isinstance(value, str) and "\0" in value)
     if not messages and not odd:
         return ""
@@ -52,6 +55,28 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
     if option.get("type") in _KINDS and not option.get("options"):
         return "%s: give %s" % (shown, _KINDS[option["type"]])
     return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))
+
+
+def _as_specified(option: Mapping[str, Any], value: object) -> object:
+    """Lists and dictionaries of their own, as deep as the option says what is in them; anything else as it is.
+
+    The validator copies what it is given. With a container of ansible-core 2.19, which renders its values when they are
+    read, it would copy the template engine and all variables of the host. In a secret it looks at everything.
+    """
+    if option.get("no_log"):
+        option = {}
+    unspecified = option.get("type") in ("dict", "list", "raw") and not any(
+        option.get(key) for key in ("choices", "elements", "options")
+    )
+    members = option.get("options") or {}
+    if isinstance(value, dict):
+        keys = () if unspecified else tuple(value)
+        return {key: _as_specified(members.get(key, {}), value[key]) for key in keys}
+    if isinstance(value, (list, tuple)):
+        element = {"type": option.get("elements"), "options": members}
+        items = [] if unspecified else [_as_specified(element, item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    return value
 
 
 def truth(value: object) -> object:
