@@ -206,7 +206,7 @@ class Node:
         params = self._module.params
         if not self._mine:
             if self._node:
-                self._module.warn("the Node %s was not registered by this machine and is left alone" % params["name"])
+                self._module.warn(f"the Node {params['name']} was not registered by this machine and is left alone")
             if params["state"] == "drain":
                 self.result.update(evicted=[], stayed=[])
         elif params["state"] == "uncordon":
@@ -222,7 +222,7 @@ class Node:
         try:
             plan = drain.judge(self._cluster.pods_on(params["name"]), *rules)
         except (cluster.Refused, cluster.NoAnswer) as error:
-            self._fail("api_unreachable", "the pods of the Node %s cannot be listed: %s" % (params["name"], error))
+            self._fail("api_unreachable", f"the pods of the Node {params['name']} cannot be listed: {error}")
         self.result.update(evicted=[drain.name_of(pod) for pod in plan.evict], stayed=plan.stay)
         if plan.refused:
             self.result.update(evicted=[])
@@ -265,7 +265,7 @@ class Node:
             if ready:
                 break
             if time.monotonic() >= until:
-                text = "the Node %s was not Ready within %d s: %s" % (params["name"], params["timeout"], why)
+                text = f"the Node {params['name']} was not Ready within {params['timeout']} s: {why}"
                 self._fail("not_ready", text)
             time.sleep(1)
         self._note()
@@ -293,7 +293,7 @@ class Node:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     if module.params["timeout"] < 1:
-        module.fail_json(msg="timeout: %d is no time; give at least 1 second" % module.params["timeout"])
+        module.fail_json(msg=f"timeout: {module.params['timeout']} is no time; give at least 1 second")
     node = Node(module, cluster.Cluster(module))
     node.bring_about()
     module.exit_json(**node.result)

@@ -547,7 +547,7 @@ class CloudFlow(BootFlow):
     def end_of(self, error: Exception) -> Exception | None:
         """A rescue that did not come ends no boot state; after other errors nothing stays armed."""
         if isinstance(error, NotArrived):
-            self.run.fail("%s%s" % (error, self._given_up() if self.options.rearm else ""), provisioning=False)
+            self.run.fail(f"{error}{self._given_up() if self.options.rearm else ''}", provisioning=False)
             return None
         if getattr(error, "code", "") == "not_found":
             return MachineError(_DELETED % self.run.name)

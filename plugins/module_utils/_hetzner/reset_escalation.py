@@ -296,8 +296,8 @@ class ResetEscalation:
             raise HandedBack(f"its rescue has not come yet ({self._probe.words}). {self._resets_in_words()}")
 
     def _resets_in_words(self) -> str:
-        resets = self._run.result["resets"]
-        return "Resets: %s" % (", ".join(f"{reset['way']} at {reset['at']}" for reset in resets) or "none")
+        resets = ", ".join(f"{reset['way']} at {reset['at']}" for reset in self._run.result["resets"])
+        return f"Resets: {resets or 'none'}"
 
     def _what_was_tried(self, active: bool) -> str:
         if active:

@@ -209,10 +209,10 @@ class Robot(Client):
                     return
                 hourly = self.limits.hourly(route)
             if delay > deadline.left() and not (self._patient and route == RESET):
+                pace = ", or set on_reset_limit to pace" if route == RESET else ""
                 raise LimitSpent(
-                    "Robot's limit of %d requests an hour for %s is used up, by this run or by others with the same "
-                    "account; that is not this machine's fault. Run again in up to an hour%s"
-                    % (hourly, route, ", or set on_reset_limit to pace" if route == RESET else "")
+                    f"Robot's limit of {hourly} requests an hour for {route} is used up, by this run or by others with "
+                    f"the same account; that is not this machine's fault. Run again in up to an hour{pace}"
                 )
             self._sleep(min(delay, 5.0))
 

@@ -353,7 +353,7 @@ def _check_ca(inputs: Raw, problems: Problems) -> None:
         for index, text in enumerate(inputs["extra_ca"]):
             if not _text(text) or not trust.certificates(text):
                 problems.add(
-                    "extra_ca[%d]" % index, "…", "use PEM text with whole -----BEGIN CERTIFICATE----- blocks only"
+                    f"extra_ca[{index}]", "…", "use PEM text with whole -----BEGIN CERTIFICATE----- blocks only"
                 )
 
 

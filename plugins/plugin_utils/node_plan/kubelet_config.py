@@ -202,7 +202,7 @@ def _check_field(where: str, value: Any, kind: Any) -> None:
         if not isinstance(value, list):
             raise InvalidConfig(f"{where}: it is {value!r}, but must be a list")
         for number, item in enumerate(value):
-            _check_field("%s[%d]" % (where, number), item, kind[0])
+            _check_field(f"{where}[{number}]", item, kind[0])
     else:
         fits, wanted = _TYPES[kind]
         if not fits(value):
