@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         environment = environments.variables(trees=[Path(scratch)])
         environment.update(PYTHONPATH=str(clone), SOURCE_DATE_EPOCH=str(seconds))
         if fragments:
-            with step("the changelog of %s, of %d fragments" % (version, len(fragments))):
+            with step(f"the changelog of {version}, of {len(fragments)} fragments"):
                 _run(["antsibull-changelog", "release", "--date", date], clone, environment)
         with step("the collection"):
             _run(["ansible-galaxy", "collection", "build", "--output-path", scratch, str(clone)], clone, environment)
@@ -67,18 +67,19 @@ def main(arguments: list[str] | None = None) -> int:
             _run(["python", "-P", "-c", _WHEEL, str(made)], clone / "lab", environment)
         _put(made, chosen.output)
     print((chosen.output / SUMS).read_text(encoding="utf-8"), end="")
-    say("%s %s of commit %s is in %s" % (NAME, version, commit[:12], chosen.output))
+    say(f"{NAME} {version} of commit {commit[:12]} is in {chosen.output}")
     return 0
 
 
 def check_tag(tag: str, version: str, fragments: list[str]) -> None:
     """Raise SetupError unless the tag is this version and all fragments are in the changelog."""
     if tag != version:
-        raise SetupError("tag %s is not version %s of galaxy.yml; tag the commit of the release" % (tag, version))
+        raise SetupError(f"tag {tag} is not version {version} of galaxy.yml; tag the commit of the release")
     if fragments:
+        names = ", ".join(fragments[:3] + ["…"] * (len(fragments) > 3))
         raise SetupError(
-            "changelogs/fragments has %s, which a release does not: run dev/run antsibull-changelog release, "
-            "commit what it changed, and tag that commit" % ", ".join(fragments[:3] + ["…"] * (len(fragments) > 3))
+            f"changelogs/fragments has {names}, which a release does not: run dev/run antsibull-changelog release, "
+            "commit what it changed, and tag that commit"
         )
 
 
@@ -131,7 +132,7 @@ def _cloned(target: Path) -> tuple[str, int, str]:
 def _put(made: Path, target: Path) -> None:
     """Write the sums, and put all of it into the place of the release that was there before."""
     files = sorted(path for path in made.iterdir() if path.is_file())
-    sums = "".join("%s  %s\n" % (hashlib.sha256(path.read_bytes()).hexdigest(), path.name) for path in files)
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     target.mkdir(parents=True, exist_ok=True)
     for name in re.findall(r"(?m)^[0-9a-f]{64}  ([^/\n]+)$", _text(target / SUMS)):
         (target / name).unlink(missing_ok=True)
@@ -157,5 +158,5 @@ def _run(command: list[str], folder: Path, environment: dict[str, str] | None = 
         check=False,
     )
     if done.returncode:
-        raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout[-3000:]))
+        raise SetupError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
     return done.stdout

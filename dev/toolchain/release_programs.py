@@ -39,7 +39,7 @@ def write(folder: Path = IMAGE_COMMANDS) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, content in contents().items():
-        draft, path = folder / (".%s.%d" % (name, os.getpid())), folder / name
+        draft, path = folder / f".{name}.{os.getpid()}", folder / name
         draft.write_bytes(content)
         draft.chmod(0o755)
         draft.replace(path)
@@ -55,7 +55,7 @@ def image_commands(arguments: list[str] | None = None) -> int:
     )
     for path in write(parser.parse_args(arguments).output):
         data = path.read_bytes()
-        print("%s (%d KiB)  sha256:%s" % (path, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+        print(f"{path} ({len(data) >> 10} KiB)  sha256:{hashlib.sha256(data).hexdigest()}")
     return 0
 
 
@@ -103,7 +103,7 @@ def package_files() -> Iterable[tuple[str, bytes]]:
 def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
     """The tar archive: launch.py, site/ and collections/."""
     members = {"site/" + name: data for name, data in package_files()}
-    folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
+    folder = f"collections/ansible_collections/{NAMESPACE}/{NAME}/"
     members.update({folder + name: data for name, data in collection})
     members[_ROUTES] = without_routes_elsewhere(members[_ROUTES])
     members["launch.py"] = (SOURCES / "launch.py").read_bytes()
@@ -133,11 +133,11 @@ def provision_program(collection: Iterable[tuple[str, bytes]], version: str, pre
     """
     packed = payload(collection, preset)
     digest = hashlib.sha256(packed).hexdigest()
-    members = {"%s/%s" % (_PACKAGE, path.name): path.read_bytes() for path in SOURCES.glob("*.py")}
+    members = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in SOURCES.glob("*.py")}
     members["__main__.py"] = members.pop(_PACKAGE + "/start.py")
     del members[_PACKAGE + "/launch.py"]
     members[_PACKAGE + "/payload.sha256"] = (digest + "\n").encode("ascii")
-    members[_PACKAGE + "/version"] = ("provision %s (payload %s)\n" % (version, digest[:16])).encode("ascii")
+    members[_PACKAGE + "/version"] = f"provision {version} (payload {digest[:16]})\n".encode("ascii")
     members[_PACKAGE + "/payload.tar.xz"] = packed
     return zip_program((SOURCES / "start.sh").read_bytes(), members)
 
@@ -157,9 +157,9 @@ def provision(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     data = provision_program(collection_files(CHECKOUT), collection_version(CHECKOUT))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
+    draft = chosen.output.with_name(f".{chosen.output.name}.{os.getpid()}")
     draft.write_bytes(data)
     draft.chmod(0o755)
     draft.replace(chosen.output)
-    print("%s (%d KiB)  #sha256=%s" % (chosen.output, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+    print(f"{chosen.output} ({len(data) >> 10} KiB)  #sha256={hashlib.sha256(data).hexdigest()}")
     return 0

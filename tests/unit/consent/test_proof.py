@@ -206,8 +206,8 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     given["installation"] = OTHER
     assert intents.written_of(path, OTHER) is None
     for damaged in (
-        '{"installation": "%s", "written": [1]}' % MINE,
-        '{"installation": "%s", "written": 1}' % MINE,
+        f'{{"installation": "{MINE}", "written": [1]}}',
+        f'{{"installation": "{MINE}", "written": 1}}',
         "{}",
     ):
         (tmp_path / "n1.json").write_text(damaged)

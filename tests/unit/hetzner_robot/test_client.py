@@ -67,7 +67,7 @@ class Scripted:
 
     @property
     def sent(self):
-        return ["%s %s" % request[:2] for request in self.server.requests]
+        return [" ".join(request[:2]) for request in self.server.requests]
 
 
 def test_credentials_travel_in_the_header_and_nowhere_else():
@@ -87,7 +87,7 @@ def test_the_first_401_ends_everything_for_every_thread():
 
         def ask(number):
             try:
-                robot.api.read("/boot/%d/rescue" % number, robot.deadline())
+                robot.api.read(f"/boot/{number}/rescue", robot.deadline())
             except FleetError as error:
                 errors.append(str(error))
 
@@ -108,7 +108,7 @@ def test_a_password_that_is_rotated_under_way_never_costs_the_three_logins_that_
         def ask(number):
             barrier.wait(10)
             with pytest.raises(FleetError):
-                robot.api.read("/boot/%d/rescue" % number, robot.deadline())
+                robot.api.read(f"/boot/{number}/rescue", robot.deadline())
 
         with ThreadPoolExecutor(20) as pool:
             list(pool.map(ask, range(20)))

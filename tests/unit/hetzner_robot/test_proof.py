@@ -48,7 +48,7 @@ def test_both_fingerprints_are_those_of_ssh_keygen(key_file):
 
 def made_up(kind, body):
     name = kind.encode()
-    return "%s %s" % (kind, base64.b64encode(len(name).to_bytes(4, "big") + name + body).decode())
+    return f"{kind} {base64.b64encode(len(name).to_bytes(4, 'big') + name + body).decode()}"
 
 
 def reported(*fingerprints):

@@ -338,7 +338,7 @@ def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path = put(folder / "image-url-command", rescue_programs.installimage(), 0o700)
     data = put(folder / "bootstrap.data", specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)
-    found = re.search(r"^%s(.*)$" % rescue_program.RESULT, done.stdout, re.M)
+    found = re.search(rf"^{rescue_program.RESULT}(.*)$", done.stdout, re.M)
     assert found, done.stdout + done.stderr
     return done.returncode, json.loads(found[1]), done.stdout
 
@@ -441,7 +441,7 @@ GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_dige
 
 
 def test_the_last_word_of_the_program_is_read():
-    said = "noise\n%s%s\n%s\n" % (rescue_program.RESULT, json.dumps(GOOD), rescue_program.MARKER)
+    said = f"noise\n{rescue_program.RESULT}{json.dumps(GOOD)}\n{rescue_program.MARKER}\n"
     assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
 
 

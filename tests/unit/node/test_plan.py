@@ -107,7 +107,7 @@ def test_own_sysctls_win(own):
     plan = by_id(host_settings.kernel(node("debian-13"), taken))
     lines = plan["kernel/sysctl-file"]["content"].splitlines()
     # what is written and what is applied are the same
-    assert ["%s = %s" % item for item in plan["kernel/sysctl"]["values"].items()] == [
+    assert [f"{key} = {value}" for key, value in plan["kernel/sysctl"]["values"].items()] == [
         line for line in lines if line[0] not in "#-"
     ]
 
@@ -123,7 +123,7 @@ UPLINKS = [("eth0", True), ("enp1s0", True), ("veth1", False), ("eth0.100", Fals
 def test_only_an_uplink_takes_router_advertisements(interface, named):
     facts_ = node("debian-13", network={"default": {"4": None, "6": {"interface": interface}}})
     values = by_id(host_settings.kernel(facts_, given()))["kernel/sysctl"]["values"]
-    assert ("net.ipv6.conf.%s.accept_ra" % interface in values) is named
+    assert (f"net.ipv6.conf.{interface}.accept_ra" in values) is named
     assert "net.ipv6.conf.default.accept_ra" not in values
 
 
