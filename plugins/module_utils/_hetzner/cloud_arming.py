@@ -12,9 +12,9 @@ from .._common import consent as consents
 from .action_board import ActionBoard, ActionFailed
 from .api_failures import LOOK_EVERY, Deadline, Refused
 from .api_types import Action, Server
+from .boot_flow import IntentStore
 from .cloud_servers import BOOTING, OTHER_RUN, Servers, never_started
 from .fleet_run import MachineRun
-from .intent_store import IntentStore
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3

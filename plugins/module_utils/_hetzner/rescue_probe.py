@@ -15,7 +15,7 @@ from . import ssh
 from .api_failures import LOOK_EVERY, Deadline, MachineError, Permanent
 
 if TYPE_CHECKING:
-    from .robot_boot import BootRoutes
+    from .robot_servers import BootRoutes
     from .ssh import Answer, Ssh
 
 

@@ -14,7 +14,7 @@ from .api_failures import LOOK_EVERY, Deadline, FleetError, HandedBack, LeftAlon
 from .api_types import Reset
 from .fleet_run import MachineRun
 from .rescue_probe import ARRIVED, NOT_THERE, OTHER_SYSTEM, SAME_BOOT, RescueProbe
-from .robot_boot import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
+from .robot_servers import FAILED, HW, POWER, RUNNING, SENT, SHUT_OFF, SSH, SW, UNSURE, WOL, BootRoutes
 from .ssh import SYSTEM, Answer, Ssh
 
 #: The longest a system that was asked to reboot by SSH may go on answering under its old boot id.

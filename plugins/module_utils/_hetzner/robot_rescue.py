@@ -22,11 +22,8 @@ from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
 from .reset_escalation import EscalationOptions, ResetEscalation
-from .robot_boot import SSH, WOL, BootRoutes
-from .robot_client import Robot, items
-from .robot_limits import RESET, WINDOW, ResetPlan
-from .robot_servers import ONCE, facts, find, input_findings, read_servers
-from .robot_servers import RESET as MAY_RESET
+from .robot_client import RESET, WINDOW, ResetPlan, Robot, items
+from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers
 from .ssh import Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin, parse_written
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet_run
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims

@@ -19,15 +19,19 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     Permanent,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
+    CONCURRENCY,
+    RESET,
+    Limits,
+    Robot,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import (
     FAILED,
     NOT_OFFERED,
     SENT,
     UNSURE,
     BootRoutes,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
 from tests.clock import Clock
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 

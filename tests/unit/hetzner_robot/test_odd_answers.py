@@ -10,12 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
-    login_keys,
-    rescue_probe,
-    robot_boot,
-    robot_servers,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe, robot_servers
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
@@ -82,7 +77,7 @@ class Api:
 @given(WRAPPED)
 def test_a_wrong_answer_about_one_server_is_an_error_of_its_machine(body):
     api = Api(body)
-    one, deadline = robot_boot.BootRoutes(api, "n1", 1), Deadline(10, "x")
+    one, deadline = robot_servers.BootRoutes(api, "n1", 1), Deadline(10, "x")
     for ask in (
         lambda: one.arm([login_keys.md5_fingerprint(PUBLIC)], deadline), lambda: one.disarm(deadline),
         lambda: one.disarm_kind("rescue", deadline), lambda: one.reset("hw", deadline, None),
