@@ -20,8 +20,7 @@ from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
 from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
-from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
-from .reset_escalation import EscalationOptions, ResetEscalation
+from .reset_escalation import ASK_EVERY, PUBLISHING_TAKES, EscalationOptions, RescueProbe, ResetEscalation, ways_out
 from .robot_client import RESET, WINDOW, ResetPlan, Robot, items
 from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers
 from .ssh import Answer, Ssh

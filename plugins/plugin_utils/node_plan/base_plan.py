@@ -15,8 +15,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.facts imp
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from .. import role_specs
-from ..plain import plain
-from . import base_inputs, downloads, host_settings, kubelet, packages, plan_types, runtime, systems, templates, trust
+from ..role_specs import plain
+from . import base_inputs, host_settings, kubelet, plan_types, runtime, software, systems, templates, trust
 from .base_inputs import STEPS, managed, normalised
 from .plan_types import BaseInputs
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, bin_dir, system_of
@@ -46,7 +46,7 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
-    for client in packages.without_storage(node, inputs):
+    for client in software.without_storage(node, inputs):
         found.append(
             f"base_storage_clients names {client}, of which {system.name} has no package; take it out of the list"
         )
@@ -142,8 +142,8 @@ def _sums(node: Node, inputs: BaseInputs) -> list[str]:
     text = "no sha256 of %s %s for %s is pinned; give it as base_checksums: {%s: {'%s': {%s: …}}}"
     return [
         text % (component, version, node["arch"], component, version, node["arch"])
-        for _name, component, version in downloads.needed(node, inputs)
-        if not downloads.pinned_digest(node, inputs, component, version)
+        for _name, component, version in software.needed_programs(node, inputs)
+        if not software.pinned_digest(node, inputs, component, version)
     ]
 
 
@@ -216,8 +216,8 @@ def preflight(
     }
     if not found["refusals"]:
         if inputs["manage_packages"]:
-            found["packages"] = packages.packages(node, inputs)["missing"]
-        found["artifacts"] = [one["name"] for one in downloads.missing(node, inputs, steps)]
+            found["packages"] = software.packages(node, inputs)["missing"]
+        found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
     return found
 
 
@@ -261,10 +261,10 @@ def base_plan(
         "queries": lambda: queries(given_, joins),
         "preflight": lambda: checked(node_, given_, steps or (), after if before is None else float(before), after),
         "sources": lambda: sources(node_, given_),
-        "artifacts": lambda: downloads.missing(node_, given_, steps),
+        "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),
         "secrets": lambda: secrets(node_, given_),
-        "images": lambda: downloads.images(given_),
+        "images": lambda: software.images(given_),
     }
     if purpose not in answers:
         raise ValueError(f"base_plan: {purpose!r} must be one of {', '.join(answers)}")
@@ -320,7 +320,7 @@ def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
     )
     join = kubelet.queries() if joins else {"binaries": [], "units": [], "files": []}
     return {
-        "packages": packages.every_name(inputs),
+        "packages": software.every_name(inputs),
         "candidates": inputs["manage_runtime"] and by_package,
         "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
         "units": join["units"],
@@ -350,7 +350,7 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
         },
         "cni_plugins": inputs["cni_plugins_version"],
         "crictl": inputs["crictl_version"],
-        "images": downloads.pinned_images(inputs),
+        "images": software.pinned_images(inputs),
         "bin_dir": bin_dir(node, inputs),
         "swap": inputs["swap"],
     }
@@ -394,14 +394,14 @@ def facts(node: Node, inputs: BaseInputs) -> list[Setting]:
 
 def _updates(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = host_settings.updates(node, inputs)
-    held = packages.held(node, inputs)
+    held = software.held(node, inputs)
     if held:
         result.append(plan_types.setting("hold", "updates/hold", packages=held, held=True))
     return result
 
 
 _MAKERS = {
-    "packages": packages.repository_files,
+    "packages": software.repository_files,
     "kernel": host_settings.kernel,
     "swap": host_settings.swap,
     "ca": trust.ca,
@@ -456,4 +456,4 @@ def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
 
 def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
     """The settings that come before packages are fetched, without the contents of secret files."""
-    return plan_types.without_secrets(packages.sources(node, inputs))
+    return plan_types.without_secrets(software.sources(node, inputs))

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api_serve
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
 
 from .. import role_specs
-from ..plain import yaml_value
+from ..role_specs import yaml_value
 from . import kubelet_config
 from .plan_types import Discovery, JoinInputs, Taint
 

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from ..plain import plain
+from ..role_specs import plain
 from . import join_inputs, plan_types, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries

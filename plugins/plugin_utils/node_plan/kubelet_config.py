@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 
-from ..plain import yaml_value
+from ..role_specs import yaml_value
 from . import templates
 from .plan_types import JoinInputs
 

@@ -10,7 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe, robot_servers
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
+    login_keys,
+    reset_escalation,
+    robot_servers,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     ApiError,
@@ -81,7 +85,7 @@ def test_a_wrong_answer_about_one_server_is_an_error_of_its_machine(body):
     for ask in (
         lambda: one.arm([login_keys.md5_fingerprint(PUBLIC)], deadline), lambda: one.disarm(deadline),
         lambda: one.disarm_kind("rescue", deadline), lambda: one.reset("hw", deadline, None),
-        lambda: rescue_probe.proven([PUBLIC], rescue_probe.announced(one.rescue(deadline, last=True))),
+        lambda: reset_escalation.proven([PUBLIC], reset_escalation.announced(one.rescue(deadline, last=True))),
     ):  # fmt: skip
         with contextlib.suppress(*ERRORS):
             ask()

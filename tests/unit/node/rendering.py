@@ -8,12 +8,7 @@ import json
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
-    base_plan,
-    downloads,
-    packages,
-    templates,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan, software, templates
 from tests.unit.node.facts import READ_AT
 
 #: the script is the same everywhere and has a file of its own
@@ -32,8 +27,8 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
     lines += ["warning: " + text for text in base_plan.warnings(node, inputs)]
-    lines.append(f"packages: {' '.join(packages.packages(node, inputs)['missing'])}")
-    for item in downloads.artifacts(node, inputs):
+    lines.append(f"packages: {' '.join(software.packages(node, inputs)['missing'])}")
+    for item in software.artifacts(node, inputs):
         lines += [
             "",
             f"{item['name']} {item['version']}",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import software
 from dev import versions
 from tests.folders import put
 from tests.web_servers import Handler, Server
@@ -196,5 +196,5 @@ def test_the_file_of_the_role_is_written_as_this_program_writes_it():
 
 
 def test_sums_are_of_the_files_the_role_fetches():
-    for component, url in downloads.URLS.items():
+    for component, url in software.URLS.items():
         assert versions.SOURCES[component].file == url

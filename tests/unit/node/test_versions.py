@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, systems
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, software, systems
 from tests.unit.node.facts import data
 from tests.unit.node.samples import unhurried
 
@@ -99,7 +99,7 @@ def test_every_checksum_is_one():
 
 
 def test_every_url_has_checksums():
-    assert set(downloads.URLS) <= set(data()["checksums"])
+    assert set(software.URLS) <= set(data()["checksums"])
 
 
 @pytest.mark.parametrize("minor", ["1.34", "1.35", "1.36", "1.37"])

@@ -31,11 +31,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
 from . import monitoring, publisher, watched
 from .answers import Answers, Registry
 from .command_line import Settings
-from .descriptor_folder import DescriptorFolder
-from .host_folder import HostFolder
 from .listener import Listener
 from .monitoring import Metrics, Progress, notify, watchdog
 from .publisher import Publisher
+from .static_folders import DescriptorFolder, HostFolder
 from .watched import LOG, CommonInputs, Problems
 
 if TYPE_CHECKING:
