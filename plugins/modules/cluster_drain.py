@@ -226,8 +226,9 @@ class Node:
         self.result.update(evicted=[drain.name_of(pod) for pod in plan.evict], stayed=plan.stay)
         if plan.refused:
             self.result.update(evicted=[])
-            text = "nothing was changed, since there are pods on the Node %s that would be lost: %s"
-            self._fail("pods_refused", text % (params["name"], drain.in_words(plan.refused)), waiting=plan.refused)
+            pods = drain.in_words(plan.refused)
+            text = f"nothing was changed, since there are pods on the Node {params['name']} that would be lost: {pods}"
+            self._fail("pods_refused", text, waiting=plan.refused)
         self._cordon()
         if plan.evict:
             self.result["changed"] = True
@@ -239,8 +240,8 @@ class Node:
             self.result["evicted"] = evicting.run(plan.evict, *rules)
         except drain.NotDrained as error:
             self.result["evicted"] = error.evicted
-            text = "%s. It stays cordoned: run again to go on, or uncordon it (kubectl uncordon %s)"
-            self._fail("not_drained", text % (error, params["name"]), waiting=error.waiting)
+            text = f"{error}. It stays cordoned: run again to go on, or uncordon it (kubectl uncordon {params['name']})"
+            self._fail("not_drained", text, waiting=error.waiting)
 
     def _cordon(self) -> None:
         if not self._node["spec"].get("unschedulable"):

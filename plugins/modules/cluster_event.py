@@ -256,8 +256,7 @@ def main() -> None:
     if failed:
         reasons = list(dict.fromkeys(result["msg"] for result in failed))
         more = f" and {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
-        text = "%d of %d Events could not be posted: %s%s"
-        text = text % (len(failed), len(results), "; ".join(reasons[:3]), more)
+        text = f"{len(failed)} of {len(results)} Events could not be posted: {'; '.join(reasons[:3])}{more}"
         if module.params["on_error"] == "fail":
             module.fail_json(msg=text, **outcome)
         module.warn(text)

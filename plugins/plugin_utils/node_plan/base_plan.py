@@ -32,8 +32,8 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
     """
     if node.get("uid"):
-        text = "the role needs the rights of root, but tasks run as user id %s; set become: true for the play"
-        return [text % node["uid"]]
+        uid = node["uid"]
+        return [f"the role needs the rights of root, but tasks run as user id {uid}; set become: true for the play"]
     system = system_of(node)
     if system is None:
         shown = node["os"].get("pretty_name") or f"{node['os']['id']} {node['os'].get('version_id', '')}"
@@ -125,9 +125,10 @@ def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
                 f"base_containerd_source is 'repository', but Docker has no repository for {system.name}; {fix}"
             )
         if engine == "docker" and system.family == RHEL and source != "repository":
-            text = "base_container_runtime is 'docker', but %s has no such package; "
-            text += "set base_containerd_source to repository"
-            found.append(text % system.name)
+            found.append(
+                f"base_container_runtime is 'docker', but {system.name} has no such package; "
+                "set base_containerd_source to repository"
+            )
     if inputs["kubelet_source"] == "repository" and inputs["manage_kubelet"] and system.family == FLATCAR:
         found.append("base_kubelet_source is 'repository', but Flatcar has no package manager; use binary")
     if inputs["packages_extra"] and system.family == FLATCAR:
@@ -139,9 +140,10 @@ def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
 
 def _sums(node: Node, inputs: BaseInputs) -> list[str]:
     """checksums of the machine's own architecture and build; that there are any was checked before."""
-    text = "no sha256 of %s %s for %s is pinned; give it as base_checksums: {%s: {'%s': {%s: …}}}"
+    arch = node["arch"]
     return [
-        text % (component, version, node["arch"], component, version, node["arch"])
+        f"no sha256 of {component} {version} for {arch} is pinned; give it as base_checksums: "
+        f"{{{component}: {{'{version}': {{{arch}: …}}}}}}"
         for _name, component, version in software.needed_programs(node, inputs)
         if not software.pinned_digest(node, inputs, component, version)
     ]
@@ -149,10 +151,10 @@ def _sums(node: Node, inputs: BaseInputs) -> list[str]:
 
 def _cgroup(node: Node, inputs: BaseInputs) -> list[str]:
     if node.get("cgroup") == 1 and systems.release_numbers(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
-        text = (
-            "the machine runs cgroup v1, which Kubernetes %s refuses; boot it with systemd.unified_cgroup_hierarchy=1"
-        )
-        return [text % inputs["kubernetes_minor"]]
+        return [
+            f"the machine runs cgroup v1, which Kubernetes {inputs['kubernetes_minor']} refuses; boot it with "
+            "systemd.unified_cgroup_hierarchy=1"
+        ]
     return []
 
 
@@ -164,8 +166,8 @@ def _disk(node: Node, inputs: BaseInputs) -> list[str]:
     free = node.get("disk_free") or {}
     path = "/var" if "/var" in free else "/"
     if path in free and free[path] < wanted:
-        text = "%s has %d MiB free, base_min_disk is %s; make room or lower it"
-        found.append(text % (path, free[path] >> 20, inputs["min_disk"]))
+        least = inputs["min_disk"]
+        found.append(f"{path} has {free[path] >> 20} MiB free, base_min_disk is {least}; make room or lower it")
     return found
 
 
@@ -177,8 +179,11 @@ def _clock(node: Node, inputs: BaseInputs, before: float, after: float) -> list[
     if now is not None:
         skew = now - after if now > after else min(now - before, 0)
         if abs(skew) > limit:
-            text = "the machine's clock is %.0f s %s the controller's, base_max_clock_skew is %s s; set it right"
-            found.append(text % (abs(skew), "ahead of" if skew > 0 else "behind", limit))
+            where = "ahead of" if skew > 0 else "behind"
+            found.append(
+                f"the machine's clock is {abs(skew):.0f} s {where} the controller's, base_max_clock_skew is {limit} s; "
+                "set it right"
+            )
     if inputs["time_sync"] == "check" and time.get("ntp_synchronized") is False:
         found.append("no time service keeps the machine's clock; start one, or set base_time_sync to 'ensure'")
     return found

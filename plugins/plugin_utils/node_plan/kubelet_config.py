@@ -291,8 +291,9 @@ def check_extra(extra: Mapping[str, Any], table: Flags | None, minor: str, allow
 
 def _check_known(name: str, table: Flags | None, minor: str) -> None:
     if name in _CADVISOR and minor_number(minor) >= _CADVISOR_SINCE:
-        text = "kubelet %s does not start with --%s; of cAdvisor's flags, it has --housekeeping-interval only"
-        raise InvalidFlag(text % (minor, name))
+        raise InvalidFlag(
+            f"kubelet {minor} does not start with --{name}; of cAdvisor's flags, it has --housekeeping-interval only"
+        )
     if table is not None and name not in table:
         raise InvalidFlag(f"kubelet {minor} knows no flag --{name}{nearest(name, table)}")
 

@@ -235,13 +235,13 @@ def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
     """``{names, present, missing}``: what has to be there, what is, what to install (as the manager spells it)."""
     needed, installed = wanted(node, inputs), node.get("packages") or {}
     present = [name for name, version in needed.items() if _fits(installed.get(name), version)]
-    joined = "=%s" if known(node).package_manager == "apt" else "-%s"
+    joined = "=" if known(node).package_manager == "apt" else "-"
     missing = []
     for name, version in needed.items():
         if name not in present:
             # a release number matches every build of it
             exact = version + "-*" if version and systems.is_release(version) else version
-            missing.append(name + joined % exact if exact else name)
+            missing.append(name + joined + exact if exact else name)
     return {"names": list(needed), "present": present, "missing": missing}
 
 

@@ -205,8 +205,9 @@ class Wait:
         if failure or not over:
             return failure
         if self.request and self.request["approved"]:
-            detail = "the request %s is approved, but not signed; does kube-controller-manager sign for %s?"
-            return JoinFailure("csr_pending", detail % (self.request["name"], _SIGNER))
+            detail = f"the request {self.request['name']} is approved, but not signed; "
+            detail += f"does kube-controller-manager sign for {_SIGNER}?"
+            return JoinFailure("csr_pending", detail)
         if self.request:
             detail = f"the request {self.request['name']} waits since {self.request['created']}"
             return JoinFailure("csr_pending", detail)
