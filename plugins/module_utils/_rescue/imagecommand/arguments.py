@@ -91,8 +91,8 @@ HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-
 NAME_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 DIGEST = r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"
 REFERENCE = re.compile(
-    r"oci://(?P<host>%s)/(?P<name>%s(?:/%s)*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>%s))?"
-    % (HOST, NAME_PART, NAME_PART, DIGEST)
+    rf"oci://(?P<host>{HOST})/(?P<name>{NAME_PART}(?:/{NAME_PART})*)"
+    rf"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}))?(?:@(?P<digest>{DIGEST}))?"
 )
 
 

@@ -163,7 +163,7 @@ class Program:
         self._disks = preflight.find(wanted, self._tools)
         self._drives = [disk["path"] for disk in self._disks]
         self.result["drives"] = [{"name": name, "path": path} for name, path in zip(wanted, self._drives)]
-        say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(wanted, self._drives)))
+        say("disks: " + ", ".join(f"{name} is {path}" for name, path in zip(wanted, self._drives)))
 
     def _targets(self) -> list[Disk]:
         """The disks to empty first, as the look saw them on whose word they may go."""
@@ -178,8 +178,8 @@ class Program:
         """The image may have come for an hour: raise unless the disks are called and hold what was found before it."""
         drives = [disk["path"] for disk in preflight.find(self._spec["devices"], self._tools)]
         if drives != self._drives:
-            names = " ".join(drives), " ".join(self._drives)
-            raise Refused("the disks are called %s by now, and were %s. Nothing was written; run again" % names)
+            now, before = " ".join(drives), " ".join(self._drives)
+            raise Refused(f"the disks are called {now} by now, and were {before}. Nothing was written; run again")
         self._check_again(targets)
 
     def _check_again(self, targets: Sequence[Disk] = ()) -> None:
@@ -241,7 +241,8 @@ class Program:
         code, out, err = run(words + [image["location"]], left, {TOKEN: self._token})
         self._in_time()
         if code:
-            raise Refused("%s: %s" % (image["shown"], (err or out).strip() or f"its client ended with status {code}"))
+            why = (err or out).strip() or f"its client ended with status {code}"
+            raise Refused(f"{image['shown']}: {why}")
         for line in out.splitlines()[:-1]:
             say(line)
         found = image_file.digest_of(path, self._read)
