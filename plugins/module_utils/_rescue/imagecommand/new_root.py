@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..._common.text import json_value
-from .arguments import Bootstrap
 from .basics import Refused, Say, run
 from .filesystems import WAYS, kernel_knows, mounted
+from .invocation import Bootstrap
 from .root_device import Disk, Partition
 
 # --- Work inside the new root file system, whose symlinks lead where they lead in the new system.

@@ -30,11 +30,10 @@ from typing import Any
 from ..._common.mounts import private_mounts
 from ..._common.text import LARGEST_NUMBER, json_object, json_value, whole_number
 from ..._common.web import MANIFEST_TYPES, BadRedirect, parse_challenge, registry_logins, token_in, token_server
-from .arguments import DIGEST, Job, OciUrl
 from .basics import MIB, HttpStatus, Refused, Say, run
 from .filesystems import Layout
 from .incoming import Digest, Transfer
-from .invocation import TOKEN, Progress, installed_record, run_program, writing
+from .invocation import DIGEST, TOKEN, Job, OciUrl, Progress, installed_record, run_program, writing
 from .raw_disk import install_raw
 from .rootfs_tar import RootFs
 from .tar_reader import beginning, kind_of_content, raw_incoming

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import Bootstrap, ImageUrl, Job
 from .basics import Refused, Say
 from .filesystems import grow_filesystem
 from .incoming import Digest, Incoming, Source
-from .invocation import Progress, installed_record, run_program, writing
+from .invocation import Bootstrap, ImageUrl, Job, Progress, installed_record, run_program, writing
 from .new_root import Root, check_cloud_init, seed_ignition, seed_root
 from .root_device import Disk, Table, Writer
 

@@ -26,11 +26,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import ImageUrl, Job
 from .basics import MIB, Refused
 from .filesystems import Layout, Volume, check_tools, make_filesystem, mounted
 from .incoming import Digest, Download, Incoming, Source, Transfer
-from .invocation import Progress, installed_record, run_program, writing
+from .invocation import ImageUrl, Job, Progress, installed_record, run_program, writing
 from .new_root import (
     Firmware,
     Root,
