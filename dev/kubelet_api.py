@@ -62,7 +62,7 @@ class Sources:
         """The package of an import path; raises :class:`Missing`."""
         if path not in self._packages:
             if path not in self._folders:
-                raise Missing("there is no package %s" % path)
+                raise Missing(f"there is no package {path}")
             files = sorted(self._folders[path].glob("*.go"))
             kept = [file for file in files if not file.stem.endswith(("_test", "_windows", "_darwin", "_freebsd"))]
             texts = [file.read_text(encoding="utf-8") for file in kept]
@@ -90,7 +90,7 @@ def closing(text: str, start: int) -> int:
     index = start + 1
     while stack:
         if index >= len(text):
-            raise ValueError("a bracket is never closed: %r" % text[start : start + 60])
+            raise ValueError(f"a bracket is never closed: {text[start : start + 60]!r}")
         char = text[index]
         if char in "\"`'":
             index = _after_string(text, index)
@@ -234,7 +234,7 @@ KUBELET_CONFIG = "k8s.io/kubelet/config/v1beta1"
 TYPE = "KubeletConfiguration"
 
 _PLAIN = {"bool": "bool", "string": "string", "float32": "float", "float64": "float"}
-_PLAIN.update({"%sint%s" % (sign, size): "int" for sign in ("", "u") for size in ("", 8, 16, 32, 64)})
+_PLAIN.update({f"{sign}int{size}": "int" for sign in ("", "u") for size in ("", 8, 16, 32, 64)})
 #: types that read JSON by their own code
 _CUSTOM: dict[str, Any] = {
     "k8s.io/apimachinery/pkg/apis/meta/v1.Duration": "duration",
@@ -258,23 +258,23 @@ def fields(sources: Sources, path: str = KUBELET_CONFIG, name: str = TYPE) -> di
     """
     found = _named(sources, path, name)
     if not isinstance(found, dict):
-        raise Missing("%s.%s is no struct" % (path, name))
+        raise Missing(f"{path}.{name} is no struct")
     return found
 
 
 def _named(sources: Sources, path: str, name: str) -> Any:
-    custom = _CUSTOM.get("%s.%s" % (path, name))
+    custom = _CUSTOM.get(f"{path}.{name}")
     if custom is not None:
         return custom
     for file in sources.package(path):
-        declared = re.search(r"^type\s+%s\s+(?:=\s*)?(.+)$" % re.escape(name), file.text, re.M)
+        declared = re.search(rf"^type\s+{re.escape(name)}\s+(?:=\s*)?(.+)$", file.text, re.M)
         if declared is None:
             continue
         if not declared.group(1).startswith("struct"):
             return _type(sources, path, file, declared.group(1).strip())
         start = file.text.index("{", declared.start(1))
         return _struct(sources, path, file, file.text[start + 1 : closing(file.text, start)])
-    raise Missing("no type %s in %s" % (name, path))
+    raise Missing(f"no type {name} in {path}")
 
 
 def _struct(sources: Sources, path: str, file: GoFile, body: str) -> dict[str, Any]:

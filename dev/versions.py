@@ -49,7 +49,7 @@ class Source:
     def sums_url(self, version: str, arch: str) -> str:
         """URL of the sum file."""
         url = self.file_url(version, arch)
-        return url + self.sums if self.sums.startswith(".") else "%s/%s" % (url.rpartition("/")[0], self.sums)
+        return url + self.sums if self.sums.startswith(".") else f"{url.rpartition('/')[0]}/{self.sums}"
 
 
 NODE_ARCHIVE = "kubernetes-node"
@@ -79,32 +79,32 @@ _WITH_KUBELET = ("kubelet", "kubeadm", "kubectl")
 
 def fetch(url: str, mirror: str = "") -> bytes:
     """What the URL answers, or its place MIRROR/HOST/PATH. VersionsError when it answers with an error."""
-    place = "%s/%s" % (mirror.rstrip("/"), url.partition("://")[2]) if mirror else url
+    place = f"{mirror.rstrip('/')}/{url.partition('://')[2]}" if mirror else url
     request = urllib.request.Request(place, headers={"User-Agent": "kubenode.provision dev/versions"})
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             content: bytes = answer.read()
             return content
     except (urllib.error.URLError, OSError) as error:
-        raise VersionsError("%s: %s" % (place, error)) from error
+        raise VersionsError(f"{place}: {error}") from error
 
 
 def read_sum(text: str, name: str, url: str, digits: int = 64) -> str:
     """The file's digest in a sum file: a bare one, or lines of digest and name. VersionsError when there is none."""
     rows = [line.split() for line in text.splitlines() if line.strip()]
     digests = [row[0] for row in rows if len(row) == 1 or (len(row) == 2 and row[1].lstrip("*./") == name)]
-    if len(digests) != 1 or not re.fullmatch("[0-9a-f]{%d}" % digits, digests[0]):
-        raise VersionsError("%s does not tell one sha%d of %s" % (url, digits * 4, name))
+    if len(digests) != 1 or not re.fullmatch(f"[0-9a-f]{{{digits}}}", digests[0]):
+        raise VersionsError(f"{url} does not tell one sha{digits * 4} of {name}")
     return digests[0]
 
 
 def in_changelog(file: Path, version: str, arch: str) -> str:
     """The SHA-512 of the archive of a node's programs in a change log of Kubernetes, among its downloads."""
     url = SOURCES[NODE_ARCHIVE].file_url(version, arch).replace("/release/", "/")
-    row = re.compile(r"\[[^]]*\]\(%s\) \| `?([0-9a-f]{128})`?" % re.escape(url))
+    row = re.compile(rf"\[[^]]*\]\({re.escape(url)}\) \| `?([0-9a-f]{{128}})`?")
     found = {match.group(1) for match in map(row.fullmatch, file.read_text(encoding="utf-8").splitlines()) if match}
     if len(found) != 1:
-        raise VersionsError("%s does not tell one sha512 of %s" % (file, url))
+        raise VersionsError(f"{file} does not tell one sha512 of {url}")
     return found.pop()
 
 
@@ -120,8 +120,8 @@ def published(component: str, version: str, arch: str, mirror: str = "") -> str:
 def newest(minor: str, mirror: str = "") -> str:
     url = _NEWEST % minor
     text = fetch(url, mirror).decode("ascii", "replace").strip()
-    if not re.fullmatch(r"v%s\.[0-9]+" % re.escape(minor), text):
-        raise VersionsError("%s says %r, which is no release of %s" % (url, text, minor))
+    if not re.fullmatch(rf"v{re.escape(minor)}\.[0-9]+", text):
+        raise VersionsError(f"{url} says {text!r}, which is no release of {minor}")
     return text[1:]
 
 
@@ -132,7 +132,7 @@ def wanted(data: dict[str, Any], added: list[str], mirror: str = "") -> list[tup
         for item in added:
             component, _sign, version = item.partition("=")
             if component not in SOURCES or not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
-                raise VersionsError("%r: use COMPONENT=VERSION with one of %s" % (item, ", ".join(SOURCES)))
+                raise VersionsError(f"{item!r}: use COMPONENT=VERSION with one of {', '.join(SOURCES)}")
             companions = _WITH_KUBELET if component in _WITH_KUBELET else (component,)
             found += [(name, version) for name in companions]
     else:
@@ -182,16 +182,16 @@ def rendered(text: str, sums: Sums) -> str:
     """The data file's text with these checksums; what is above them stays as it is."""
     head, below, _rest = text.partition(_BELOW)
     if not below:
-        raise VersionsError("%s has no line %r" % (FILE.name, _BELOW.strip()))
+        raise VersionsError(f"{FILE.name} has no line {_BELOW.strip()!r}")
     lines = []
     for component in SOURCES:
         by_version = sums.get(component)
         if not by_version:
             continue
-        lines.append("    %s:" % component)
+        lines.append(f"    {component}:")
         for version in sorted(by_version, key=lambda text: [int(part) for part in text.split(".")], reverse=True):
-            lines.append('      "%s":' % version)
-            lines += ["        %s: %s" % (arch, by_version[version][arch]) for arch in ARCHITECTURES]
+            lines.append(f'      "{version}":')
+            lines += [f"        {arch}: {by_version[version][arch]}" for arch in ARCHITECTURES]
     return head + below + "\n".join(lines) + "\n"
 
 
@@ -202,7 +202,7 @@ def main(arguments: list[str] | None = None, file: Path = FILE) -> int:
     parser.add_argument("--mirror", default="", metavar="URL", help="fetch https://HOST/PATH from URL/HOST/PATH")
     parser.add_argument(
         "--changelog", type=Path, metavar="FILE",
-        help="take the sums of %s from Kubernetes' own CHANGELOG-X.YY.md, which its Go module brings" % NODE_ARCHIVE,
+        help=f"take the sums of {NODE_ARCHIVE} from Kubernetes' own CHANGELOG-X.YY.md, which its Go module brings",
     )  # fmt: skip
     parser.add_argument("added", nargs="*", metavar="COMPONENT=VERSION", help="ask for these only, keep all others")
     chosen = parser.parse_args(arguments)
@@ -212,16 +212,16 @@ def main(arguments: list[str] | None = None, file: Path = FILE) -> int:
         pairs = wanted(data, chosen.added, chosen.mirror)
         new = rendered(text, collect(data, pairs, chosen.mirror, not chosen.added, chosen.changelog))
     except VersionsError as error:
-        print("dev/versions: %s" % error, file=sys.stderr)
+        print(f"dev/versions: {error}", file=sys.stderr)
         return 2
     if new == text:
-        print("%s: nothing to change" % file.name)
+        print(f"{file.name}: nothing to change")
         return 0
     if chosen.check:
-        print("%s: not what the projects publish; run dev/versions" % file.name, file=sys.stderr)
+        print(f"{file.name}: not what the projects publish; run dev/versions", file=sys.stderr)
         return 1
     file.write_text(new, encoding="utf-8")
-    print("%s: written" % file.name)
+    print(f"{file.name}: written")
     return 0
 
 

@@ -32,9 +32,9 @@ def document(values: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{%s}" % ", ".join(f"? {_key(key)} : {_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(f"? {_key(key)} : {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ", ".join(_value(item) for item in value)
+        return f"[{', '.join(_value(item) for item in value)}]"
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -62,7 +62,7 @@ def _float(value: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"%s"' % "".join(_character(character) for character in text)
+    return f'"{"".join(_character(character) for character in text)}"'
 
 
 def _character(character: str) -> str:

@@ -163,7 +163,8 @@ class LiveImageTestbed:
         deadline = time.monotonic() + PATIENCE
         while missing := [name for name in names if not self._serves(name)]:
             if time.monotonic() > deadline or (self._server and self._server.poll() is not None):
-                raise SystemExit("the image server does not serve %s:\n%s" % (missing, "\n".join(self.log[-20:])))
+                log = "\n".join(self.log[-20:])
+                raise SystemExit(f"the image server does not serve {missing}:\n{log}")
             time.sleep(0.1)
 
     def _serves(self, name: str) -> bool:

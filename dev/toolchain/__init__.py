@@ -25,4 +25,4 @@ def step(what: str) -> Iterator[None]:
     say(what + " …")
     start = time.monotonic()
     yield
-    say("%s: done in %.0f s" % (what, time.monotonic() - start))
+    say(f"{what}: done in {time.monotonic() - start:.0f} s")

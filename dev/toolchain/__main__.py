@@ -25,7 +25,7 @@ def main(command: str, *arguments: str) -> int:
     try:
         code: int = function_of(command)(list(arguments))
     except SetupError as error:
-        say("failed: %s" % error)
+        say(f"failed: {error}")
         return 1
     return code
 

@@ -18,11 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the named benchmarks or all; 0 when every one ended well."""
     known = sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__.partition(": ")[2])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all (%s)" % ", ".join(known))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all ({', '.join(known)})")
     names = parser.parse_args(arguments).names or known
     unknown = [name for name in names if name not in known]
     if unknown:
-        parser.error("benchmark %s is unknown; there are %s" % (unknown[0], ", ".join(known) or "none"))
+        parser.error(f"benchmark {unknown[0]} is unknown; there are {', '.join(known) or 'none'}")
     environment = environments.variables()
     RESULTS.mkdir(parents=True, exist_ok=True)
     failed = [name for name in names if not _run(name, environment)]

@@ -60,7 +60,7 @@ def findings(root: Path, names: list[str]) -> list[str]:
         for line, target in imports(tree, name):
             if not any(_within(target, place) for place in allowed):
                 may = ", ".join(allowed) or "nothing of ours"
-                result.append("%s:%d: imports %s; it may import %s" % (name, line, target, may))
+                result.append(f"{name}:{line}: imports {target}; it may import {may}")
     return result
 
 

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     shutil.rmtree(site, ignore_errors=True)
     pages = site / "rst"
     (pages / REFERENCE).mkdir(mode=0o755, parents=True)
-    collection = "%s.%s" % (NAMESPACE, NAME)
+    collection = f"{NAMESPACE}.{NAME}"
     sphinx_init = ["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy", "--lenient"]
     _run([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
     rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy"]
@@ -68,10 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
     _run(["sphinx-build", "-q", "-b", "html", "-c", str(site), str(pages), str(site / "html")], site, environment)
     dead = dead_links(site / "html")
     if dead:
-        raise SetupError("links of the documentation that lead nowhere:\n%s" % "\n".join(dead))
+        raise SetupError("\n".join(["links of the documentation that lead nowhere:", *dead]))
     shutil.rmtree(OUTPUT, ignore_errors=True)
     shutil.copytree(site / "html", OUTPUT)
-    print("documentation: %s" % (OUTPUT / "index.html"))
+    print(f"documentation: {OUTPUT / 'index.html'}")
     return 0
 
 
@@ -95,7 +95,7 @@ def put_guides(checkout: Path, pages: Path, repository: str) -> None:
             shutil.copy2(path, pages / _START)
     text = (checkout / _START / "index.md").read_text(encoding="utf-8")
     # the start page is at the top of the site, and below docs in the checkout
-    text = _LINK.sub(lambda match: "](%s%s)" % (normpath(join(_START, match[1])), match[2] or ""), text)
+    text = _LINK.sub(lambda match: f"]({normpath(join(_START, match[1]))}{match[2] or ''})", text)
     (pages / "index.md").write_text(text, encoding="utf-8")
 
 
@@ -106,7 +106,7 @@ def _linked(path: Path, checkout: Path, files: list[Path], repository: str) -> s
         target = (path.parent / match[1]).resolve()
         if target in files or not target.exists():
             return match[0]
-        return "](%s/blob/main/%s%s)" % (repository, target.relative_to(checkout.resolve()), match[2] or "")
+        return f"]({repository}/blob/main/{target.relative_to(checkout.resolve())}{match[2] or ''})"
 
     return _LINK.sub(link, path.read_text(encoding="utf-8"))
 
@@ -140,7 +140,7 @@ def dead_links(html: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             there = target in pages or target.is_file()
             if not there or (target in pages and unquote(parts.fragment) not in pages[target].anchors):
-                dead.append("%s: %s" % (path.relative_to(html), link))
+                dead.append(f"{path.relative_to(html)}: {link}")
     return dead
 
 
@@ -149,4 +149,4 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if done.returncode:
-        raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout[-3000:]))
+        raise SetupError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")

@@ -110,7 +110,7 @@ def find(minimum: Version, maximum: Version) -> Path | None:
     """The oldest running interpreter within the two versions, both included; the system's own comes first."""
     for minor in range(minimum[1], maximum[1] + 1):
         for folder in folders():
-            candidate = folder / ("python3.%d" % minor)
+            candidate = folder / f"python3.{minor}"
             if candidate.exists() and version_of(candidate) == (3, minor):
                 return candidate
     return None
@@ -180,7 +180,7 @@ def ensure(name: str) -> Path:
         # compiled once here instead of by many short-lived processes at the same time
         _install(name, ["--python", _python(folder), "--compile-bytecode"])
 
-    return _once(environment.folder, "environment %s (%s)" % (name, environment.purpose), make)
+    return _once(environment.folder, f"environment {name} ({environment.purpose})", make)
 
 
 def unpacked(name: str, options: list[str]) -> Path:
@@ -189,7 +189,7 @@ def unpacked(name: str, options: list[str]) -> Path:
     def make(folder: Path) -> None:
         _install(name, ["--no-deps", "--only-binary", ":all:", "--target", str(folder), *options])
 
-    return _once(_folder("packages", name), "packages of %s" % name, make)
+    return _once(_folder("packages", name), f"packages of {name}", make)
 
 
 def collections() -> Path:
@@ -205,10 +205,10 @@ def collections() -> Path:
         (wheel,) = wheels.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             for name in chosen:
-                prefix = "ansible_collections/%s/" % name.replace(".", "/")
+                prefix = f"ansible_collections/{name.replace('.', '/')}/"
                 members = [member for member in archive.namelist() if member.startswith(prefix)]
                 if not members:
-                    raise SetupError("collection %s of %s is not in %s" % (name, COLLECTIONS, wheel.name))
+                    raise SetupError(f"collection {name} of {COLLECTIONS} is not in {wheel.name}")
                 archive.extractall(folder, members)
         shutil.rmtree(wheels)
 
@@ -259,7 +259,7 @@ def _lock(name: str) -> Path:
 def _folder(kind: str, name: str, *more: str) -> Path:
     """The place in the cache of what is made from a lock; its name has the digest of the lock with all hashes."""
     text = written(whole(name)) + "\n".join(more)
-    return cache() / ("%s-%s-%s" % (kind, name, hashlib.sha256(text.encode()).hexdigest()[:12]))
+    return cache() / f"{kind}-{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _once(folder: Path, what: str, make: Callable[[Path], None]) -> Path:
@@ -288,15 +288,16 @@ def _interpreter(environment: Environment) -> Path:
     found = find(low, high)
     if found:
         return found
-    say("no Python %d.%d … %d.%d here, uv installs one" % (*low, *high))
+    oldest, newest = (".".join(map(str, version)) for version in (low, high))
+    say(f"no Python {oldest} … {newest} here, uv installs one")
     run_uv(
-        ["python", "install", "%d.%d" % low],
-        hint="environment %s needs Python %d.%d … %d.%d and none runs here (PATH, pyenv, uv); please install one"
-        % (environment.name, *low, *high),
+        ["python", "install", oldest],
+        hint=f"environment {environment.name} needs Python {oldest} … {newest} and none runs here (PATH, pyenv, uv); "
+        "please install one",
     )
     found = find(low, high)
     if not found:
-        raise SetupError("uv installed Python %d.%d, but it does not run" % low)
+        raise SetupError(f"uv installed Python {oldest}, but it does not run")
     return found
 
 
@@ -353,7 +354,7 @@ def lock(arguments: list[str] | None = None) -> int:
     for name, lock in split(locks).items():
         path = REQUIREMENTS / (name + ".txt")
         path.write_text(written(lock), encoding="ascii")
-        print("requirements/%s: %d packages" % (path.name, len(lock)))
+        print(f"requirements/{path.name}: {len(lock)} packages")
     return 0
 
 

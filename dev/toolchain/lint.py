@@ -56,7 +56,7 @@ class Job:
 
     def run(self, command: list[str], folder: Path = CHECKOUT, environment: dict[str, str] | None = None) -> bool:
         """Run a program, its output goes to the log; True when it ended well."""
-        self.write("+ %s\n" % " ".join(command))
+        self.write(f"+ {' '.join(command)}\n")
         with self.log.open("ab") as handle:
             done = subprocess.run(
                 command,
@@ -134,7 +134,9 @@ def _keep_pip_settings(folder: Path) -> None:
     if settings:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch(mode=0o600)
-        target.write_text("[global]\n" + "".join("%s = %s\n" % pair for pair in settings.items()), encoding="utf-8")
+        target.write_text(
+            "[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()), encoding="utf-8"
+        )
 
 
 def ansible_lint(job: Job) -> bool:
@@ -152,7 +154,7 @@ def importer(job: Job) -> bool:
     tarball = max(output.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
     with tarfile.open(tarball) as archive:
         strangers = sorted({name.split("/")[0] for name in archive.getnames()} - SHIPPED)
-    clean = job.none(["galaxy.yml: build_ignore lacks %s" % name for name in strangers])
+    clean = job.none([f"galaxy.yml: build_ignore lacks {name}" for name in strangers])
     environment = copy_variables(folder, "importer")
     configuration = output / "galaxy-importer.cfg"
     configuration.write_text("[galaxy-importer]\nLOG_LEVEL_MAIN = INFO\nRUN_ANSIBLE_LINT = False\n", encoding="utf-8")
@@ -204,7 +206,7 @@ def shellcheck(job: Job) -> bool:
 def mypy(job: Job) -> bool:
     """Types of all Python sources but the tests; plugins go by the name they import each other by."""
     tree = linked_tree()
-    packages = ["lab", "dev", "provision", "ansible_collections.%s.%s.plugins" % (NAMESPACE, NAME)]
+    packages = ["lab", "dev", "provision", f"ansible_collections.{NAMESPACE}.{NAME}.plugins"]
     command = ["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "--show-absolute-path"]
     for package in packages:
         command += ["-p", package]
@@ -213,7 +215,7 @@ def mypy(job: Job) -> bool:
     log = job.log.read_text(encoding="utf-8")
     for folder in (tree / "ansible_collections" / NAMESPACE / NAME, CHECKOUT):
         # findings name files relative to the checkout, as those of other linters do
-        log = re.sub("(?m)^%s/" % re.escape(str(folder)), "", log)
+        log = re.sub(f"(?m)^{re.escape(str(folder))}/", "", log)
     job.log.write_text(log, encoding="utf-8")
     return clean
 
@@ -257,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     unknown = [name for name in chosen.names if name not in known]
     if unknown:
-        parser.error("linter %s is unknown; there are %s" % (unknown[0], ", ".join(known)))
+        parser.error(f"linter {unknown[0]} is unknown; there are {', '.join(known)}")
     linters = [known[name] for name in dict.fromkeys(chosen.names)] or LINTERS
     _prepare(linters)
     return _run(linters)
@@ -280,12 +282,12 @@ def _run(linters: list[Linter]) -> int:
         for future in as_completed(running):
             linter = running[future]
             good, seconds, log = future.result()
-            print("%-4s %-16s %5.1f s" % ("ok" if good else "FAIL", linter.name, seconds), flush=True)
+            print(f"{'ok' if good else 'FAIL':<4} {linter.name:<16} {seconds:5.1f} s", flush=True)
             if not good:
                 failed.append(linter.name)
                 _show(log, linter.telling)
     verdict = "failed: " + ", ".join(failed) if failed else "all content"
-    print("lint: %d linters in %.0f s, %s" % (len(linters), time.monotonic() - start, verdict))
+    print(f"lint: {len(linters)} linters in {time.monotonic() - start:.0f} s, {verdict}")
     return 1 if failed else 0
 
 
@@ -298,7 +300,7 @@ def _one(linter: Linter) -> tuple[bool, float, Path]:
     try:
         good = linter.run(job)
     except (OSError, ValueError, SyntaxError) as error:
-        job.write("%s: %s\n" % (type(error).__name__, error))
+        job.write(f"{type(error).__name__}: {error}\n")
         good = False
     return good, time.monotonic() - start, log
 
@@ -310,4 +312,4 @@ def _show(log: Path, telling: str) -> None:
     for line in chosen[-SHOWN:]:
         print("     | " + line)
     if len(chosen[-SHOWN:]) < len(lines):
-        print("     | the whole log: %s" % log.relative_to(CHECKOUT))
+        print(f"     | the whole log: {log.relative_to(CHECKOUT)}")

@@ -48,7 +48,7 @@ def linked_tree() -> Path:
     link = tree / "ansible_collections" / NAMESPACE / NAME
     link.parent.mkdir(parents=True, exist_ok=True)
     if not (link.is_symlink() and Path(os.readlink(link)) == CHECKOUT):
-        temporary = link.with_name("%s.%d" % (NAME, os.getpid()))
+        temporary = link.with_name(f"{NAME}.{os.getpid()}")
         temporary.symlink_to(CHECKOUT)
         # rename, so that parallel test workers never see the link missing
         temporary.replace(link)
@@ -99,7 +99,7 @@ def installed_tree(folder: Path) -> Path:
         subprocess.run(["ansible-galaxy", "collection", *words], env=environment, check=True, timeout=300)
 
     galaxy("build", "--output-path", folder, source)
-    (built,) = folder.glob("%s-%s-*.tar.gz" % (NAMESPACE, NAME))
+    (built,) = folder.glob(f"{NAMESPACE}-{NAME}-*.tar.gz")
     galaxy("install", built, "--no-deps", "-p", collections)
     shutil.rmtree(source)
     return collections
@@ -110,7 +110,7 @@ def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
 
     For tools that refuse symlinks or that leave files beside the sources (ansible-test, galaxy-importer).
     """
-    target = cache() / ("copy-%s-%s" % (checkout_id(), label)) / "ansible_collections" / NAMESPACE / NAME
+    target = cache() / f"copy-{checkout_id()}-{label}" / "ansible_collections" / NAMESPACE / NAME
     target.mkdir(parents=True, exist_ok=True)
     wanted = tracked_files(checkout)
     _remove_strangers(target, set(wanted))

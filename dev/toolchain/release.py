@@ -47,7 +47,7 @@ def write_image_commands(folder: Path = IMAGE_COMMANDS) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, content in _image_command_files().items():
-        draft, path = folder / (".%s.%d" % (name, os.getpid())), folder / name
+        draft, path = folder / f".{name}.{os.getpid()}", folder / name
         draft.write_bytes(content)
         draft.chmod(0o755)
         draft.replace(path)
@@ -63,7 +63,7 @@ def image_commands(arguments: list[str] | None = None) -> int:
     )
     for path in write_image_commands(parser.parse_args(arguments).output):
         data = path.read_bytes()
-        print("%s (%d KiB)  sha256:%s" % (path, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+        print(f"{path} ({len(data) >> 10} KiB)  sha256:{hashlib.sha256(data).hexdigest()}")
     return 0
 
 
@@ -111,7 +111,7 @@ def package_files() -> Iterable[tuple[str, bytes]]:
 def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
     """The tar archive: launch.py, site/ and collections/."""
     members = {"site/" + name: data for name, data in package_files()}
-    folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
+    folder = f"collections/ansible_collections/{NAMESPACE}/{NAME}/"
     members.update({folder + name: data for name, data in collection})
     members[_ROUTES] = without_routes_elsewhere(members[_ROUTES])
     members["launch.py"] = (PROVISION_SOURCES / "launch.py").read_bytes()
@@ -141,11 +141,11 @@ def provision_program(collection: Iterable[tuple[str, bytes]], version: str, pre
     """
     packed = payload(collection, preset)
     digest = hashlib.sha256(packed).hexdigest()
-    members = {"%s/%s" % (_PACKAGE, path.name): path.read_bytes() for path in PROVISION_SOURCES.glob("*.py")}
+    members = {f"{_PACKAGE}/{path.name}": path.read_bytes() for path in PROVISION_SOURCES.glob("*.py")}
     members["__main__.py"] = members.pop(_PACKAGE + "/start.py")
     del members[_PACKAGE + "/launch.py"]
     members[_PACKAGE + "/payload.sha256"] = (digest + "\n").encode("ascii")
-    members[_PACKAGE + "/version"] = ("provision %s (payload %s)\n" % (version, digest[:16])).encode("ascii")
+    members[_PACKAGE + "/version"] = f"provision {version} (payload {digest[:16]})\n".encode("ascii")
     members[_PACKAGE + "/payload.tar.xz"] = packed
     return zip_program((PROVISION_SOURCES / "start.sh").read_bytes(), members)
 
@@ -165,11 +165,11 @@ def provision(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     data = provision_program(collection_files(CHECKOUT), collection_version(CHECKOUT))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
+    draft = chosen.output.with_name(f".{chosen.output.name}.{os.getpid()}")
     draft.write_bytes(data)
     draft.chmod(0o755)
     draft.replace(chosen.output)
-    print("%s (%d KiB)  #sha256=%s" % (chosen.output, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+    print(f"{chosen.output} ({len(data) >> 10} KiB)  #sha256={hashlib.sha256(data).hexdigest()}")
     return 0
 
 
@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
         environment = environments.variables(trees=[Path(scratch)])
         environment.update(PYTHONPATH=str(clone), SOURCE_DATE_EPOCH=str(seconds))
         if fragments:
-            with step("the changelog of %s, of %d fragments" % (version, len(fragments))):
+            with step(f"the changelog of {version}, of {len(fragments)} fragments"):
                 _run(["antsibull-changelog", "release", "--date", date], clone, environment)
         with step("the collection"):
             _run(["ansible-galaxy", "collection", "build", "--output-path", scratch, str(clone)], clone, environment)
@@ -216,18 +216,19 @@ def main(arguments: list[str] | None = None) -> int:
             _run(["python", "-P", "-c", _WHEEL, str(made)], clone / "lab", environment)
         _put(made, chosen.output)
     print((chosen.output / SUMS).read_text(encoding="utf-8"), end="")
-    say("%s %s of commit %s is in %s" % (NAME, version, commit[:12], chosen.output))
+    say(f"{NAME} {version} of commit {commit[:12]} is in {chosen.output}")
     return 0
 
 
 def check_tag(tag: str, version: str, fragments: list[str]) -> None:
     """Raise SetupError unless the tag is this version and all fragments are in the changelog."""
     if tag != version:
-        raise SetupError("tag %s is not version %s of galaxy.yml; tag the commit of the release" % (tag, version))
+        raise SetupError(f"tag {tag} is not version {version} of galaxy.yml; tag the commit of the release")
     if fragments:
+        names = ", ".join(fragments[:3] + ["…"] * (len(fragments) > 3))
         raise SetupError(
-            "changelogs/fragments has %s, which a release does not: run dev/run antsibull-changelog release, "
-            "commit what it changed, and tag that commit" % ", ".join(fragments[:3] + ["…"] * (len(fragments) > 3))
+            f"changelogs/fragments has {names}, which a release does not: run dev/run antsibull-changelog release, "
+            "commit what it changed, and tag that commit"
         )
 
 
@@ -280,7 +281,7 @@ def _cloned(target: Path) -> tuple[str, int, str]:
 def _put(made: Path, target: Path) -> None:
     """Write the sums, and put all of it into the place of the release that was there before."""
     files = sorted(path for path in made.iterdir() if path.is_file())
-    sums = "".join("%s  %s\n" % (hashlib.sha256(path.read_bytes()).hexdigest(), path.name) for path in files)
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     target.mkdir(parents=True, exist_ok=True)
     for name in re.findall(r"(?m)^[0-9a-f]{64}  ([^/\n]+)$", _text(target / SUMS)):
         (target / name).unlink(missing_ok=True)
@@ -306,5 +307,5 @@ def _run(command: list[str], folder: Path, environment: dict[str, str] | None = 
         check=False,
     )
     if done.returncode:
-        raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout[-3000:]))
+        raise SetupError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
     return done.stdout

@@ -21,7 +21,7 @@ FORBIDDEN = {
     # the file systems of other tests stay mounted there when they are unmounted, and their last bytes unwritten
     r"""unshare["',\s].*--mount\b(?!.*--propagation["',\s]+slave)""": "a namespace that holds the mounts of others",
     # the folder of this checkout is another one on other machines
-    r"(?<![\w.])%s\b" % re.escape(str(CHECKOUT)): "a path of one machine",
+    rf"(?<![\w.]){re.escape(str(CHECKOUT))}\b": "a path of one machine",
 }
 _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()]
 
@@ -66,7 +66,7 @@ def forbidden_words(root: Path, names: list[str]) -> list[str]:
             for pattern, what in _FORBIDDEN:
                 match = pattern.search(line)
                 if match:
-                    result.append("%s:%d: names %s, %s" % (name, number, what, match[0]))
+                    result.append(f"{name}:{number}: names {what}, {match[0]}")
     return result
 
 
@@ -78,7 +78,7 @@ def plain_words(root: Path, names: list[str]) -> list[str]:
             continue
         for number, line in enumerate(_text(root / name).splitlines(), 1):
             for pattern, plain in _PLAIN_WORDS:
-                result += ["%s:%d: '%s', say: %s" % (name, number, found, plain) for found in pattern.findall(line)]
+                result += [f"{name}:{number}: '{found}', say: {plain}" for found in pattern.findall(line)]
     return result
 
 
@@ -92,7 +92,7 @@ def too_long(root: Path, names: list[str]) -> list[str]:
             continue
         lines, limit = len(text.splitlines()), LENGTHS[max(places, key=len)]
         if lines > limit:
-            result.append("%s: %d lines, %d are allowed here" % (name, lines, limit))
+            result.append(f"{name}: {lines} lines, {limit} are allowed here")
     return result
 
 
@@ -156,7 +156,7 @@ def numbers(root: Path, names: list[str]) -> list[str]:
         if language(root, name) != "python":
             continue
         tree = ast.parse((root / name).read_text(encoding="utf-8"), name)
-        result += ["%s:%d: %s" % (name, line, what) for line, what in sorted(set(_of(name, tree)))]
+        result += [f"{name}:{line}: {what}" for line, what in sorted(set(_of(name, tree)))]
     return result
 
 
@@ -218,7 +218,7 @@ def _in(tree: ast.AST) -> Iterator[tuple[int, str]]:
             spared |= {id(inner) for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _DIGIT_METHODS:
-            yield node.lineno, "%s takes digits that int() refuses; use is_digits or whole_number" % node.attr
+            yield node.lineno, f"{node.attr} takes digits that int() refuses; use is_digits or whole_number"
         elif isinstance(node, ast.Constant) and id(node) not in spared and _takes_any_digit(node.value):
             yield node.lineno, "a backslash-d takes digits of every script; write [0-9]"
         elif isinstance(node, ast.Call) and _lets_newline_pass(node):

@@ -29,7 +29,7 @@ def wanted_packages(groups: list[str]) -> list[str]:
             packages[current].append(line)
     unknown = [group for group in groups if group not in packages]
     if unknown:
-        raise SetupError("group %s is not in %s; it has %s" % (unknown[0], LIST, ", ".join(packages)))
+        raise SetupError(f"group {unknown[0]} is not in {LIST}; it has {', '.join(packages)}")
     return [package for group in groups for package in packages[group]]
 
 
@@ -55,7 +55,7 @@ def ensure_debian(groups: list[str]) -> None:
         return
     lacking = missing_packages(packages)
     if not lacking:
-        say("Debian packages (%s): all %d there" % (", ".join(groups), len(packages)))
+        say(f"Debian packages ({', '.join(groups)}): all {len(packages)} there")
         return
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *lacking]
     if os.geteuid() != 0:
@@ -74,7 +74,7 @@ def ensure_debian(groups: list[str]) -> None:
             )
             # a failed update may still leave usable lists; a failed installation never does
             if done.returncode and command is install:
-                raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout.decode(errors="replace")[-3000:]))
+                raise SetupError(f"{' '.join(command)} failed:\n{done.stdout.decode(errors='replace')[-3000:]}")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,14 +86,14 @@ def main(arguments: list[str] | None = None) -> int:
     names = chosen.environments or ["main"]
     unknown = [name for name in names if name not in environments.ENVIRONMENTS]
     if unknown:
-        parser.error("environment %s is unknown; there are %s" % (unknown[0], ", ".join(environments.ENVIRONMENTS)))
+        parser.error(f"environment {unknown[0]} is unknown; there are {', '.join(environments.ENVIRONMENTS)}")
     ensure_debian([group for group in chosen.debian.split(",") if group])
     for name in names:
         environments.ensure(name)
     if "main" in names:
         environments.collections()
         linked_tree()
-    say("%s ready in %s" % (", ".join(names), cache()))
+    say(f"{', '.join(names)} ready in {cache()}")
     return 0
 
 
@@ -119,10 +119,10 @@ def run(arguments: list[str] | None = None) -> int:
     if chosen.export:
         for name in EXPORTED:
             if name in environment:
-                print("export %s=%s" % (name, shlex.quote(environment[name])))
+                print(f"export {name}={shlex.quote(environment[name])}")
         return 0
     program = shutil.which(command[0], path=environment["PATH"])
     if not program:
-        say("command %s is not on PATH of environment %s" % (command[0], chosen.environment))
+        say(f"command {command[0]} is not on PATH of environment {chosen.environment}")
         return 127
     os.execve(program, command, environment)

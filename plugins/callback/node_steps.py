@@ -184,7 +184,7 @@ def reason(result: Mapping[str, Any]) -> list[str]:
     lines = [spaced(line) for line in text[:_LONGEST].splitlines()]
     failure = result.get("failure")
     if isinstance(failure, Mapping) and failure.get("code"):
-        lines.append(spaced("code: %s" % failure["code"]))
+        lines.append(spaced(f"code: {failure['code']}"))
     return [line for line in lines if line]
 
 
@@ -206,7 +206,7 @@ def _artifacts(entries: Any) -> Iterator[Step]:
         if isinstance(entry, Mapping) and entry.get("changed"):
             size = entry.get("bytes")
             note = f"{size / 1_000_000:.1f} MB" if isinstance(size, int) and size else ""
-            name = spaced("%s %s" % (entry.get("name", "?"), entry.get("version", "")))
+            name = spaced(f"{entry.get('name', '?')} {entry.get('version', '')}")
             yield Step(CHANGED, "  " + name, _total([entry]), note)
 
 

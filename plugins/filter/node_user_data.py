@@ -131,8 +131,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
-
 
 def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -> str:
     # ansible-core imports every filter file in each worker, for any one filter
@@ -142,6 +140,7 @@ def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -
         InputError,
         user_data,
     )
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.role_specs import plain
 
     most = HETZNER_LIMIT if limit is None else whole_number(str(limit))
     if most is None:

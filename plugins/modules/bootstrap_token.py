@@ -158,7 +158,7 @@ def make(module: AnsibleModule) -> dict[str, Any]:
     result = {"changed": True, "token": "", "token_id": "", "expires": now + ttl, "name": name}
     if not module.check_mode:
         reached.create_secret(cluster.NAMESPACE, body)
-        result.update(token="%s.%s" % (token_id, token_secret), token_id=token_id)
+        result.update(token=f"{token_id}.{token_secret}", token_id=token_id)
     return result
 
 
@@ -170,7 +170,7 @@ def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
         return "free"
     machine_id = module.params["machine_id"]
     if not (machine_id and cluster.is_own(node, machine_id)):
-        detail = "there is a Node %s, which another machine registered" % wanted
+        detail = f"there is a Node {wanted}, which another machine registered"
         failure = codes.JoinFailure("name_taken", detail).result
         module.fail_json(msg=codes.message("name_taken", detail), failure=failure)
     return "own"

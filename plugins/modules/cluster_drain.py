@@ -206,7 +206,7 @@ class Node:
         params = self._module.params
         if not self._mine:
             if self._node:
-                self._module.warn("the Node %s was not registered by this machine and is left alone" % params["name"])
+                self._module.warn(f"the Node {params['name']} was not registered by this machine and is left alone")
             if params["state"] == "drain":
                 self.result.update(evicted=[], stayed=[])
         elif params["state"] == "uncordon":
@@ -222,12 +222,13 @@ class Node:
         try:
             plan = drain.judge(self._cluster.pods_on(params["name"]), *rules)
         except (cluster.Refused, cluster.NoAnswer) as error:
-            self._fail("api_unreachable", "the pods of the Node %s cannot be listed: %s" % (params["name"], error))
+            self._fail("api_unreachable", f"the pods of the Node {params['name']} cannot be listed: {error}")
         self.result.update(evicted=[drain.name_of(pod) for pod in plan.evict], stayed=plan.stay)
         if plan.refused:
             self.result.update(evicted=[])
-            text = "nothing was changed, since there are pods on the Node %s that would be lost: %s"
-            self._fail("pods_refused", text % (params["name"], drain.in_words(plan.refused)), waiting=plan.refused)
+            pods = drain.in_words(plan.refused)
+            text = f"nothing was changed, since there are pods on the Node {params['name']} that would be lost: {pods}"
+            self._fail("pods_refused", text, waiting=plan.refused)
         self._cordon()
         if plan.evict:
             self.result["changed"] = True
@@ -239,8 +240,8 @@ class Node:
             self.result["evicted"] = evicting.run(plan.evict, *rules)
         except drain.NotDrained as error:
             self.result["evicted"] = error.evicted
-            text = "%s. It stays cordoned: run again to go on, or uncordon it (kubectl uncordon %s)"
-            self._fail("not_drained", text % (error, params["name"]), waiting=error.waiting)
+            text = f"{error}. It stays cordoned: run again to go on, or uncordon it (kubectl uncordon {params['name']})"
+            self._fail("not_drained", text, waiting=error.waiting)
 
     def _cordon(self) -> None:
         if not self._node["spec"].get("unschedulable"):
@@ -265,7 +266,7 @@ class Node:
             if ready:
                 break
             if time.monotonic() >= until:
-                text = "the Node %s was not Ready within %d s: %s" % (params["name"], params["timeout"], why)
+                text = f"the Node {params['name']} was not Ready within {params['timeout']} s: {why}"
                 self._fail("not_ready", text)
             time.sleep(1)
         self._note()
@@ -293,7 +294,7 @@ class Node:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     if module.params["timeout"] < 1:
-        module.fail_json(msg="timeout: %d is no time; give at least 1 second" % module.params["timeout"])
+        module.fail_json(msg=f"timeout: {module.params['timeout']} is no time; give at least 1 second")
     node = Node(module, cluster.Cluster(module))
     node.bring_about()
     module.exit_json(**node.result)

@@ -229,7 +229,7 @@ def post_all(module: AnsibleModule) -> list[dict[str, Any]]:
         except (cluster.Impossible, cluster.Refused) as error:
             result.update(failed=True, msg=str(error))
         except cluster.NoAnswer as error:
-            lost = "the cluster of the kubeconfig does not answer: %s" % error
+            lost = f"the cluster of the kubeconfig does not answer: {error}"
             result.update(failed=True, msg=lost)
     return results
 
@@ -239,8 +239,8 @@ def diff(results: list[dict[str, Any]], given: list[dict[str, Any]]) -> dict[str
     before, after = {}, {}
     for result, one in zip(results, given):
         if not result["failed"]:
-            key = "%s/%s" % (result["namespace"], result["name"])
-            about = "%(kind)s %(name)s" % one["object"]
+            key = f"{result['namespace']}/{result['name']}"
+            about = f"{one['object']['kind']} {one['object']['name']}"
             before[key] = {"count": result["count"] - 1} if result["count"] > 1 else None
             after[key] = {"object": about, "count": result["count"], "reason": one["reason"]}
             after[key]["message"] = result["message"]
@@ -255,9 +255,8 @@ def main() -> None:
     outcome["diff"] = diff(results, module.params["events"])
     if failed:
         reasons = list(dict.fromkeys(result["msg"] for result in failed))
-        more = " and %d more reasons" % (len(reasons) - 3) if len(reasons) > 3 else ""
-        text = "%d of %d Events could not be posted: %s%s"
-        text = text % (len(failed), len(results), "; ".join(reasons[:3]), more)
+        more = f" and {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
+        text = f"{len(failed)} of {len(results)} Events could not be posted: {'; '.join(reasons[:3])}{more}"
         if module.params["on_error"] == "fail":
             module.fail_json(msg=text, **outcome)
         module.warn(text)

@@ -75,7 +75,7 @@ def main() -> None:
     if node is None:
         module.exit_json(changed=False, existed=False, own=False, name=params["name"])
     if not mine:
-        module.warn("the Node %s was not registered by this machine and is left alone" % params["name"])
+        module.warn(f"the Node {params['name']} was not registered by this machine and is left alone")
     changed = mine
     if mine and not module.check_mode:
         changed = reached.delete_node(node or {})

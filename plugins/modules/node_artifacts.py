@@ -258,7 +258,7 @@ def run(module: NoLogModule) -> None:
     shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
     module.no_log_values.update(fetch.secrets(shown))
     errors = node_artifacts.artifact_errors(params["artifacts"])
-    errors += ["%s must be at least 1" % name for name in ("parallel", "timeout") if params[name] < 1]
+    errors += [f"{name} must be at least 1" for name in ("parallel", "timeout") if params[name] < 1]
     if errors:
         module.fail_json(msg="wrong artifacts: " + "; ".join(errors), artifacts=[], changed_ids=[])
     host = Host()
@@ -311,13 +311,13 @@ def differences(
     for artifact, reason in zip(artifacts, reasons):
         if reason:
             before = read_record(host, artifact["name"])
-            header = "%s (%s)" % (artifact["name"], reason)
+            header = f"{artifact['name']} ({reason})"
             found.append(
                 {
                     "before_header": header,
                     "after_header": header,
-                    "before": "%s\n" % before["version"] if before else "",
-                    "after": "%s\n" % artifact["version"],
+                    "before": f"{before['version']}\n" if before else "",
+                    "after": f"{artifact['version']}\n",
                 }
             )
     return found

@@ -167,7 +167,7 @@ def differences(actions: Iterable[cleanup.Action]) -> list[dict[str, str]]:
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
     for item in cleanup.ITEMS:
-        lines = ["%s %s\n" % (action.verb, action.path) for action in actions if action.item == item]
+        lines = [f"{action.verb} {action.path}\n" for action in actions if action.item == item]
         if lines:
             entries.append({"before_header": item, "after_header": item, "before": "".join(lines), "after": ""})
     return entries
@@ -192,7 +192,7 @@ def main() -> None:
     except cleanup.Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg="%s cannot be cleaned: %s" % (error.filename, error.strerror))
+        module.fail_json(msg=f"{error.filename} cannot be cleaned: {error.strerror}")
     for warning in warnings:
         module.warn(warning)
     result = {

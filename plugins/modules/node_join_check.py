@@ -250,12 +250,12 @@ def check_options(module: AnsibleModule) -> None:
     try:
         params["ca_hashes"] = [api_server.check_pin(pin) for pin in params["ca_hashes"]]
     except ValueError as error:
-        module.fail_json(msg="ca_hashes: %s" % error)
+        module.fail_json(msg=f"ca_hashes: {error}")
     try:
         if params["token"]:
             api_server.split_token(params["token"])
     except ValueError as error:
-        module.fail_json(msg="token: %s" % error)
+        module.fail_json(msg=f"token: {error}")
     if not params["ca_cert"] and not params["ca_hashes"] and not (params["jws"] and params["token"]):
         module.fail_json(msg="ca_cert: there is no CA to trust; give ca_cert, ca_hashes, or jws with a token")
 

@@ -124,7 +124,7 @@ def failed(params: Mapping[str, Any], done: Done, began: float) -> JoinFailure:
         return JoinFailure(said.code, said.detail)
     asked = {name: params[name] for name in ("api_server", "node_name", "timeout")}
     why = Wait(dict(asked, since=began)).no_certificate()
-    return JoinFailure(why.code, "%s (kubeadm: %s)" % (why.detail, said.detail))
+    return JoinFailure(why.code, f"{why.detail} (kubeadm: {said.detail})")
 
 
 def join(host: Host, params: Mapping[str, Any]) -> Done:

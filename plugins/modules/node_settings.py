@@ -196,7 +196,7 @@ def main() -> None:
     try:
         planned = engine.plan(context, settings, module.params["only"])
     except engine.PlanError as error:
-        text = "nothing was changed: %s" % error
+        text = f"nothing was changed: {error}"
         module.fail_json(msg=text, errors=error.errors, steps=[], changed_ids=[], **hidden)
     diff = {"diff": engine.diffs(planned)} if module._diff else {}
     if module.check_mode:

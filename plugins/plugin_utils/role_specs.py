@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What files of this collection say: its version, the versions that base knows, and the variables of its roles.
 
-The variables, with types, choices and defaults, are those of meta/argument_specs.yml.
+The variables, with types, choices and defaults, are those of meta/argument_specs.yml. Their values come from Ansible
+with its tags, which ``plain`` takes away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,33 @@ def collection_version() -> str:
 
 def _yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), _FAST_LOADER)
+
+
+def plain(value: Any) -> Any:
+    """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
+    if isinstance(value, Mapping):
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    for kind in (int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _text(value: str) -> str:
+    # a text of a result is, before ansible-core 2.19, also after str() one of Ansible's
+    return str.__str__(value)
+
+
+def yaml_value(text: str) -> Any:
+    """What a YAML text says; ValueError, and nothing else, for a text that is none."""
+    try:
+        # libyaml's loader ends the process when a text is nested too deeply
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from error

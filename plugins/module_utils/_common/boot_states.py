@@ -43,7 +43,7 @@ class Timeline:
         self, machine: str, state: str = UNSET, since: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         if state not in ORDER:
-            raise ValueError("unknown boot state %r" % state)
+            raise ValueError(f"unknown boot state {state!r}")
         self.machine = machine
         self.state = state
         self._clock = clock
@@ -55,7 +55,7 @@ class Timeline:
     def to(self, state: str, at: float | None = None) -> None:
         """Enter ``state`` now (or at epoch second ``at``); entering the present state records nothing."""
         if state not in ORDER:
-            raise ValueError("unknown boot state %r" % state)
+            raise ValueError(f"unknown boot state {state!r}")
         if state == self.state:
             return
         at = self._clock() if at is None else at
@@ -74,7 +74,7 @@ class Timeline:
     def found(self, state: str) -> None:
         """The machine was found in ``state``: this run did not change it, so there is no transition to record."""
         if state not in ORDER:
-            raise ValueError("unknown boot state %r" % state)
+            raise ValueError(f"unknown boot state {state!r}")
         if state != self.state:
             self.state, self.since = state, self._clock()
             self._tell()

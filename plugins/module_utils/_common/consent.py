@@ -37,21 +37,22 @@ class Words:
                     self._ids[name] = ""
                 else:
                     self.findings.append(
-                        "%s: %r is no name; write a list of names, such as [a, b], or leave the entry out"
-                        % (variable, name)
+                        f"{variable}: {name!r} is no name; write a list of names, such as [a, b], "
+                        "or leave the entry out"
                     )
         elif given is not None:
+            names = ", ".join(_words(given)) or "name"
             self.findings.append(
-                "%s: %r is neither a list of names nor a dictionary of names and installations; write [%s]"
-                % (variable, given, ", ".join(_words(given)) or "name")
+                f"{variable}: {given!r} is neither a list of names nor a dictionary of names and installations; "
+                f"write [{names}]"
             )
 
     def _take(self, name: str, value: object) -> None:
         text = str(value or "").strip().lower()
         if len(text) < installed.SHORT or text.strip("0123456789abcdef"):
             self.findings.append(
-                "%s: %s: %r is no id of an installation; give at least its first %d hexadecimal digits"
-                % (self.variable, name, value, installed.SHORT)
+                f"{self.variable}: {name}: {value!r} is no id of an installation; "
+                f"give at least its first {installed.SHORT} hexadecimal digits"
             )
         self._ids[name] = text
 
@@ -90,21 +91,12 @@ class Words:
         running = installed.short(installed.installation_of(record)) or "one without an id"
         since = (record or {}).get("installed_at")
         if self._ids.get(name):
-            return "kubenode_%s names installation %s of %s, but %s is there" % (
-                self.variable,
-                installed.short(self._ids[name]),
-                name,
-                running,
-            )
+            named = installed.short(self._ids[name])
+            return f"kubenode_{self.variable} names installation {named} of {name}, but {running} is there"
+        used = f" at {since}" if since else ""
         return (
-            "kubenode_%s names %s, but this was used%s for installation %s, which is there; to write it again: %s"
-            % (
-                self.variable,
-                name,
-                " at %s" % since if since else "",
-                running,
-                extra_var(self.variable, {name: running}),
-            )
+            f"kubenode_{self.variable} names {name}, but this was used{used} for installation {running}, which is "
+            f"there; to write it again: {extra_var(self.variable, {name: running})}"
         )
 
 
@@ -114,7 +106,7 @@ def _words(given: object) -> list[str]:
 
 def extra_var(variable: str, value: object) -> str:
     """The option of ansible-playbook that gives a variable ``kubenode_*`` for one run, as a shell takes it."""
-    return "-e %s" % shlex.quote(json.dumps({"kubenode_" + variable: value}))
+    return f"-e {shlex.quote(json.dumps({'kubenode_' + variable: value}))}"
 
 
 def joined(*kinds: str) -> str:

@@ -80,12 +80,12 @@ def is_proven(record: Mapping[str, Any] | None, machine: str, installation: str 
 def describe(record: Mapping[str, Any] | None) -> str:
     """One clause on what a record says."""
     record = record or {}
-    text = "installation %s" % (short(installation_of(record)) or "without an id")
-    text += " of machine '%s'" % record.get("machine", "?")
+    text = f"installation {short(installation_of(record)) or 'without an id'}"
+    text += f" of machine '{record.get('machine', '?')}'"
     if record.get("image_url"):
-        text += ", %s" % record["image_url"]
+        text += f", {record['image_url']}"
     if record.get("installed_at"):
-        text += ", installed at %s" % record["installed_at"]
+        text += f", installed at {record['installed_at']}"
     return text
 
 
@@ -112,6 +112,7 @@ def drift_in_words(differences: Sequence[Drift], since: str | None = "") -> str:
     if not differences:
         return ""
     since = differences[0].get("since") or since
-    runs = ", ".join("%s %s" % (one["what"], one["runs"]) for one in differences)
-    asked = ", ".join("%s %s" % (one["what"], one["wanted"]) for one in differences)
-    return "runs %s%s, asked for %s; kubenode_reinstall writes it" % (runs, " since %s" % since if since else "", asked)
+    runs = ", ".join(f"{one['what']} {one['runs']}" for one in differences)
+    asked = ", ".join(f"{one['what']} {one['wanted']}" for one in differences)
+    runs += f" since {since}" if since else ""
+    return f"runs {runs}, asked for {asked}; kubenode_reinstall writes it"

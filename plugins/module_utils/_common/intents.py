@@ -29,7 +29,7 @@ class IntentError(Exception):
 
 def file_of(folder: str, machine: str) -> str:
     """Where the intent of a machine lies."""
-    return os.path.join(folder, "%s.json" % machine)
+    return os.path.join(folder, f"{machine}.json")
 
 
 def make(machine: str, installation: str, consent: str, now: float | None = None, **more: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def read(path: str) -> dict[str, Any] | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     except OSError as error:
-        raise IntentError("intent %r cannot be read (%s); make it readable" % (path, error.strerror)) from error
+        raise IntentError(f"intent {path!r} cannot be read ({error.strerror}); make it readable") from error
 
 
 def parse(text: str) -> dict[str, Any] | None:
@@ -97,7 +97,7 @@ def write(path: str, intent: Mapping[str, Any]) -> None:
         safe_files.write_json(path, intent, sort_keys=True)
     except OSError as error:
         raise IntentError(
-            "intent %r cannot be written (%s); make its folder writable, with room on its disk" % (path, error.strerror)
+            f"intent {path!r} cannot be written ({error.strerror}); make its folder writable, with room on its disk"
         ) from error
 
 

@@ -55,7 +55,7 @@ def read() -> list[Mount]:
 
 def id_of(fd: int) -> int:
     """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not report it."""
-    with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
         for line in file:
             name, _colon, value = line.partition(":")
             if name == "mnt_id":

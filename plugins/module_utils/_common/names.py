@@ -19,7 +19,7 @@ RESERVED = ("rescue", "localhost")
 
 _PART = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 #: A host name by RFC 1123 in lower case, of any length; for fullmatch.
-HOST_NAME = re.compile(r"%s(?:\.%s)*" % (_PART, _PART), re.ASCII)
+HOST_NAME = re.compile(rf"{_PART}(?:\.{_PART})*", re.ASCII)
 #: What a label's key is behind its prefix, and a value that is not empty: of Hetzner Cloud and of Kubernetes.
 LABEL_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _ADDRESS = re.compile(r"[0-9]+(?:\.[0-9]+){3}", re.ASCII)
@@ -35,19 +35,19 @@ def machine_error(name: object) -> str | None:
         return "it is no name; give a host name such as node-1"
     if HOST_NAME.fullmatch(name) is None:
         if HOST_NAME.fullmatch(name.lower()) is not None:
-            return "it has capital letters, which some see as another name; use %s" % name.lower()[:LONGEST]
+            return f"it has capital letters, which some see as another name; use {name.lower()[:LONGEST]}"
         return (
             "it is no host name (RFC 1123); use lower-case letters, digits and '-', with '.' between parts that begin "
-            "and end with a letter or digit, at most %d characters" % LONGEST
+            f"and end with a letter or digit, at most {LONGEST} characters"
         )
     if len(name) > LONGEST:
-        return "it has %d characters, a label of a server holds %d; use a shorter one" % (len(name), LONGEST)
+        return f"it has {len(name)} characters, a label of a server holds {LONGEST}; use a shorter one"
     if _ADDRESS.fullmatch(name):
         return "it is an address; give the machine a name and put the address into ansible_host"
     if name.partition(".")[0] in RESERVED:
         return (
-            "%s is what every rescue or every machine calls itself, so the name would prove nothing; use another name"
-            % name.partition(".")[0]
+            f"{name.partition('.')[0]} is what every rescue or every machine calls itself, "
+            "so the name would prove nothing; use another name"
         )
     return None
 

@@ -41,7 +41,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
         messages = checked.error_messages
     except TypeError:
         # it looks into what should be a dictionary before it has looked whether it is one
-        option, messages = dict(option, options=None), ["no %s" % option["type"]]
+        option, messages = dict(option, options=None), [f"no {option['type']}"]
     # int() takes digits of every script, "1_0" and "1e9", Decimal() a list of three.
     odd = option.get("type") == "int" and (
         isinstance(value, list) or (isinstance(value, str) and not is_digits(value[value.startswith("-") :]))
@@ -51,10 +51,10 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))
     if "choices" in option:
-        return "%s: use one of %s" % (shown, ", ".join(str(choice) for choice in option["choices"]))
+        return f"{shown}: use one of {', '.join(str(choice) for choice in option['choices'])}"
     if option.get("type") in _KINDS and not option.get("options"):
-        return "%s: give %s" % (shown, _KINDS[option["type"]])
-    return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))
+        return f"{shown}: give {_KINDS[option['type']]}"
+    return f"{shown}: {escaped(_shortened('; '.join(messages), 400))}"
 
 
 def _as_specified(option: Mapping[str, Any], value: object) -> object:

@@ -120,7 +120,7 @@ class _Place:
 
 def _remove(place: _Place, name: str, left: list[str], depth: int) -> bool:
     """Remove one entry; whether it is gone."""
-    shown = "%s/%s" % (place.path, name)
+    shown = f"{place.path}/{name}"
     try:
         if not stat.S_ISDIR(os.stat(name, dir_fd=place.fd, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=place.fd)
@@ -139,7 +139,7 @@ def _remove(place: _Place, name: str, left: list[str], depth: int) -> bool:
             left.append(shown)
             return False
         if depth >= _DEEPEST:
-            raise OSError(errno.ELOOP, "more than %d folders in each other" % _DEEPEST, shown)
+            raise OSError(errno.ELOOP, f"more than {_DEEPEST} folders in each other", shown)
         if not _empty(_Place(fd, mount, shown), left, depth + 1):
             return False
     finally:

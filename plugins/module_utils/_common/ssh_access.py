@@ -148,7 +148,7 @@ def handed_on_findings(machines: object) -> list[str]:
     if not isinstance(machines, Mapping):
         return ["give a dictionary with the names of machines"]
     return [
-        "%s: %s" % (one_line(repr(name), 100), text)
+        f"{one_line(repr(name), 100)}: {text}"
         for name, one in machines.items()
         for text in _handed_on_findings(name, one)
     ]
@@ -158,20 +158,20 @@ def _handed_on_findings(name: object, one: object) -> list[str]:
     if not isinstance(name, str) or not is_command_name(name):
         return ["no machine can have this name"]
     if not isinstance(one, Mapping) or not one or not set(one) <= set(HANDED_ON):
-        return ["give a dictionary of %s" % ", ".join(HANDED_ON)]
+        return [f"give a dictionary of {', '.join(HANDED_ON)}"]
     found = []
     address, keys, boot = (one.get(field) for field in HANDED_ON)
     if address is not None and address_error(address) is not None:
-        found.append("address: %s: %s" % (one_line(repr(address), 100), address_error(address)))
+        found.append(f"address: {one_line(repr(address), 100)}: {address_error(address)}")
     if (keys is None) != (boot is None):
         found.append("host_keys and boot_id go together; give both or none")
     elif keys is not None:
         if not isinstance(keys, list) or not 0 < len(keys) <= MOST_KEYS:
-            found.append("host_keys: give a list of 1 to %d public keys" % MOST_KEYS)
+            found.append(f"host_keys: give a list of 1 to {MOST_KEYS} public keys")
         else:
             found += [text for text in map(_host_key_finding, keys) if text]
         if not isinstance(boot, str) or not re.fullmatch(_BOOT, boot, re.ASCII):
-            found.append("boot_id: %s is no boot id" % one_line(repr(boot), 60))
+            found.append(f"boot_id: {one_line(repr(boot), 60)} is no boot id")
     return found
 
 
@@ -179,7 +179,7 @@ def _host_key_finding(line: object) -> str:
     try:
         parse_host_key(line if isinstance(line, str) else "")
     except InvalidHostKey as exc:
-        return "host_keys: %s: %s" % (one_line(repr(line), 60), exc)
+        return f"host_keys: {one_line(repr(line), 60)}: {exc}"
     return ""
 
 

@@ -147,7 +147,7 @@ _RFC3339 = re.compile(
 def to_rfc3339(epoch: float) -> str:
     """Epoch seconds to an RFC 3339 UTC string with milliseconds."""
     moment = datetime.fromtimestamp(epoch, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def to_whole_seconds(epoch: float) -> str:
@@ -160,10 +160,10 @@ def from_rfc3339(text: object) -> float:
     # What fromisoformat takes differs from one Python to the next, and is more than RFC 3339.
     match = _RFC3339.match(text) if isinstance(text, str) else None
     if not match:
-        raise ValueError("%.100r is no time with a time zone, such as 2026-01-31T12:00:00Z" % (text,))
+        raise ValueError(f"{text!r:.100} is no time with a time zone, such as 2026-01-31T12:00:00Z")
     day, clock, fraction, zone = match.groups()
     zone = "+00:00" if zone in ("Z", "z") else zone
-    return datetime.fromisoformat("%sT%s.%s%s" % (day, clock, (fraction or "").ljust(6, "0")[:6], zone)).timestamp()
+    return datetime.fromisoformat(f"{day}T{clock}.{(fraction or '').ljust(6, '0')[:6]}{zone}").timestamp()
 
 
 def moment(text: object) -> float | None:

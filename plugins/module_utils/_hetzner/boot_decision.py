@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .intent_store import NONE
-
+#: Proofs that need no login: an open port is enough, or nothing is checked.
+PORT, NONE = "port", "none"
 # What is still to be found out.
 SETTLE = "settle"
 ASK_HISTORY = "ask_history"

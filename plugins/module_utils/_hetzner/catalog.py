@@ -138,14 +138,9 @@ def of_architecture(
         )
     fitting = [image for image in found if image.get("architecture") == architecture]
     if not fitting:
-        raise Unfit(
-            "image: '%s' exists for %s only, but %s; choose another image or server type"
-            % (
-                wanted,
-                "/".join(sorted({image["architecture"] for image in found})),
-                why or f"architecture {architecture} is wanted",
-            )
-        )
+        offered = "/".join(sorted({image["architecture"] for image in found}))
+        why = why or f"architecture {architecture} is wanted"
+        raise Unfit(f"image: '{wanted}' exists for {offered} only, but {why}; choose another image or server type")
     if newest:
         available = [image for image in fitting if image.get("status", "available") == "available"]
         return newest_first(available or fitting)[0]

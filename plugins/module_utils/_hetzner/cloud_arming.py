@@ -13,9 +13,9 @@ from .._common.text import moment, whole_number
 from .action_board import ActionBoard, ActionFailed
 from .api_failures import LOOK_EVERY, Deadline, Refused
 from .api_types import Action, Server
+from .boot_flow import IntentStore
 from .cloud_servers import BOOTING, CLOCK_SLACK, OTHER_RUN, ServerReads, Servers, never_started
 from .fleet_run import MachineRun
-from .intent_store import IntentStore
 from .labels import TAKEN_LABEL
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.

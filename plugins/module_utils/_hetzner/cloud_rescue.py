@@ -16,14 +16,13 @@ from . import boot_decision as decision
 from .action_board import USUALLY, ActionBoard
 from .api_failures import LOOK_EVERY, Deadline, FleetError, MachineError, Refused, TimeLimit
 from .api_types import Action, Machine, RegisteredKey, Server
-from .boot_decision import ObservedState
+from .boot_decision import NONE, ObservedState
 from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Catalog, Unfit
 from .cloud_arming import Arming, started_for
 from .cloud_client import PER_PAGE, Api
 from .cloud_servers import ServerReads, Servers, addresses_of, as_ordered, is_known
 from .fleet_run import MachineRun, explain, run_all
-from .intent_store import NONE
 from .labels import INSTALLATION_LABEL, installation_of, is_ours
 from .login_keys import public_half, resolve_keys
 from .ssh import SILENT, Answer, Ssh
@@ -550,7 +549,7 @@ class CloudFlow(BootFlow):
     def end_of(self, error: Exception) -> Exception | None:
         """A rescue that did not come ends no boot state; after other errors nothing stays armed."""
         if isinstance(error, NotArrived):
-            self.run.fail("%s%s" % (error, self._given_up() if self.options.rearm else ""), provisioning=False)
+            self.run.fail(f"{error}{self._given_up() if self.options.rearm else ''}", provisioning=False)
             return None
         if getattr(error, "code", "") == "not_found":
             return MachineError(_DELETED % self.run.name)

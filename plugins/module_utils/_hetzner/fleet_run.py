@@ -275,11 +275,8 @@ def run_fleet(
         outcome["api_budget"] = {"api": "hcloud", "limit": budget.limit, "remaining": left}
     failed = [result for result in results if result["failed"]]
     if failed and module.params["on_error"] == "fail":
-        module.fail_json(
-            msg="%d of %d %s failed: %s"
-            % (len(failed), len(results), items, "; ".join(f"{result['name']}: {result['msg']}" for result in failed)),
-            **outcome,
-        )
+        why = "; ".join(f"{result['name']}: {result['msg']}" for result in failed)
+        module.fail_json(msg=f"{len(failed)} of {len(results)} {items} failed: {why}", **outcome)
     module.exit_json(**outcome)
 
 

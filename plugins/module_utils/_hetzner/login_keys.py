@@ -83,17 +83,11 @@ def resolve_keys(
         material(key.get("public_key")) for key in keys
     ]:
         others = [key["name"] for key in registered if material(key.get("public_key")) == material(private_key_public)]
-        raise Unfit(
-            "%s: the private key '%s' opens none of %s; %s"
-            % (
-                field,
-                private_key_path,
-                ", ".join(f"'{key['name']}'" for key in keys),
-                f"name '{others[0]}', which is its public half"
-                if others
-                else "register its public half with the project and name it here",
-            )
-        )
+        names = ", ".join(f"'{key['name']}'" for key in keys)
+        fix = "register its public half with the project and name it here"
+        if others:
+            fix = f"name '{others[0]}', which is its public half"
+        raise Unfit(f"{field}: the private key '{private_key_path}' opens none of {names}; {fix}")
     return keys
 
 

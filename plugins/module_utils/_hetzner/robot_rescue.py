@@ -20,13 +20,9 @@ from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
 from .catalog import Unfit
 from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
-from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe, ways_out
-from .reset_escalation import EscalationOptions, ResetEscalation
-from .robot_boot import SSH, WOL, BootRoutes
-from .robot_client import Robot, items
-from .robot_limits import RESET, WINDOW, ResetPlan
-from .robot_servers import ONCE, facts, find, input_findings, read_servers
-from .robot_servers import RESET as MAY_RESET
+from .reset_escalation import ASK_EVERY, PUBLISHING_TAKES, EscalationOptions, RescueProbe, ResetEscalation, ways_out
+from .robot_client import RESET, WINDOW, ResetPlan, Robot, items
+from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers
 from .ssh import Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {
@@ -482,10 +478,11 @@ class RobotFlow(BootFlow):
             used = self.result["used"]
             return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
         if step == decision.REFUSE_SILENT:
+            did = "proved" if self._proven else "finished"
             return (
-                "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
-                "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
-                % ("proved" if self._proven else "finished", self.rescue_probe.words, self.word_to_write())
+                f"an earlier run {did} its new system, and now it does not let us in ({self.rescue_probe.words}): "
+                "it may be a node whose network or SSH is down. Look at it; to have it reset and written again, "
+                f"name it: {self.word_to_write()}"
             )
         used = self._contact_used
         return (
@@ -502,9 +499,8 @@ class RobotFlow(BootFlow):
         if step == decision.CONTINUE:
             return "wait for the rescue, and arm and reset again if it does not come"
         kind = self.first_reset()
-        return "arm the rescue and %s" % (
-            "reboot by SSH" if kind == SSH else f"reset by {kind}" if kind else "fail: no reset is offered"
-        )
+        reset = "reboot by SSH" if kind == SSH else f"reset by {kind}" if kind else "fail: no reset is offered"
+        return f"arm the rescue and {reset}"
 
     def was_armed(self, step: str) -> bool:
         """Whether the rescue was armed before this step."""
@@ -525,10 +521,10 @@ def contact_used(name: str, word: str | None, kept: Mapping[str, Any] | None) ->
         intents.GIVEN_UP: "it was given up",
     }
     when = kept.get("ended_at") or kept.get("armed_at")
+    made = ends.get(kept.get("state", ""), "a run has armed its rescue") + (f" at {when}" if when else "")
     return (
-        "kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: %s%s. On "
-        "the command line it counts for one run"
-        % (ends.get(kept.get("state", ""), "a run has armed its rescue"), f" at {when}" if when else "")
+        f"kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: {made}. "
+        "On the command line it counts for one run"
     )
 
 

@@ -294,9 +294,10 @@ class ImageFleet:
         others = [image["id"] for image in self._of(run) if image["id"] != run.result["id"]]
         run.result["others"] = others
         if others and not run.wanted.get("keep"):
+            plural = "s" if len(others) > 1 else ""
             run.say(
-                "%d other snapshot%s of this name and architecture: CAPH calls the name ambiguous; set keep to 1, or "
-                "name images by their content" % (len(others), "s" if len(others) > 1 else "")
+                f"{len(others)} other snapshot{plural} of this name and architecture: CAPH calls the name ambiguous; "
+                "set keep to 1, or name images by their content"
             )
 
     def _keep(self, run: ImageRun, image: Image, deadline: Deadline) -> None:
@@ -354,7 +355,7 @@ class ImageFleet:
             image["id"] for image in images if image["id"] not in gone and image["id"] != run.result["id"]
         ]
         if doomed:
-            run.say("%s %d" % ("would delete" if self._check else "deleted", len(doomed)))
+            run.say(f"{'would delete' if self._check else 'deleted'} {len(doomed)}")
         if self._state == "absent":
             self._refuse_kept(run, stay)
         elif stay:
@@ -392,7 +393,7 @@ def describe(image: Image) -> dict[str, Any]:
 
 
 def _reasons(stay: Mapping[int, str]) -> str:
-    return ", ".join("%d (%s)" % entry for entry in sorted(stay.items()))
+    return ", ".join(f"{image} ({reason})" for image, reason in sorted(stay.items()))
 
 
 def named_in_use(in_use: Iterable[str], images: Iterable[Image]) -> dict[int, str]:

@@ -283,7 +283,7 @@ class Ssh:
             # Arguments of the user's may have another one.
             f"HostKeyAlias={alias or self.alias(name)}",
             "BatchMode=yes",
-            "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
+            f"StrictHostKeyChecking={'yes' if alias else 'accept-new'}",
             f"UserKnownHostsFile={ssh_access.quoted(known_hosts)}",
             "GlobalKnownHostsFile=/dev/null",
             "UpdateHostKeys=no",

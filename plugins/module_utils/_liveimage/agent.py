@@ -277,7 +277,7 @@ def unit(inputs: AgentInputs, host: Host, hostname: str) -> str:
         "--env=IPA_COREOS_IP_OPTIONS=" + inputs.ip_options,
         "--env=IPA_COREOS_COPY_NETWORK=" + ("true" if host.profiles else "false"),
         "--env=IPA_DEFAULT_HOSTNAME=" + hostname,
-        *("--env=%s=%s" % pair for pair in sorted(inputs.environment.items())),
+        *(f"--env={name}={value}" for name, value in sorted(inputs.environment.items())),
     ]  # fmt: skip
     if inputs.pull_secret:
         command.append("--authfile=" + AUTH)
@@ -288,7 +288,7 @@ def unit(inputs: AgentInputs, host: Host, hostname: str) -> str:
         "Wants=network-online.target", "StartLimitIntervalSec=0", "",
         "[Service]", "Type=notify", "NotifyAccess=all", "Restart=on-failure", "RestartSec=5",
         "TimeoutStartSec=infinity",
-        *('Environment=%s' % quoted("%s=%s" % pair) for pair in proxies if pair[1]),
+        *("Environment=" + quoted(f"{name}={value}") for name, value in proxies if value),
         "ExecStartPre=/bin/rm -f " + _ID_FILE,
         "ExecStart=" + " ".join([command[0], *(quoted(word, variables=True) for word in command[1:])]),
         "ExecStop=-/usr/bin/podman stop --ignore --cidfile=" + _ID_FILE,

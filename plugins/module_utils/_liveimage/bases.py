@@ -148,7 +148,7 @@ class Bases:
         if not configured:
             return
         stem, suffix = os.path.splitext(os.path.basename(configured))
-        pattern = re.compile("%s[_.]([A-Za-z0-9_]+)%s" % (re.escape(stem), re.escape(suffix)))
+        pattern = re.compile(f"{re.escape(stem)}[_.]([A-Za-z0-9_]+){re.escape(suffix)}")
         seen = set()
         for folder in self._folders():
             for name in _names(folder):

@@ -41,13 +41,13 @@ class Member:
 def archive(files: Mapping[str, bytes], compression: str = "gzip", mode: int = 0o600) -> bytes:
     """An archive of files (name → content) and the folders they need; equal input gives equal bytes."""
     if compression not in COMPRESSIONS:
-        raise ImageError("compression %r is not one of %s" % (compression, ", ".join(COMPRESSIONS)))
+        raise ImageError(f"compression {compression!r} is not one of {', '.join(COMPRESSIONS)}")
     out = io.BytesIO()
     folders: set[str] = set()
     number = 0
     for name in sorted(files):
         if not name or name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
-            raise ImageError("archive member %r is not a plain relative path" % name)
+            raise ImageError(f"archive member {name!r} is not a plain relative path")
         for folder in _parents(name):
             if folder not in folders:
                 folders.add(folder)
@@ -107,7 +107,7 @@ class _Budget:
         setattr(self, what, left)
         if left < 0:
             most = {"bytes": _MOST_BYTES, "members": _MOST_MEMBERS, "archives": _MOST_ARCHIVES}[what]
-            raise ImageError("the archive has more than %d %s" % (most, what))
+            raise ImageError(f"the archive has more than {most} {what}")
 
 
 def _unpacked(data: bytes, budget: _Budget) -> tuple[list[Member], bytes]:
@@ -123,11 +123,11 @@ def _unpacked(data: bytes, budget: _Budget) -> tuple[list[Member], bytes]:
     elif data.startswith(_XZ):
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
     else:
-        raise ImageError("no archive: it begins with %s" % data[:6].hex())
+        raise ImageError(f"no archive: it begins with {data[:6].hex()}")
     try:
         plain = unpacker.decompress(data, budget.bytes + 1)
     except (zlib.error, lzma.LZMAError) as error:
-        raise ImageError("the archive is damaged: %s" % error) from error
+        raise ImageError(f"the archive is damaged: {error}") from error
     budget.take("bytes", len(plain))
     if not unpacker.eof:
         raise ImageError("the archive is cut off")
@@ -149,7 +149,7 @@ def _plain(data: bytes, origin: int, budget: _Budget) -> tuple[list[Member], int
     while True:
         header = data[at : at + _HEADER]
         if header[:6] not in _MAGIC or not _FIELDS.match(header, 6):
-            raise ImageError("the archive is damaged at byte %d: no header" % at)
+            raise ImageError(f"the archive is damaged at byte {at}: no header")
         fields = [int(header[place : place + 8], 16) for place in range(6, _HEADER, 8)]
         mode, length, name_length = fields[1], fields[6], fields[11]
         begin = at + _HEADER
@@ -157,7 +157,7 @@ def _plain(data: bytes, origin: int, budget: _Budget) -> tuple[list[Member], int
         content = origin + _up(begin + name_length - origin)
         at = origin + _up(content + length - origin)
         if content + length > len(data):
-            raise ImageError("the archive is cut off in member %.100r" % name)
+            raise ImageError(f"the archive is cut off in member {name!r:.100}")
         if name == _TRAILER:
             return found, min(at, len(data))
         budget.take("members")

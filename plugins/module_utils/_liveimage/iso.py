@@ -167,9 +167,10 @@ def customise(
     at the end of the image instead of an error.
     """
     if iso.customised and not force:
+        found = ", ".join(sorted(iso.embedded)) or "kernel arguments"
         raise ImageError(
-            "base %s is customised already (%s); reset it, take the published image, or use force"
-            % (iso.overlay.base.path, ", ".join(sorted(iso.embedded)) or "kernel arguments")
+            f"base {iso.overlay.base.path} is customised already ({found}); reset it, take the published image, "
+            "or use force"
         )
     members: dict[str, bytes] = {}
     if ignition is not None:
@@ -177,10 +178,10 @@ def customise(
     for name, text in (network or {}).items():
         if not iso.features.get("live-initrd-network"):
             raise ImageError(
-                "base %s does not read network profiles in its initramfs; it is older than December 2021"
-                % iso.overlay.base.path
+                f"base {iso.overlay.base.path} does not read network profiles in its initramfs; "
+                "it is older than December 2021"
             )
-        members["%s/%s" % (NETWORK, profile_name(name))] = text.encode("utf-8")
+        members[f"{NETWORK}/{profile_name(name)}"] = text.encode("utf-8")
     patches: list[tuple[int, Patch]] = []
     append: list[Patch] = []
     if members:
@@ -191,16 +192,16 @@ def customise(
             more, append = _moved(iso, archive)
             patches += more
         else:
+            room = iso.area.extent.length
             raise ImageError(
-                "the Ignition is too large: packed it has %d bytes, %d more than the %d of the embed area; shorten it "
-                "or ask for a larger area"
-                % (len(archive), len(archive) - iso.area.extent.length, iso.area.extent.length)
+                f"the Ignition is too large: packed it has {len(archive)} bytes, {len(archive) - room} more than "
+                f"the {room} of the embed area; shorten it or ask for a larger area"
             )
     elif not iso.blank:
         patches.append((iso.area.extent.offset, Zeros(iso.area.extent.length)))
     if arguments:
         if iso.kernel_arguments is None:
-            raise ImageError("base %s has no area for kernel arguments; it is too old" % iso.overlay.base.path)
+            raise ImageError(f"base {iso.overlay.base.path} has no area for kernel arguments; it is too old")
         patches += iso.kernel_arguments.patches(iso.kernel_arguments.edited(arguments))
     return iso.overlay.patched(patches, append)
 
@@ -224,10 +225,10 @@ def reset(iso: Iso) -> Overlay:
 def minimal(iso: Iso, rootfs_url: str) -> Iso:
     """The minimal image, which fetches its root file system from a URL; customise it like any other."""
     if not re.fullmatch(r"https?://[!-~]+", rootfs_url):
-        raise ImageError("rootfs_url %r is no http or https URL" % rootfs_url)
+        raise ImageError(f"rootfs_url {rootfs_url!r} is no http or https URL")
     small = of(minimal_overlay(iso.files))
     if small.kernel_arguments is None:
-        raise ImageError("the minimal ISO of %s has no area for kernel arguments" % iso.overlay.base.path)
+        raise ImageError(f"the minimal ISO of {iso.overlay.base.path} has no area for kernel arguments")
     words = [word for word in small.kernel_arguments.default.split() if not word.startswith(_LIVE)]
     default = " ".join([*words, _ROOTFS + rootfs_url])
     patches: list[tuple[int, Patch]] = list(small.kernel_arguments.patches(default))
@@ -243,7 +244,7 @@ def boot_file(iso: Iso, what: str) -> Overlay:
         extent = iso.files.find(path)
         if extent is not None:
             return Overlay(iso.overlay.base, iso.overlay.slice(extent.offset, extent.offset + extent.length))
-    raise ImageError("base %s has no %s (%s)" % (iso.overlay.base.path, what, ", ".join(_BOOT[what])))
+    raise ImageError(f"base {iso.overlay.base.path} has no {what} ({', '.join(_BOOT[what])})")
 
 
 def _filled(iso: Iso, archive: bytes) -> list[tuple[int, Patch]]:
@@ -257,7 +258,7 @@ def _moved(iso: Iso, archive: bytes) -> tuple[list[tuple[int, Patch]], list[Patc
     if iso.area.file is None:
         raise ImageError("the embed area of this image is a part of a boot file and cannot be made larger")
     if len(archive) > LARGEST_EMBED_AREA:
-        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), LARGEST_EMBED_AREA))
+        raise ImageError(f"the Ignition has {len(archive)} bytes, {LARGEST_EMBED_AREA} is the most")
     start = iso.overlay.size + -iso.overlay.size % SECTOR
     length = len(archive) + -len(archive) % SECTOR
     patches: list[tuple[int, Patch]] = [(iso.area.extent.offset, Zeros(iso.area.extent.length))]
@@ -287,7 +288,7 @@ def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
     info = json_value(read(small.overlay, extent.offset, extent.length))
     text = json.dumps({**info, "default": default}).encode("utf-8")
     if len(text) > extent.length:
-        raise ImageError("%s has %d bytes, and %d are needed" % (kargs.INFO, extent.length, len(text)))
+        raise ImageError(f"{kargs.INFO} has {extent.length} bytes, and {len(text)} are needed")
     return text.ljust(extent.length)
 
 
@@ -296,7 +297,7 @@ def _members(area: bytes) -> Mapping[str, bytes]:
     try:
         return cpio.contents(area)
     except ImageError as error:
-        return {"unreadable (%s)" % error: b""}
+        return {f"unreadable ({error})": b""}
 
 
 def _features(files: IsoFiles) -> Mapping[str, Any]:
@@ -306,14 +307,14 @@ def _features(files: IsoFiles) -> Mapping[str, Any]:
     try:
         found = json_value(text)
     except ValueError as error:
-        raise ImageError("%s is not what it should be: %s" % (FEATURES, error)) from error
+        raise ImageError(f"{FEATURES} is not what it should be: {error}") from error
     return found if isinstance(found, dict) else {}
 
 
 def profile_name(name: str) -> str:
     """A name that is a plain file name in the initramfs; what the converters of NMState give is one."""
     if not re.fullmatch(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,250}", name):
-        raise ImageError("network profile %r is no plain file name" % name)
+        raise ImageError(f"network profile {name!r} is no plain file name")
     return name
 
 

@@ -92,9 +92,10 @@ class Overlay:
         starts, size = [], 0
         for segment in self.segments:
             if isinstance(segment, BaseRange) and (segment.offset < 0 or segment.offset + segment.length > base.size):
+                end = segment.offset + segment.length
                 raise ImageError(
-                    "base %s has %d bytes, but bytes %d to %d of it are asked for; it is truncated or not what it says"
-                    % (base.path, base.size, segment.offset, segment.offset + segment.length)
+                    f"base {base.path} has {base.size} bytes, but bytes {segment.offset} to {end} of it are asked for; "
+                    "it is truncated or not what it says"
                 )
             starts.append(size)
             size += segment.length
@@ -109,7 +110,7 @@ class Overlay:
     def slice(self, start: int, stop: int) -> list[Segment]:
         """The segments of the bytes from ``start`` to before ``stop``; both within the image."""
         if not 0 <= start <= stop <= self.size:
-            raise ValueError("bytes %d to %d are outside an image of %d bytes" % (start, stop, self.size))
+            raise ValueError(f"bytes {start} to {stop} are outside an image of {self.size} bytes")
         found: list[Segment] = []
         index = bisect.bisect_right(self._starts, start) - 1
         while start < stop:
@@ -127,11 +128,10 @@ class Overlay:
         for offset, patch in sorted(patches, key=lambda one: one[0]):
             segment = _segment(patch)
             if offset < at:
-                raise ImageError("two areas of the image overlap at byte %d" % offset)
+                raise ImageError(f"two areas of the image overlap at byte {offset}")
             if offset + segment.length > self.size:
                 raise ImageError(
-                    "an area of %d bytes at byte %d is outside the image of %d bytes"
-                    % (segment.length, offset, self.size)
+                    f"an area of {segment.length} bytes at byte {offset} is outside the image of {self.size} bytes"
                 )
             pieces += self.slice(at, offset)
             pieces.append(segment)
@@ -172,7 +172,7 @@ class Overlay:
     def from_dict(cls, data: Mapping[str, Any]) -> Overlay:
         """Read a descriptor; whether the base is still that one is the caller's question (`Base.unchanged`)."""
         if not isinstance(data, Mapping) or data.get("version") != VERSION:
-            raise ImageError("this is no overlay descriptor of version %d" % VERSION)
+            raise ImageError(f"this is no overlay descriptor of version {VERSION}")
         try:
             base, segments = _read_base(data["base"]), data["segments"]
             if not isinstance(segments, list):
@@ -181,9 +181,9 @@ class Overlay:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ImageError):
                 raise
-            raise ImageError("the overlay descriptor is damaged: %s" % error) from error
+            raise ImageError(f"the overlay descriptor is damaged: {error}") from error
         if found.size > _LARGEST:
-            raise ImageError("the overlay descriptor is damaged: its image has %.50r bytes" % found.size)
+            raise ImageError(f"the overlay descriptor is damaged: its image has {found.size!r:.50} bytes")
         return found
 
 
@@ -234,7 +234,7 @@ def _read_base(data: Any) -> Base:
         raise ValueError("its base's identity is no digest")
     for name in ("size", "mtime_ns"):
         if not _is_number(data[name]):
-            raise ValueError("its base's %s is no number" % name)
+            raise ValueError(f"its base's {name} is no number")
     return Base(path, data["size"], data["mtime_ns"], identity)
 
 

@@ -19,7 +19,7 @@ from .image_error import ImageError, failing
 LONGEST_PATH = 64  # characters of a path that every BMC takes
 _NAME_DIGITS = 26  # base32 digits: 130 bits
 _SIGNATURE_DIGITS = 20  # base32 digits: 100 bits
-_SIGNED = re.compile(r"/([0-9a-f]{1,10})\.([a-z2-7]{%d})(/[^/]+)\Z" % _SIGNATURE_DIGITS)
+_SIGNED = re.compile(rf"/([0-9a-f]{{1,10}})\.([a-z2-7]{{{_SIGNATURE_DIGITS}}})(/[^/]+)\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]*\Z")
 SHORTEST_SECRET = 32  # characters
 _LONGEST_SECRET = 4096
@@ -28,7 +28,7 @@ _MODE_OF_OTHERS = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 def public_path(secret: bytes, key: str, suffix: str) -> str:
     """The path of an image, from the server's secret and what the image is of (namespace, name, architecture …)."""
-    return "/%s%s" % (_mac(secret, b"name\0" + key.encode("utf-8"), _NAME_DIGITS), suffix)
+    return "/" + _mac(secret, b"name\0" + key.encode("utf-8"), _NAME_DIGITS) + suffix
 
 
 def sign_path(secret: bytes, path: str, expires: int) -> str:

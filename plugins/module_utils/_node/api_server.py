@@ -52,7 +52,7 @@ def pem_blocks(text: str, label: str) -> list[bytes]:
         try:
             blocks.append(base64.b64decode("".join(found.group(2).split()), validate=True))
         except (binascii.Error, ValueError) as error:
-            raise BadCertificate("a PEM block of %s is not base64: %s" % (label, error)) from error
+            raise BadCertificate(f"a PEM block of {label} is not base64: {error}") from error
     return blocks
 
 
@@ -69,8 +69,8 @@ def certificates(text: str) -> list[bytes]:
 def pem(certificate: bytes) -> str:
     """A DER certificate in PEM."""
     text = base64.b64encode(certificate).decode("ascii")
-    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
-    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
+    lines = "\n".join(text[start : start + 64] for start in range(0, len(text), 64))
+    return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
 
 
 def public_key_pin(certificate: bytes) -> str:
@@ -158,14 +158,14 @@ def _time(element: Element) -> float:
     tag, content = element[0], element[1].decode("ascii", "replace")
     digits = re.match(r"([0-9]{2}|[0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})Z\Z", content)
     if not digits or (tag, len(digits.group(1))) not in ((_UTC_TIME, 2), (_GENERALIZED_TIME, 4)):
-        raise BadCertificate("a time that cannot be read: %r" % content)
+        raise BadCertificate(f"a time that cannot be read: {content!r}")
     year, month, day, hour, minute, second = (int(part) for part in digits.groups())
     if tag == _UTC_TIME:
         year += 1900 if year >= 50 else 2000
     try:
         return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone.utc).timestamp()
     except ValueError as error:
-        raise BadCertificate("a time that is none: %r" % content) from error
+        raise BadCertificate(f"a time that is none: {content!r}") from error
 
 
 #: The most bytes that are read of an answer.
@@ -203,12 +203,12 @@ def split_server(server: str) -> tuple[str, int]:
         parts = urlsplit(server)
         host, port = parts.hostname, 443 if parts.port is None else parts.port
     except ValueError as error:
-        raise ValueError("%r has no address, or no port between 1 and 65535" % server) from error
+        raise ValueError(f"{server!r} has no address, or no port between 1 and 65535") from error
     if not port:
-        raise ValueError("%r has no port between 1 and 65535" % server)
+        raise ValueError(f"{server!r} has no port between 1 and 65535")
     extra = parts.path.rstrip("/") or parts.query or parts.fragment or parts.username or parts.password
     if parts.scheme != "https" or not host or extra:
-        raise ValueError("%r is no address of an API server; write https://HOST:6443" % server)
+        raise ValueError(f"{server!r} is no address of an API server; write https://HOST:6443")
     return host, port
 
 
@@ -217,7 +217,7 @@ def check_address(module: Any) -> None:
     try:
         split_server(module.params["api_server"])
     except ValueError as error:
-        module.fail_json(msg="api_server: %s" % error)
+        module.fail_json(msg=f"api_server: {error}")
 
 
 def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -265,12 +265,12 @@ class Api:
             else:
                 context.load_verify_locations(cadata=ca_pem)
         except (ssl.SSLError, ValueError) as error:
-            raise ApiError("ca_mismatch", "the CA cannot be read: %s" % error) from error
+            raise ApiError("ca_mismatch", f"the CA cannot be read: {error}") from error
         if client_pem is not None:
             try:
                 context.load_cert_chain(client_pem)
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                text = "the client certificate %s cannot be used: %s" % (client_pem, error)
+                text = f"the client certificate {client_pem} cannot be used: {error}"
                 raise ApiError("token_refused", text) from error
         return context
 
@@ -289,15 +289,15 @@ class Api:
         except ssl.SSLCertVerificationError as error:
             raise self._untrusted(error) from error
         except socket.gaierror as error:
-            raise ApiError("api_unreachable", "the name %s cannot be resolved: %s" % (self.host, error)) from error
+            raise ApiError("api_unreachable", f"the name {self.host} cannot be resolved: {error}") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             # UnicodeError: of a host name that is none
             text = str(error) or type(error).__name__
-            raise ApiError("api_unreachable", "%s does not answer: %s" % (self.server, text)) from error
+            raise ApiError("api_unreachable", f"{self.server} does not answer: {text}") from error
         finally:
             connection.close()
         if len(data) > LONGEST_ANSWER:
-            raise ApiError("api_unreachable", "%s answers with more than %d bytes" % (self.server, LONGEST_ANSWER))
+            raise ApiError("api_unreachable", f"{self.server} answers with more than {LONGEST_ANSWER} bytes")
         return Answer(response.status, _json_answer(data), _skew(response.getheader("Date"), sent, time.time()))
 
     def _untrusted(self, error: ssl.SSLCertVerificationError) -> ApiError:
@@ -307,20 +307,20 @@ class Api:
             if skew is not None and abs(skew) > 60:
                 return ApiError(
                     "clock_skew",
-                    "by the clock of this machine the certificate of %s is %s; the clocks are %d s apart"
-                    % (self.server, when, abs(skew)),
+                    f"by the clock of this machine the certificate of {self.server} is {when}; "
+                    f"the clocks are {int(abs(skew))} s apart",
                 )
-            return ApiError("ca_mismatch", "the certificate of %s is %s" % (self.server, when))
+            return ApiError("ca_mismatch", f"the certificate of {self.server} is {when}")
         if error.verify_code in _WRONG_NAME:
             return ApiError(
                 "ca_mismatch",
-                "the certificate of %s is not for the host %s; use a name or address that it holds"
-                % (self.server, self.host),
+                f"the certificate of {self.server} is not for the host {self.host}; "
+                "use a name or address that it holds",
             )
         return ApiError(
             "ca_mismatch",
-            "the certificate of %s was not signed by the CA given (%s); give the CA of this cluster"
-            % (self.server, error.verify_message),
+            f"the certificate of {self.server} was not signed by the CA given ({error.verify_message}); "
+            "give the CA of this cluster",
         )
 
     def _unproven_skew(self) -> float | None:
@@ -378,8 +378,8 @@ def check_pin(pin: Any) -> str:
     """Return ``pin`` in lower case when it is ``sha256:`` and 64 hexadecimal digits, else raise ValueError."""
     if not isinstance(pin, str) or not _PIN.match(pin.lower()):
         raise ValueError(
-            "%r is no pin of a CA; write sha256: and the 64 hexadecimal digits that "
-            "'kubeadm token create --print-join-command' shows" % (pin,)
+            f"{pin!r} is no pin of a CA; write sha256: and the 64 hexadecimal digits that "
+            "'kubeadm token create --print-join-command' shows"
         )
     return pin.lower()
 
@@ -389,11 +389,8 @@ def matching_certificates(ca_pem: str, pins: Iterable[str]) -> str:
     found = certificates(ca_pem)
     kept = [block for block in found if public_key_pin(block) in pins]
     if not kept:
-        raise DiscoveryError(
-            "pin_mismatch",
-            "the CA has the public key %s, pinned is %s"
-            % (", ".join(public_key_pin(block) for block in found), ", ".join(sorted(pins))),
-        )
+        keys, pinned = ", ".join(map(public_key_pin, found)), ", ".join(sorted(pins))
+        raise DiscoveryError("pin_mismatch", f"the CA has the public key {keys}, pinned is {pinned}")
     return "".join(map(pem, kept))
 
 
@@ -404,8 +401,8 @@ def check_signature(data: Mapping[str, Any], kubeconfig: str, token: str) -> Non
     if not signature or not isinstance(signature, str):
         raise DiscoveryError(
             "discovery_signature",
-            "cluster-info holds no signature of the token %s; the token is unknown or expired, its use for signing is "
-            "not allowed, or the cluster runs no bootstrapsigner" % name,
+            f"cluster-info holds no signature of the token {name}; the token is unknown or expired, "
+            "its use for signing is not allowed, or the cluster runs no bootstrapsigner",
         )
     parts = signature.split(".")
     if len(parts) != 3 or parts[1]:
@@ -413,10 +410,10 @@ def check_signature(data: Mapping[str, Any], kubeconfig: str, token: str) -> Non
     header = _json_object(_unpadded(parts[0]))
     if header.get("alg") != "HS256" or header.get("kid") != name:
         raise DiscoveryError(
-            "discovery_signature", "cluster-info is signed by %(alg)s for %(kid)s" % {"alg": "?", "kid": "?", **header}
+            "discovery_signature", f"cluster-info is signed by {header.get('alg', '?')} for {header.get('kid', '?')}"
         )
     payload = base64.urlsafe_b64encode(kubeconfig.encode("utf-8")).rstrip(b"=").decode("ascii")
-    wanted = hmac.new(secret.encode("ascii"), ("%s.%s" % (parts[0], payload)).encode("ascii"), hashlib.sha256).digest()
+    wanted = hmac.new(secret.encode("ascii"), f"{parts[0]}.{payload}".encode("ascii"), hashlib.sha256).digest()
     if not hmac.compare_digest(wanted, _unpadded(parts[2])):
         raise DiscoveryError("discovery_signature", "cluster-info was signed with another token, or was changed since")
 
@@ -436,12 +433,12 @@ def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | No
         check_signature(data, kubeconfig, token)
     found = _authorities(kubeconfig)
     if len(found) != 1:
-        raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
+        raise DiscoveryError("discovery_signature", f"the kubeconfig of cluster-info names {len(found)} CAs, not 1")
     try:
         ca_pem = (base64_bytes(found[0]) or b"").decode("ascii")
         return matching_certificates(ca_pem, pins) if pins else "".join(map(pem, certificates(ca_pem)))
     except (UnicodeDecodeError, BadCertificate) as error:
-        raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
+        raise DiscoveryError("discovery_signature", f"the CA of cluster-info cannot be read: {error}") from error
 
 
 def _authorities(kubeconfig: str) -> list[str]:

@@ -79,8 +79,8 @@ def _rule(verb: str, *patterns: str, keep: Iterable[str] = (), hidden: bool = Fa
 
 RULES = {
     "tmp": [_rule(REMOVE, "/tmp/*", "/var/tmp/*", keep=_TMP_KEPT, hidden=True)],
-    "shell-history": [_rule(REMOVE, *["%s/%s" % (home, name) for home in _HOMES for name in _HISTORIES])],
-    "authorized-keys": [_rule(REMOVE, *["%s/.ssh/authorized_keys*" % home for home in _HOMES])],
+    "shell-history": [_rule(REMOVE, *[f"{home}/{name}" for home in _HOMES for name in _HISTORIES])],
+    "authorized-keys": [_rule(REMOVE, *[f"{home}/.ssh/authorized_keys*" for home in _HOMES])],
     "package-cache": [
         _rule(REMOVE, "/var/cache/apt/*.bin", "/var/cache/apt/archives/*", keep=["lock", "partial"]),
         _rule(REMOVE, "/var/cache/apt/archives/partial/*", "/var/lib/apt/lists/partial/*"),
@@ -191,7 +191,7 @@ class Reach:
         if why is None:
             point = os.path.join(real, name)
             inside = sorted(found for found in self._points if found == point or found.startswith(point + "/"))
-            why = "%s is mounted" % self._machine(inside[0]) if inside else None
+            why = f"{self._machine(inside[0])} is mounted" if inside else None
         if why is not None:
             self._leave(path, why)
         return why is None
@@ -204,7 +204,7 @@ class Reach:
         return why is None
 
     def _leave(self, path: str, why: str) -> None:
-        text = "%s is left as it is: %s" % (path, why)
+        text = f"{path} is left as it is: {why}"
         if text not in self.left:
             self.left.append(text)
 
@@ -228,13 +228,13 @@ class Reach:
             return real, None  # what is not there is not changed
         if stat.S_ISLNK(status.st_mode):
             if folder not in PLACES:
-                return real, "%s is a link" % folder
+                return real, f"{folder} is a link"
             return self._folder(self._machine(os.path.realpath(real)))
         mount = mounts.id_at(real)
         if mount != mounts.id_at(parent):
             kind = self._kinds.get(mount, "unknown")
             if folder not in PLACES or kind not in LOCAL:
-                return real, "%s is a mounted file system (%s)" % (folder, kind)
+                return real, f"{folder} is a mounted file system ({kind})"
         return real, None
 
     def _machine(self, real: str) -> str:
@@ -265,8 +265,8 @@ def refuse_joined(host: Host) -> None:
     found = [path for path in JOINED if host.exists(path)]
     if found:
         raise Refused(
-            "the machine belongs to a cluster (%s): every machine made from it would claim to be this node."
-            " Let it leave the cluster first (the role join with join_state: absent)" % ", ".join(found)
+            f"the machine belongs to a cluster ({', '.join(found)}): every machine made from it would claim to be "
+            "this node. Let it leave the cluster first (the role join with join_state: absent)"
         )
 
 
@@ -423,11 +423,11 @@ def _release_journal(host: Host) -> list[str]:
 
 def _run(host: Host, argv: list[str], seconds: float = _RUN_SECONDS) -> list[str]:
     done = host.run(argv, seconds)
-    return ["%s: %s" % (" ".join(argv), (done.err or done.out).strip()[-500:])] if done.code else []
+    return [f"{' '.join(argv)}: {(done.err or done.out).strip()[-500:]}"] if done.code else []
 
 
 def _remove(host: Host, action: Action) -> list[str]:
-    return ["%s is left as it is: it is mounted" % path for path in safe_files.remove(host.path(action.path))]
+    return [f"{path} is left as it is: it is mounted" for path in safe_files.remove(host.path(action.path))]
 
 
 def _empty(host: Host, action: Action) -> list[str]:

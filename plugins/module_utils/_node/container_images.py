@@ -32,7 +32,7 @@ class BadReference(ValueError):
 def canonical(reference: str) -> str:
     """The reference with registry and tag, as the runtime lists it. Raises :class:`BadReference`."""
     if not _REFERENCE.match(reference):
-        raise BadReference("'%s' is no reference of an image, such as registry.k8s.io/pause:3.10.1" % reference)
+        raise BadReference(f"'{reference}' is no reference of an image, such as registry.k8s.io/pause:3.10.1")
     name, at, digest = reference.partition("@")
     first, slash, rest = name.partition("/")
     if not slash:
@@ -66,9 +66,9 @@ def names_in_archive(path: str) -> list[str]:
     try:
         found = _names(path)
     except _WRONG as error:
-        raise ArchiveError("it is no archive of container images (%s)" % error) from error
+        raise ArchiveError(f"it is no archive of container images ({error})") from error
     if not found:
-        raise ArchiveError("its images have no names (annotation %s or RepoTags)" % _NAME)
+        raise ArchiveError(f"its images have no names (annotation {_NAME} or RepoTags)")
     return sorted(found)
 
 
@@ -91,10 +91,10 @@ def _plain(name: str) -> str:
 
 def _json(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Any:
     if member.size > _LARGEST_INDEX:
-        raise ValueError("%s has %d bytes" % (member.name, member.size))
+        raise ValueError(f"{member.name} has {member.size} bytes")
     file = archive.extractfile(member)
     if file is None:
-        raise ValueError("%s is no file" % member.name)
+        raise ValueError(f"{member.name} is no file")
     return json_value(file.read().decode("utf-8"))
 
 
@@ -123,7 +123,7 @@ def for_docker(path: str, folder: str, machine: str) -> Iterator[str]:
                 if not layout.is_docker:
                     layout.write(new)
         except _WRONG as error:
-            raise ArchiveError("it is no OCI layout that Docker could be given (%s)" % error) from error
+            raise ArchiveError(f"it is no OCI layout that Docker could be given ({error})") from error
         new.flush()
         yield path if layout.is_docker else new.name
 
@@ -151,7 +151,7 @@ class _Layout:
         found: dict[str, dict[str, Any]] = {}
         for descriptor, name in _of_index(self._read("index.json")):
             if "@" in name:
-                raise ArchiveError("%s: Docker imports images by tag, not by digest" % name)
+                raise ArchiveError(f"{name}: Docker imports images by tag, not by digest")
             blob = _blob(self._manifest(descriptor, name, _DEEPEST))
             if blob not in found:
                 manifest = self._read(blob)
@@ -169,21 +169,21 @@ class _Layout:
             platform = one.get("platform") or {}
             if (platform.get("os"), platform.get("architecture")) == ("linux", self._architecture):
                 return self._manifest(one, name, depth - 1)
-        raise ArchiveError("%s has no image for linux/%s" % (name, self._architecture))
+        raise ArchiveError(f"{name} has no image for linux/{self._architecture}")
 
     def _read(self, name: str) -> Any:
         return _json(self._archive, self._members[self._there(name)])
 
     def _there(self, name: str) -> str:
         if name not in self._members:
-            raise ArchiveError("%s is not in it" % name.replace("blobs/sha256/", "sha256:"))
+            raise ArchiveError(f"{name.replace('blobs/sha256/', 'sha256:')} is not in it")
         return name
 
 
 def _blob(descriptor: Mapping[str, Any]) -> str:
     match = _DIGEST.match(descriptor["digest"])
     if not match:
-        raise ArchiveError("'%s' is no SHA-256 digest" % str(descriptor["digest"])[:100])
+        raise ArchiveError(f"'{str(descriptor['digest'])[:100]}' is no SHA-256 digest")
     return "blobs/sha256/" + match[1]
 
 
@@ -208,25 +208,25 @@ def archive_file(host: Host, one: Mapping[str, Any], given: Mapping[str, Any]) -
     if not one.get("url"):
         found = host.sha256(one["path"])
         if found is None:
-            raise FetchFailed("archive %s cannot be read on the machine" % one["path"])
+            raise FetchFailed(f"archive {one['path']} cannot be read on the machine")
         _compare(one["path"], wanted, found)
         yield host.path(one["path"])
         return
     if fetch.url_error(one["url"]):
-        raise FetchFailed("%s: only http and https can be fetched" % fetch.public(one["url"]))
+        raise FetchFailed(f"{fetch.public(one['url'])}: only http and https can be fetched")
     os.makedirs(host.path(FOLDER), 0o755, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="images-", dir=host.path(FOLDER)) as folder:
         path = os.path.join(folder, "archive.tar")
         try:
             fetch.Fetcher(given["headers"], timeout=given["timeout"]).fetch(one["url"], path, wanted)
         except (fetch.FetchError, OSError) as error:
-            raise FetchFailed("%s; nothing was imported" % error) from error
+            raise FetchFailed(f"{error}; nothing was imported") from error
         yield path
 
 
 def _compare(source: str, wanted: str, found: str) -> None:
     if wanted != found:
-        raise FetchFailed("%s has the SHA-256 sum %s, not %s; nothing was imported" % (source, found, wanted))
+        raise FetchFailed(f"{source} has the SHA-256 sum {found}, not {wanted}; nothing was imported")
 
 
 _NAMESPACE = "k8s.io"
@@ -308,7 +308,7 @@ def parse_list(text: str) -> dict[str, dict[str, str]]:
 def _run(host: Host, argv: list[str], seconds: float) -> str:
     done = host.run(argv, seconds)
     if done.code:
-        raise RuntimeFailed("%s: %s" % (" ".join(argv), (done.err or done.out).strip()[-2000:]))
+        raise RuntimeFailed(f"{' '.join(argv)}: {(done.err or done.out).strip()[-2000:]}")
     return done.out
 
 
@@ -377,7 +377,7 @@ class Work:
             self._runtime.pull(name)
         last = self._plan(self._runtime.list())
         for name in last.pulls:
-            raise ImagesFailed("image %s was pulled, but the runtime does not list it" % name)
+            raise ImagesFailed(f"image {name} was pulled, but the runtime does not list it")
         for name in last.pins:
             self._runtime.pin(name)
         return _result(last.names, second.pulls, first.loads, last.pins)
@@ -391,11 +391,11 @@ class Work:
                 names = names_in_archive(path)
                 self._runtime.load(path)
             except (ArchiveError, RuntimeFailed) as error:
-                raise ImagesFailed("archive %s: %s" % (_source(one), error)) from error
+                raise ImagesFailed(f"archive {_source(one)}: {error}") from error
         there = self._runtime.list()
         missing = [name for name in names if name not in there]
         if missing:
-            raise ImagesFailed("archive %s was imported, but %s is not there" % (_source(one), missing[0]))
+            raise ImagesFailed(f"archive {_source(one)} was imported, but {missing[0]} is not there")
         record = dict(read_record(self._host))
         record[one["sha256"].lower()] = names
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
@@ -425,7 +425,7 @@ def _result(names: list[str], pulls: list[str], loads: Iterable[Mapping[str, Any
 
 def difference(result: Mapping[str, Any]) -> dict[str, str]:
     """The result as Ansible's diff."""
-    lines = ["pull %s\n" % name for name in result["pulled"]]
-    lines += ["import %s\n" % name for name in result["imported"]]
-    lines += ["pin %s\n" % name for name in result["pinned"]]
+    lines = [f"pull {name}\n" for name in result["pulled"]]
+    lines += [f"import {name}\n" for name in result["imported"]]
+    lines += [f"pin {name}\n" for name in result["pinned"]]
     return {"before_header": "images", "after_header": "images", "before": "", "after": "".join(lines)}

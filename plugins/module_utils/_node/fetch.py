@@ -225,7 +225,7 @@ def member_name(name: str) -> str:
     """A member's name without a leading "./"; raises ArchiveError for one that leads elsewhere. Pure."""
     clean = posixpath.normpath(name)
     if not name or name.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in name or "\n" in name:
-        raise ArchiveError("the archive has a member with the name %r, which is not safe" % name)
+        raise ArchiveError(f"the archive has a member with the name {name!r}, which is not safe")
     return clean
 
 
@@ -248,16 +248,16 @@ def extract(path: str, wanted: Sequence[str], take: Callable[[int, str, Any, int
             if not indexes or member.isdir():
                 continue
             if not member.isreg():
-                raise ArchiveError("the archive's member %s is not a regular file" % name)
+                raise ArchiveError(f"the archive's member {name} is not a regular file")
             if name in seen:
-                raise ArchiveError("the archive has the member %s twice" % name)
+                raise ArchiveError(f"the archive has the member {name} twice")
             seen.add(name)
             for index in indexes[:1]:
                 used.add(index)
                 take(index, name, archive.extractfile(member), member.size)
     unused = [pattern for index, pattern in enumerate(wanted) if index not in used]
     if unused:
-        raise ArchiveError("the archive has no member %s" % ", ".join(unused))
+        raise ArchiveError(f"the archive has no member {', '.join(unused)}")
 
 
 @contextlib.contextmanager
@@ -278,13 +278,13 @@ def _opened(path: str, zstd: str) -> Iterator[tarfile.TarFile]:
             else:
                 tar = stack.enter_context(tarfile.open(path, "r|*"))
         except FileNotFoundError as error:
-            raise ArchiveError("the archive is packed with zstd, and the program %s is not there" % zstd) from error
+            raise ArchiveError(f"the archive is packed with zstd, and the program {zstd} is not there") from error
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise ArchiveError("the archive cannot be read: %s" % error) from error
+            raise ArchiveError(f"the archive cannot be read: {error}") from error
         try:
             yield tar
         except (tarfile.TarError, EOFError, UnicodeError, zlib.error) as error:
-            raise ArchiveError("the archive cannot be read: %s" % error) from error
+            raise ArchiveError(f"the archive cannot be read: {error}") from error
 
 
 def copy(source: Any, target: IO[bytes], limit: int) -> str:

@@ -74,7 +74,7 @@ def _run(argv: list[str], seconds: float, environment: Mapping[str, str], stream
             start_new_session=True,
         )
     except OSError as error:
-        return Done(MISSING, "", "%s cannot be run (%s)" % (argv[0], error.strerror))
+        return Done(MISSING, "", f"{argv[0]} cannot be run ({error.strerror})")
     late = threading.Event()
 
     def end() -> None:
@@ -89,7 +89,7 @@ def _run(argv: list[str], seconds: float, environment: Mapping[str, str], stream
     finally:
         guard.cancel()
     if late.is_set():
-        return Done(LATE, _text(streams[1]), "%s did not end within %d s" % (argv[0], seconds))
+        return Done(LATE, _text(streams[1]), f"{argv[0]} did not end within {int(seconds)} s")
     return Done(process.returncode, _text(streams[1]), _text(streams[2]))
 
 
@@ -142,7 +142,7 @@ class Host:
         fd = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError("%s is not a regular file" % path)
+            raise OSError(f"{path} is not a regular file")
         return os.fdopen(fd, "rb")
 
     def text(self, path: str) -> str | None:
@@ -336,13 +336,13 @@ def path_error(path: Any) -> str | None:
     if has_control(path):
         return "must not contain control characters"
     if posixpath.normpath(path) != path:
-        return "must be a normalised path (%s)" % posixpath.normpath(path)
+        return f"must be a normalised path ({posixpath.normpath(path)})"
     return "must not be the root directory" if path == "/" else None
 
 
 def _matcher(pattern: re.Pattern[str], what: str) -> Callable[[Any], str | None]:
     def check(name: Any) -> str | None:
-        return None if isinstance(name, str) and pattern.fullmatch(name) else "is not the name of a %s" % what
+        return None if isinstance(name, str) and pattern.fullmatch(name) else f"is not the name of a {what}"
 
     return check
 

@@ -55,7 +55,7 @@ def query_errors(params: Mapping[str, Any]) -> list[str]:
         for name in params[option]:
             error = check(name)
             if error:
-                found.append("%s: %r %s" % (option, name, error))
+                found.append(f"{option}: {name!r} {error}")
     return found
 
 
@@ -209,7 +209,7 @@ def _programs(host: Host, queries: Queries, manager: str) -> dict[str, str]:
     for name, result in zip(commands, done):
         if name.startswith("binary:"):
             if result.code == LATE:
-                raise Late("%s; is the machine overloaded?" % result.err)
+                raise Late(f"{result.err}; is the machine overloaded?")
             texts[name] = result.out if facts.version(result.out) else result.err
     return texts
 
@@ -276,7 +276,7 @@ def file_facts(host: Host, path: str) -> File:
         "exists": True,
         "type": kind,
         "sha256": host.sha256(path) if kind in ("file", "link") else None,
-        "mode": "%04o" % stat.S_IMODE(status.st_mode),
+        "mode": f"{stat.S_IMODE(status.st_mode):04o}",
         "size": status.st_size,
     }
 

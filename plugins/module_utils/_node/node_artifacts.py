@@ -73,64 +73,62 @@ def artifact_errors(artifacts: Iterable[dict[str, Any]]) -> list[str]:
     for index, artifact in enumerate(artifacts):
         name = artifact.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            found.append("artifacts[%d]: name %r must be letters, digits, dots, hyphens" % (index, name))
+            found.append(f"artifacts[{index}]: name {name!r} must be letters, digits, dots, hyphens")
             continue
         if name in seen:
-            found.append("%s: this name occurs twice" % name)
+            found.append(f"{name}: this name occurs twice")
         seen.add(name)
-        found += ["%s: %s" % (name, error) for error in _one_artifact(artifact)]
+        found += [f"{name}: {error}" for error in _one_artifact(artifact)]
         for entry in list(artifact.get("install") or []) + list(artifact.get("links") or []):
             path = entry.get("path") if isinstance(entry, dict) else None
             if path and targets.setdefault(path, name) != name:
-                found.append("%s: %s is already a file of %s" % (name, path, targets[path]))
+                found.append(f"{name}: {path} is already a file of {targets[path]}")
     return found
 
 
 def _one_artifact(artifact: dict[str, Any]) -> list[str]:
-    found = ["there is no field %s" % field for field in sorted(set(artifact) - _FIELDS)]
-    found += ["%s is missing" % field for field in ("version", "url") if not artifact.get(field)]
+    found = [f"there is no field {field}" for field in sorted(set(artifact) - _FIELDS)]
+    found += [f"{field} is missing" for field in ("version", "url") if not artifact.get(field)]
     given = [name for name in fetch.ALGORITHMS if artifact.get(name)]
     if len(given) != 1:
-        found.append("exactly one of %s must be given" % " and ".join(fetch.ALGORITHMS))
+        found.append(f"exactly one of {' and '.join(fetch.ALGORITHMS)} must be given")
     if artifact.get("kind") not in ("binary", "tar"):
-        found.append("kind %r must be binary or tar" % artifact.get("kind"))
+        found.append(f"kind {artifact.get('kind')!r} must be binary or tar")
     if artifact.get("url") and fetch.url_error(artifact["url"]):
         # the URL itself may hold a password
-        found.append("url %s" % fetch.url_error(artifact["url"]))
+        found.append(f"url {fetch.url_error(artifact['url'])}")
     for name in given:
-        if not re.fullmatch(r"[0-9a-f]{%d}" % fetch.ALGORITHMS[name], str(artifact[name])):
-            found.append(
-                "%s %r must be %d lower-case hexadecimal digits" % (name, artifact[name], fetch.ALGORITHMS[name])
-            )
+        if not re.fullmatch(rf"[0-9a-f]{{{fetch.ALGORITHMS[name]}}}", str(artifact[name])):
+            found.append(f"{name} {artifact[name]!r} must be {fetch.ALGORITHMS[name]} lower-case hexadecimal digits")
     install = artifact.get("install")
     if not isinstance(install, list) or not install or not all(isinstance(entry, dict) for entry in install):
         return found + ["install must be a list of what goes where, and not empty"]
     if artifact.get("kind") == "binary" and len(install) != 1:
         found.append("a binary is installed once; use links for other names")
     for entry in install:
-        found += ["install: %s" % error for error in _install(entry, artifact.get("kind"))]
+        found += [f"install: {error}" for error in _install(entry, artifact.get("kind"))]
     for link in artifact.get("links") or []:
         if not isinstance(link, dict) or set(link) != {"path", "target"} or not isinstance(link["target"], str):
             found.append("links must have path and target")
         elif path_error(link["path"]) or not link["target"]:
-            found.append("links: path %r %s" % (link["path"], path_error(link["path"]) or "needs a target"))
+            found.append(f"links: path {link['path']!r} {path_error(link['path']) or 'needs a target'}")
     return found
 
 
 def _install(entry: dict[str, Any], kind: Any) -> list[str]:
-    found = ["there is no field %s" % field for field in sorted(set(entry) - _INSTALL)]
+    found = [f"there is no field {field}" for field in sorted(set(entry) - _INSTALL)]
     if bool(entry.get("path")) == bool(entry.get("directory")):
         found.append("exactly one of path and directory must be given")
     for field in ("path", "directory"):
         if entry.get(field) and path_error(entry[field]):
-            found.append("%s %r %s" % (field, entry[field], path_error(entry[field])))
+            found.append(f"{field} {entry[field]!r} {path_error(entry[field])}")
     if not _MODE.fullmatch(str(entry.get("mode", "0755"))):
-        found.append('mode %r must be an octal number in quotes, such as "0755"' % entry.get("mode"))
+        found.append(f'mode {entry.get("mode")!r} must be an octal number in quotes, such as "0755"')
     if kind == "tar":
         try:
             fetch.member_name(str(entry.get("member") or ""))
         except fetch.ArchiveError:
-            found.append("member %r must be a path inside the archive" % entry.get("member"))
+            found.append(f"member {entry.get('member')!r} must be a path inside the archive")
     elif entry.get("member") or not entry.get("path"):
         found.append("a binary is installed at a path, and has no member")
     return found
@@ -143,7 +141,7 @@ ADOPTED = "has no record"
 
 def record_path(name: str) -> str:
     """Where the record of an artifact lies."""
-    return "%s%s.json" % (FOLDER, name)
+    return f"{FOLDER}{name}.json"
 
 
 def read_record(host: Host, name: str) -> dict[str, Any] | None:
@@ -210,26 +208,26 @@ def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] |
     status = host.status(name)
     if status is None or not stat.S_ISREG(status.st_mode):
         return None
-    return {"mode": "%04o" % stat.S_IMODE(status.st_mode), "same": host.sha256(name) == record["files"][name]}
+    return {"mode": f"{stat.S_IMODE(status.st_mode):04o}", "same": host.sha256(name) == record["files"][name]}
 
 
 def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
     """Why what was found (see look()) is not the artifact; None when it is. Pure."""
     algorithm, digest = pinned_digest(artifact)
     if found.get(algorithm) != digest:
-        return "version %s is installed" % found.get("version")
+        return f"version {found.get('version')} is installed"
     if found.get("install") != install_id(artifact):
         return "other files of it are wanted"
     modes = {entry.get("path"): entry.get("mode", "0755") for entry in artifact["install"]}
     folders = {entry.get("directory"): entry.get("mode", "0755") for entry in artifact["install"]}
     for name, state in sorted(found["files"].items()):
         if state is None:
-            return "%s is not there" % name
+            return f"{name} is not there"
         mode = modes.get(name) or folders.get(os.path.dirname(name))
         if mode is not None and int(state["mode"], 8) != int(mode, 8):
-            return "%s has another mode" % name
+            return f"{name} has another mode"
         if not state["same"]:
-            return "%s has another content" % name
+            return f"{name} has another content"
     return None
 
 
@@ -252,9 +250,9 @@ def _links(host: Host, artifact: Artifact) -> str | None:
     for link in artifact.get("links") or []:
         status = host.status(link["path"])
         if status is None or not stat.S_ISLNK(status.st_mode):
-            return "the link %s is not there" % link["path"]
+            return f"the link {link['path']} is not there"
         if os.readlink(host.path(link["path"])) != link["target"]:
-            return "the link %s leads elsewhere" % link["path"]
+            return f"the link {link['path']} leads elsewhere"
     return None
 
 
@@ -270,10 +268,10 @@ class _Staged:
     def add(self, path: str, mode: int, source: Any, size: int) -> None:
         """Copy a stream beside its place."""
         if path in self._files:
-            raise fetch.ArchiveError("two members of %s would become %s" % (self._what, path))
+            raise fetch.ArchiveError(f"two members of {self._what} would become {path}")
         status = self._host.status(path)
         if status is not None and stat.S_ISDIR(status.st_mode):
-            raise fetch.ArchiveError("%s is a directory" % path)
+            raise fetch.ArchiveError(f"{path} is a directory")
         make_parents(self._host, path)
         folder = os.path.dirname(self._host.path(path))
         fetch.enough_space(folder, size, self._what)
@@ -363,7 +361,9 @@ def locked(host: Host, seconds: float) -> Iterator[None]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not safe_files.lock(fd, seconds):
-            raise fetch.FetchError("another run has been fetching artifacts for %d s; wait for it, or end it" % seconds)
+            raise fetch.FetchError(
+                f"another run has been fetching artifacts for {int(seconds)} s; wait for it, or end it"
+            )
         yield
     finally:
         os.close(fd)
@@ -380,7 +380,7 @@ def apply(
         try:
             came = _bring(host, artifact, fetcher, pending, lock)
         except (fetch.FetchError, OSError) as error:
-            return 0, time.monotonic() - begin, "%s %s: %s" % (artifact["name"], artifact["version"], error)
+            return 0, time.monotonic() - begin, f"{artifact['name']} {artifact['version']}: {error}"
         return came, time.monotonic() - begin, None
 
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
@@ -396,7 +396,7 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
         write_record(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
         return 0
     algorithm, digest = pinned_digest(artifact)
-    part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
+    part = os.path.join(host.path(CACHE), f"{artifact['name']}-{digest}.part")
     came = fetcher.fetch(artifact["url"], part, str(digest), algorithm)
     with lock:
         # before the files change, so that a run that is cut off leaves the note which units to restart
@@ -404,7 +404,7 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
     try:
         digests = install(host, artifact, part)
     except fetch.FetchError as error:
-        raise fetch.FetchError("%s: %s" % (fetch.public(artifact["url"]), error)) from error
+        raise fetch.FetchError(f"{fetch.public(artifact['url'])}: {error}") from error
     write_record(host, artifact, digests)
     os.unlink(part)
     return came

@@ -36,7 +36,7 @@ _HOST_BYTE = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:\[\]<>\"-]")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
 _REFERENCE_DIGEST = re.compile(r"@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
 #: A reference to an image in a registry, without the # and the text after it. It takes more than the shipped image
-#: commands do (imagecommand/arguments.py), as the image of a user's own command is looked up, too.
+#: commands do (imagecommand/invocation.py), as the image of a user's own command is looked up, too.
 OCI_REFERENCE = re.compile(
     r"oci://(?P<host>[A-Za-z0-9.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)/(?P<name>[a-z0-9/._-]+)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha(?:256|512):[0-9a-f]+))?\Z"

@@ -129,9 +129,9 @@ def start_or_attach(
             return status, True
         if status is not None and todo == protocol.BUSY:
             raise JobError(
-                "another image command is running in this rescue (job %s…, since %.0f s; other image URL, command, "
-                "bootstrap data or devices). Wait for it, or end it with: sh %s stop"
-                % (status.job[:12], status.seconds, runner.path)
+                f"another image command is running in this rescue (job {status.job[:12]}…, since "
+                f"{status.seconds:.0f} s; other image URL, command, bootstrap data or devices). Wait for it, or end "
+                f"it with: sh {runner.path} stop"
             )
         with _staged(job, base):
             changed = prepare is not None and prepare(run, job)

@@ -65,7 +65,7 @@ def make(
 ) -> jobs.Job:
     """The job of a program; ``facts``: what it finds in its environment."""
     environment = dict(_ENVIRONMENT, **{key: value for key, value in facts.items() if value})
-    words = ["%s=%s" % pair for pair in sorted(environment.items())] + [f"{base}/{name}"]
+    words = [f"{key}={value}" for key, value in sorted(environment.items())] + [f"{base}/{name}"]
     launcher = _LAUNCHER.format(folder=shlex.quote(base), words=" ".join(shlex.quote(word) for word in words))
     return jobs.Job(
         command=launcher.encode("utf-8"),
@@ -120,8 +120,8 @@ def start_or_attach(job: jobs.Job, run: Callable[..., Any], base: str = protocol
                 return protocol.START
             if status.state == protocol.RUNNING and status.job != job.digest:
                 raise jobs.JobError(
-                    "another pre-provision command is running in this rescue, since %.0f s; it ends within %d s of its "
-                    "start. Run again then" % (status.seconds, status.limit)
+                    f"another pre-provision command is running in this rescue, since {status.seconds:.0f} s; it ends "
+                    f"within {status.limit} s of its start. Run again then"
                 )
             ours = status.job == job.digest and _started_by(own).encode("utf-8") == job.files[STARTED_BY]
             return protocol.ATTACH if ours or status.state == protocol.RUNNING else protocol.START

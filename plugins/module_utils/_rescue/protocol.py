@@ -89,7 +89,7 @@ class Status:
         # while the command runs, the file may be half written
         self.output_error = "" if self.state in (NONE, RUNNING) else output_error(output, fields.get("output_size"))
         if self.state not in _STATES:
-            raise ProtocolError("unknown state %r" % self.state)
+            raise ProtocolError(f"unknown state {self.state!r}")
         if self.job and not _JOB.match(self.job):
             raise ProtocolError("the job is not a SHA-256 digest")
         if not _BOOT_ID.match(self.boot_id):
@@ -122,7 +122,7 @@ def parse_status(text: str) -> Status:
     try:
         return Status(fields)
     except (KeyError, ValueError) as exc:
-        raise ProtocolError("the answer of the runner is malformed: %s" % exc) from exc
+        raise ProtocolError(f"the answer of the runner is malformed: {exc}") from exc
 
 
 def _content(output: bytes) -> tuple[dict[str, Any], str]:
@@ -166,11 +166,11 @@ def output_error(output: bytes, size: str | None = None) -> str:
     if whole is None:
         whole = len(output)
     if whole > LARGEST_OUTPUT:
-        return "its %s has %d bytes, of which at most %d are read" % (OUTPUT, whole, LARGEST_OUTPUT)
+        return f"its {OUTPUT} has {whole} bytes, of which at most {LARGEST_OUTPUT} are read"
     content, wrong = _content(output)
     if wrong:
-        return "its %s %s" % (OUTPUT, wrong)
-    return "" if isinstance(content.get("message", ""), str) else "the message in its %s is no text" % OUTPUT
+        return f"its {OUTPUT} {wrong}"
+    return "" if isinstance(content.get("message", ""), str) else f"the message in its {OUTPUT} is no text"
 
 
 def parse_fetch(text: str) -> bytes:
@@ -202,43 +202,43 @@ def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
     """
     left = ""
     if status.left:
-        left = " %d of its processes could not be ended (stuck in the kernel); reset the machine." % status.left
+        left = f" {status.left} of its processes could not be ended (stuck in the kernel); reset the machine."
     if status.state == TIMEOUT:
-        text = (
-            "it did not end within %d s and was killed with all its processes.%s Set timeout higher if it needs longer."
+        return (
+            f"it did not end within {status.limit} s and was killed with all its processes.{left} Set timeout higher "
+            "if it needs longer."
         )
-        return text % (status.limit, left)
     if status.state == KILLED:
-        return "it was ended from outside after %.0f s.%s" % (status.seconds, left)
+        return f"it was ended from outside after {status.seconds:.0f} s.{left}"
     if status.state == LOST:
         return "its runner was killed in the rescue; run again, which ends what is left of the command and restarts it."
     if status.state != EXITED:
         return "the rescue knows of no such command; run again."
-    code = "exit code %s" % status.exit_code
+    code = f"exit code {status.exit_code}"
     if status.exit_code is not None and status.exit_code > 128:
-        code += " (signal %d)" % (status.exit_code - 128)
+        code += f" (signal {status.exit_code - 128})"
     if status.marker and rule != MARKER_ONLY:
-        return "it printed %s but ended with %s; a command that succeeds ends with 0 (success: marker ignores it)." % (
-            MARKER,
-            code,
+        return (
+            f"it printed {MARKER} but ended with {code}; a command that succeeds ends with 0 "
+            "(success: marker ignores it)."
         )
-    text = "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
+    text = f"it ended with {code} and the last line of its stdout does not contain {MARKER}."
     return text + explain_code(status.exit_code, interpreter)
 
 
 def explain_code(code: int | None, interpreter: str) -> str:
     """What the exit codes of a program that was not found or not run mean."""
-    named = " (%s)" % interpreter if interpreter else ""
+    named = f" ({interpreter})" if interpreter else ""
     if code == 127:
         return (
-            " 127 means that a program was not found in the rescue: the interpreter in the command's first line%s, or "
-            "a program that the command calls; see the end of its stderr." % named
+            " 127 means that a program was not found in the rescue: the interpreter in the command's first line"
+            f"{named}, or a program that the command calls; see the end of its stderr."
         )
     if code == 126:
         return (
-            " 126 means that a program was found and could not be run in the rescue: the command or its interpreter%s "
-            "is for another architecture, is not executable or lies on a file system mounted noexec; see the end of "
-            "its stderr." % named
+            " 126 means that a program was found and could not be run in the rescue: the command or its interpreter"
+            f"{named} is for another architecture, is not executable or lies on a file system mounted noexec; see the "
+            "end of its stderr."
         )
     return ""
 
@@ -246,7 +246,7 @@ def explain_code(code: int | None, interpreter: str) -> str:
 def _number(fields: dict[str, str], key: str) -> int:
     found = whole_number(fields.get(key) or "0")
     if found is None:
-        raise ProtocolError("%s is no number" % key)
+        raise ProtocolError(f"{key} is no number")
     return found
 
 

@@ -80,7 +80,7 @@ class Stream:
             found += begin + line + b"\n"
             self._written += len(line) + 16
             if self._written >= self.cap:
-                said = "[kubenode: something is left out here; what follows are the last %d bytes]" % self.kept
+                said = f"[kubenode: something is left out here; what follows are the last {self.kept} bytes]"
                 found += begin + said.encode() + b"\n"
         return found
 
@@ -199,7 +199,7 @@ class Recorder:
                 text = text[os.write(self._both, text) :]
 
     def _elapsed(self) -> str:
-        return "%.2f" % max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - self._began)
+        return f"{max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - self._began):.2f}"
 
     def finish(self) -> None:
         """What is left of lines without an end, and the ends of the logs."""

@@ -226,9 +226,10 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
             continue
         way_out = f"To write it, name the machine: {consents.extra_var('reinstall', [wanted.machine])}"
         why = words.why_not(wanted.machine, left[0]) if said else way_out
+        held = "\n  ".join(disk_facts.held(disk))
         raise JobError(
-            "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
-            % (disk["name"], "\n  ".join(disk_facts.held(disk)), why)
+            f"nothing was started and nothing was written, as disk {disk['name']} is not empty. It holds:\n"
+            f"  {held}\n{why}"
         )
 
 
@@ -242,14 +243,12 @@ def _look_again(run: Run, wanted: Job) -> None:
             disk = wiping.still(target, disks)
             if disk["name"] != target["name"]:
                 raise JobError(
-                    "disk %s is called %s by now, and was %s. Run again"
-                    % (disk_names.identity(disk), disk["name"], target["name"])
+                    f"disk {disk_names.identity(disk)} is called {disk['name']} by now, and was {target['name']}. "
+                    "Run again"
                 )
             if disk["holds"]:  # what blkid does not know, or what uses the disk, is not in content_id
-                raise JobError(
-                    "disk %s is not empty any more. It holds:\n  %s"
-                    % (disk["name"], "\n  ".join(disk_facts.held(disk)))
-                )
+                held = "\n  ".join(disk_facts.held(disk))
+                raise JobError(f"disk {disk['name']} is not empty any more. It holds:\n  {held}")
 
 
 def _intent(wanted: Job) -> dict[str, Any]:

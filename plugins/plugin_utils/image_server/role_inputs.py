@@ -23,9 +23,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 from .. import role_specs
-from ..plain import plain
+from ..role_specs import plain
 from . import pack_program
-from .daemon import host_folder
+from .daemon import static_folders
 
 # --- where the role image_server puts what, on the machine
 
@@ -70,7 +70,7 @@ def base(kind: str, arch: str = "") -> str:
 
 # --- the variables
 
-DOCUMENT, OWN = ".yaml", host_folder.OPTIONS_SUFFIX
+DOCUMENT, OWN = ".yaml", static_folders.OPTIONS_SUFFIX
 _LONGEST_NAME = 240  # with the longest ending it is the name of a file
 _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
@@ -215,7 +215,7 @@ def _checks_of_host(
 ) -> Iterator[tuple[str, Any]]:
     """The checks of one host, each with the variable that its errors name."""
     place, own_place = f"image_server_hosts[{name}]", f"image_server_host_options[{name}]"
-    own = host_folder.HostOptions()
+    own = static_folders.HostOptions()
 
     def document() -> None:
         text = _document_text(network, "an NMState document")
@@ -227,7 +227,7 @@ def _checks_of_host(
     def own_file() -> None:
         nonlocal own
         text = _document_text(options, "options")
-        own = host_folder.parse_options(text)
+        own = static_folders.parse_options(text)
         if own.arch and known_arch(own.arch) not in bases:
             raise ImageError(f"arch is {own.arch!r}, and image_server_bases has {', '.join(sorted(bases)) or 'none'}")
         found.own[name + OWN] = text

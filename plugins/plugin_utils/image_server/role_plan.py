@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..node_plan import templates
-from ..plain import plain
+from ..role_specs import plain
 from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
 

@@ -353,7 +353,7 @@ def _check_ca(inputs: Raw, problems: Problems) -> None:
         for index, text in enumerate(inputs["extra_ca"]):
             if not _text(text) or not trust.certificates(text):
                 problems.add(
-                    "extra_ca[%d]" % index, "…", "use PEM text with whole -----BEGIN CERTIFICATE----- blocks only"
+                    f"extra_ca[{index}]", "…", "use PEM text with whole -----BEGIN CERTIFICATE----- blocks only"
                 )
 
 
@@ -371,8 +371,9 @@ def check_sums(inputs: Raw, problems: Problems) -> None:
     for component, version, variable in needed_sums(inputs):
         known = [component, NODE_ARCHIVE] if component in IN_NODE_ARCHIVE else [component]
         if not any(version in inputs["checksums"].get(one, {}) for one in known):
-            fix = "no sha256 of %s %s is pinned; give them as base_checksums: {%s: {'%s': {amd64: …, arm64: …}}}"
-            problems.add(variable, version, fix % (component, version, component, version))
+            entry = f"{{{component}: {{'{version}': {{amd64: …, arm64: …}}}}}}"
+            fix = f"no sha256 of {component} {version} is pinned; give them as base_checksums: {entry}"
+            problems.add(variable, version, fix)
 
 
 def needed_sums(inputs: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -15,8 +15,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.facts imp
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from .. import role_specs
-from ..plain import plain
-from . import base_inputs, downloads, host_settings, kubelet, packages, plan_types, runtime, systems, templates, trust
+from ..role_specs import plain
+from . import base_inputs, host_settings, kubelet, plan_types, runtime, software, systems, templates, trust
 from .base_inputs import STEPS, managed, normalised
 from .plan_types import BaseInputs
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, bin_dir, system_of
@@ -32,8 +32,8 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
     """
     if node.get("uid"):
-        text = "the role needs the rights of root, but tasks run as user id %s; set become: true for the play"
-        return [text % node["uid"]]
+        uid = node["uid"]
+        return [f"the role needs the rights of root, but tasks run as user id {uid}; set become: true for the play"]
     system = system_of(node)
     if system is None:
         shown = node["os"].get("pretty_name") or f"{node['os']['id']} {node['os'].get('version_id', '')}"
@@ -46,7 +46,7 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
-    for client in packages.without_storage(node, inputs):
+    for client in software.without_storage(node, inputs):
         found.append(
             f"base_storage_clients names {client}, of which {system.name} has no package; take it out of the list"
         )
@@ -130,9 +130,10 @@ def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
                 f"base_containerd_source is 'repository', but Docker has no repository for {system.name}; {fix}"
             )
         if engine == "docker" and system.family == RHEL and source != "repository":
-            text = "base_container_runtime is 'docker', but %s has no such package; "
-            text += "set base_containerd_source to repository"
-            found.append(text % system.name)
+            found.append(
+                f"base_container_runtime is 'docker', but {system.name} has no such package; "
+                "set base_containerd_source to repository"
+            )
     if inputs["kubelet_source"] == "repository" and inputs["manage_kubelet"] and system.family == FLATCAR:
         found.append("base_kubelet_source is 'repository', but Flatcar has no package manager; use binary")
     if inputs["packages_extra"] and system.family == FLATCAR:
@@ -144,20 +145,21 @@ def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
 
 def _sums(node: Node, inputs: BaseInputs) -> list[str]:
     """checksums of the machine's own architecture and build; that there are any was checked before."""
-    text = "no sha256 of %s %s for %s is pinned; give it as base_checksums: {%s: {'%s': {%s: …}}}"
+    arch = node["arch"]
     return [
-        text % (component, version, node["arch"], component, version, node["arch"])
-        for _name, component, version in downloads.needed(node, inputs)
-        if not downloads.pinned_digest(node, inputs, component, version)
+        f"no sha256 of {component} {version} for {arch} is pinned; give it as base_checksums: "
+        f"{{{component}: {{'{version}': {{{arch}: …}}}}}}"
+        for _name, component, version in software.needed_programs(node, inputs)
+        if not software.pinned_digest(node, inputs, component, version)
     ]
 
 
 def _cgroup(node: Node, inputs: BaseInputs) -> list[str]:
     if node.get("cgroup") == 1 and systems.release_numbers(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
-        text = (
-            "the machine runs cgroup v1, which Kubernetes %s refuses; boot it with systemd.unified_cgroup_hierarchy=1"
-        )
-        return [text % inputs["kubernetes_minor"]]
+        return [
+            f"the machine runs cgroup v1, which Kubernetes {inputs['kubernetes_minor']} refuses; boot it with "
+            "systemd.unified_cgroup_hierarchy=1"
+        ]
     return []
 
 
@@ -169,8 +171,8 @@ def _disk(node: Node, inputs: BaseInputs) -> list[str]:
     free = node.get("disk_free") or {}
     path = "/var" if "/var" in free else "/"
     if path in free and free[path] < wanted:
-        text = "%s has %d MiB free, base_min_disk is %s; make room or lower it"
-        found.append(text % (path, free[path] >> 20, inputs["min_disk"]))
+        least = inputs["min_disk"]
+        found.append(f"{path} has {free[path] >> 20} MiB free, base_min_disk is {least}; make room or lower it")
     return found
 
 
@@ -182,8 +184,11 @@ def _clock(node: Node, inputs: BaseInputs, before: float, after: float) -> list[
     if now is not None:
         skew = now - after if now > after else min(now - before, 0)
         if abs(skew) > limit:
-            text = "the machine's clock is %.0f s %s the controller's, base_max_clock_skew is %s s; set it right"
-            found.append(text % (abs(skew), "ahead of" if skew > 0 else "behind", limit))
+            where = "ahead of" if skew > 0 else "behind"
+            found.append(
+                f"the machine's clock is {abs(skew):.0f} s {where} the controller's, base_max_clock_skew is {limit} s; "
+                "set it right"
+            )
     if inputs["time_sync"] == "check" and time.get("ntp_synchronized") is False:
         found.append("no time service keeps the machine's clock; start one, or set base_time_sync to 'ensure'")
     return found
@@ -221,8 +226,8 @@ def preflight(
     }
     if not found["refusals"]:
         if inputs["manage_packages"]:
-            found["packages"] = packages.packages(node, inputs)["missing"]
-        found["artifacts"] = [one["name"] for one in downloads.missing(node, inputs, steps)]
+            found["packages"] = software.packages(node, inputs)["missing"]
+        found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
     return found
 
 
@@ -266,10 +271,10 @@ def base_plan(
         "queries": lambda: queries(given_, joins),
         "preflight": lambda: checked(node_, given_, steps or (), after if before is None else float(before), after),
         "sources": lambda: sources(node_, given_),
-        "artifacts": lambda: downloads.missing(node_, given_, steps),
+        "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),
         "secrets": lambda: secrets(node_, given_),
-        "images": lambda: downloads.images(given_),
+        "images": lambda: software.images(given_),
     }
     if purpose not in answers:
         raise ValueError(f"base_plan: {purpose!r} must be one of {', '.join(answers)}")
@@ -325,7 +330,7 @@ def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
     )
     join = kubelet.queries() if joins else {"binaries": [], "units": [], "files": []}
     return {
-        "packages": packages.every_name(inputs),
+        "packages": software.every_name(inputs),
         "candidates": inputs["manage_runtime"] and by_package,
         "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
         "units": join["units"],
@@ -355,7 +360,7 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
         },
         "cni_plugins": inputs["cni_plugins_version"],
         "crictl": inputs["crictl_version"],
-        "images": downloads.pinned_images(inputs),
+        "images": software.pinned_images(inputs),
         "bin_dir": bin_dir(node, inputs),
         "swap": inputs["swap"],
     }
@@ -399,14 +404,14 @@ def facts(node: Node, inputs: BaseInputs) -> list[Setting]:
 
 def _updates(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = host_settings.updates(node, inputs)
-    held = packages.held(node, inputs)
+    held = software.held(node, inputs)
     if held:
         result.append(plan_types.setting("hold", "updates/hold", packages=held, held=True))
     return result
 
 
 _MAKERS = {
-    "packages": packages.repository_files,
+    "packages": software.repository_files,
     "kernel": host_settings.kernel,
     "swap": host_settings.swap,
     "ca": trust.ca,
@@ -461,4 +466,4 @@ def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
 
 def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
     """The settings that come before packages are fetched, without the contents of secret files."""
-    return plan_types.without_secrets(packages.sources(node, inputs))
+    return plan_types.without_secrets(software.sources(node, inputs))

@@ -128,7 +128,7 @@ def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
 def shutdown(node: Node, inputs: BaseInputs) -> list[Setting]:
     """logind waits as long as the kubelet's graceful shutdown takes; our file sorts last, so that it wins."""
     seconds = base_inputs.checked_seconds(inputs["shutdown_grace_period"])
-    text = "%s[Login]\nInhibitDelayMaxSec=%ds\n" % (plan_types.HEADER, seconds)
+    text = f"{plan_types.HEADER}[Login]\nInhibitDelayMaxSec={seconds}s\n"
     result = [plan_types.file("shutdown/logind", LOGIND + "/zz-kubenode.conf", text)]
     if known(node).family == DEBIAN:
         # unattended-upgrades ships 30 s under this name

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api_serve
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
 
 from .. import role_specs
-from ..plain import yaml_value
+from ..role_specs import yaml_value
 from . import kubelet_config
 from .plan_types import Discovery, JoinInputs, Taint
 
@@ -80,7 +80,7 @@ def _automatic(family: int, wanted: str, network: Network) -> str:
     )
     if not interface or not usable:
         raise InvalidAddress(
-            "%s: this machine has no IPv%d address with a default route; name the address itself" % (wanted, family)
+            f"{wanted}: this machine has no IPv{family} address with a default route; name the address itself"
         )
     return str(_address(usable[0]["address"]))
 
@@ -268,7 +268,7 @@ def _domain(name: str) -> str:
 
 def _within(number: int, least: int, most: int) -> int:
     if not least <= number <= most:
-        raise ValueError("%d must be from %d to %d" % (number, least, most))
+        raise ValueError(f"{number} must be from {least} to {most}")
     return number
 
 
@@ -460,7 +460,7 @@ def parse_taints(texts: Iterable[Any]) -> list[Taint]:
         taint = parse_taint(text)
         mark = (taint["key"], taint["effect"])
         if mark in seen:
-            raise InvalidName("%r: the key %s has the effect %s twice" % ((text,) + mark))
+            raise InvalidName(f"{text!r}: the key {taint['key']} has the effect {taint['effect']} twice")
         seen.add(mark)
         taints.append(taint)
     return taints

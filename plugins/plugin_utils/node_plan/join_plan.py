@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from ..plain import plain
+from ..role_specs import plain
 from . import join_inputs, plan_types, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries
@@ -348,13 +348,14 @@ def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hash
         "cloud-provider": inputs["cloud_provider"],
     }
     extra.update(kubelet.extra_args())
-    limit = "%dm%ds" % divmod(inputs["timeout"], 60)
+    minutes, seconds = divmod(inputs["timeout"], 60)
+    limit = f"{minutes}m{seconds}s"
     return {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",
         "discovery": {
             "bootstrapToken": {
-                "apiServerEndpoint": "[%s]:%d" % (host, port) if ":" in host else "%s:%d" % (host, port),
+                "apiServerEndpoint": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
                 "token": token,
                 "caCertHashes": list(ca_hashes),
             }

@@ -48,12 +48,12 @@ def cpu_reserved(cpus: int) -> int:
 def auto_reserved(cpus: int, memory: int, disk: int | None) -> dict[str, str]:
     """kubeReserved for ``cpus``, ``memory`` bytes and ``disk`` free bytes below /var (None: not known)."""
     reserved = {
-        "cpu": "%dm" % cpu_reserved(cpus),
-        "memory": "%dMi" % (memory_reserved(memory) // _MIB),
+        "cpu": f"{cpu_reserved(cpus)}m",
+        "memory": f"{memory_reserved(memory) // _MIB}Mi",
         "pid": str(_PIDS),
     }
     if disk:
-        reserved["ephemeral-storage"] = "%dMi" % (min(max(disk // 10, _LEAST_DISK), _MOST_DISK, disk // 2) // _MIB)
+        reserved["ephemeral-storage"] = f"{min(max(disk // 10, _LEAST_DISK), _MOST_DISK, disk // 2) // _MIB}Mi"
     return reserved
 
 
@@ -75,7 +75,8 @@ class KubeletOptions:
 
     def __init__(self, inputs: JoinInputs, version: str) -> None:
         self._inputs, self.version = inputs, version
-        self.minor = "%d.%d" % kubelet_config.minor_number(self.version)
+        major, minor = kubelet_config.minor_number(self.version)
+        self.minor = f"{major}.{minor}"
         self.fields, self.flag_table = kubelet_config.FIELDS.get(self.minor), kubelet_config.FLAGS.get(self.minor)
 
     @property
@@ -179,7 +180,7 @@ class Kubelet(KubeletOptions):
             )
         servers = self._node.get("resolv", {}).get(self.config().get("resolvConf", ""), [])
         if len(servers) > 3:
-            said.append("%s names %d name servers; pods get the first 3" % (self.config()["resolvConf"], len(servers)))
+            said.append(f"{self.config()['resolvConf']} names {len(servers)} name servers; pods get the first 3")
         return said
 
     def _unlimited_events(self) -> bool:

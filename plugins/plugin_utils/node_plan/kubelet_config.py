@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 
-from ..plain import yaml_value
+from ..role_specs import yaml_value
 from . import templates
 from .plan_types import JoinInputs
 
@@ -202,7 +202,7 @@ def _check_field(where: str, value: Any, kind: Any) -> None:
         if not isinstance(value, list):
             raise InvalidConfig(f"{where}: it is {value!r}, but must be a list")
         for number, item in enumerate(value):
-            _check_field("%s[%d]" % (where, number), item, kind[0])
+            _check_field(f"{where}[{number}]", item, kind[0])
     else:
         fits, wanted = _TYPES[kind]
         if not fits(value):
@@ -291,8 +291,9 @@ def check_extra(extra: Mapping[str, Any], table: Flags | None, minor: str, allow
 
 def _check_known(name: str, table: Flags | None, minor: str) -> None:
     if name in _CADVISOR and minor_number(minor) >= _CADVISOR_SINCE:
-        text = "kubelet %s does not start with --%s; of cAdvisor's flags, it has --housekeeping-interval only"
-        raise InvalidFlag(text % (minor, name))
+        raise InvalidFlag(
+            f"kubelet {minor} does not start with --{name}; of cAdvisor's flags, it has --housekeeping-interval only"
+        )
     if table is not None and name not in table:
         raise InvalidFlag(f"kubelet {minor} knows no flag --{name}{nearest(name, table)}")
 

@@ -39,7 +39,7 @@ def numbers(text: str | None) -> tuple[int, int, int] | None:
 def plain_version(text: str | None) -> str:
     """The version as major.minor.patch, "" when the text has none."""
     found = numbers(text)
-    return "%d.%d.%d" % found if found else ""
+    return ".".join(map(str, found)) if found else ""
 
 
 def release_numbers(text: str) -> tuple[int, int, int]:

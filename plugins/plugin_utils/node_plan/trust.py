@@ -157,7 +157,7 @@ def fingerprint(text: str) -> str:
         raise ValueError("this holds a secret key; give the public key only")
     primary = [body for tag, body in packets if tag == _PUBLIC_KEY]
     if len(primary) != 1 or packets[0][0] != _PUBLIC_KEY:
-        raise ValueError("the block holds %d keys; give one key only" % len(primary))
+        raise ValueError(f"the block holds {len(primary)} keys; give one key only")
     return _key_digest(primary[0])
 
 

@@ -78,7 +78,7 @@ def api_server(value: str) -> str:
     extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme != "https" or not _HOST.fullmatch(host) or extra:
         raise ValueError(f"is {value!r}; give it as https://host:6443, without path and user")
-    return "https://%s:%d" % (f"[{host}]" if ":" in host else host, port)
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def certificates(value: str) -> str:
@@ -522,7 +522,7 @@ def user_data(inputs: Any, format_name: str = "cloud-init", limit: int = HETZNER
     size = len(text.encode("utf-8"))
     if limit and size > limit:
         raise InputError(
-            "the user data is %d bytes, %d more than the %d allowed; bake what is large (CAs, archives, "
-            "configuration) into the image, or serve it and give its URL" % (size, size - limit, limit)
+            f"the user data is {size} bytes, {size - limit} more than the {limit} allowed; bake what is large "
+            "(CAs, archives, configuration) into the image, or serve it and give its URL"
         )
     return text

@@ -19,8 +19,8 @@ import yaml
 from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
-from ..plain import plain, yaml_value
 from ..preflight import controller_paths, specification
+from ..role_specs import plain, yaml_value
 
 Hosts = dict[str, dict[str, Any]]
 

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     OciImage,
     check_signature,

@@ -11,9 +11,9 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import ImageUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import ImageUrl
 from tests.integration.commands.disks import MIB
 
 pytestmark = pytest.mark.root

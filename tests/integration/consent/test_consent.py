@@ -62,7 +62,7 @@ def test_a_permission_counts_once(cloud):
     assert "kubenode_reinstall names once-1, but this was used at" in cloud.output
     assert cloud.record("once-1")["installation"] == first
 
-    named = '{"kubenode_reinstall": {"once-1": "%s"}}' % first[:8]
+    named = f'{{"kubenode_reinstall": {{"once-1": "{first[:8]}"}}}}'
     cloud.run("-e", named).ok()
     second = cloud.record("once-1")
     assert second["installation"] != first

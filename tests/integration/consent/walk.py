@@ -87,7 +87,7 @@ class Boot:
     @property
     def id(self) -> str:
         """The kernel's boot id."""
-        return "%08d-0000-0000-0000-000000000000" % self.number
+        return f"{self.number:08d}-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ class Installer(RobotAccount):
 
     def log(self, name: str, which: str = "") -> str:
         """A log of the installation on the controller."""
-        return (self.logs / name / ("installimage%s.log" % (which and f".{which}"))).read_text()
+        which = which and f".{which}"
+        return (self.logs / name / f"installimage{which}.log").read_text()
 
     def blank(self, name: str) -> bool:
         """Whether the rescue finds nothing on any disk of the machine."""

@@ -11,7 +11,7 @@ from .kubernetes_double import ApiDouble, node, pod
 pytestmark = pytest.mark.nspawn
 
 NAMES = ("reboot-1", "reboot-2")
-RECORD = '{"machine": "reboot-2", "installation": "%s", "verified_at": "2026-11-23T00:00:00Z"}' % ("5f" * 16)
+RECORD = f'{{"machine": "reboot-2", "installation": "{"5f" * 16}", "verified_at": "2026-11-23T00:00:00Z"}}'
 
 
 class Scene(Controller):

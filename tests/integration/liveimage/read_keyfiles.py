@@ -62,7 +62,7 @@ def unknown(keyfile: Any, profile: Any, plain: Any) -> list[str]:
             else:
                 known = setting is not None and setting.find_property(name) is not None
             if not known:
-                found.append("%s.%s" % (section, key))
+                found.append(f"{section}.{key}")
     return found
 
 

@@ -31,7 +31,7 @@ def read(files):
 def answers():
     """All documents in one go."""
     files = {
-        "%s/%s" % (document.stem, name): text
+        f"{document.stem}/{name}": text
         for document in DOCUMENTS
         for name, text in nmstate.keyfiles(nmstate.parse(document.read_text())).items()
     }

@@ -154,7 +154,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
             server.until_served(path)
             answer = server.get(path)
             assert answer.content == (tmp_path / "files" / image["name"]).read_bytes()
-            assert answer.headers["ETag"] == '"%s"' % image["etag"]
+            assert answer.headers["ETag"] == f'"{image["etag"]}"'
         again = runner.run(mode="overlay", dest=str(tmp_path / "overlays"), **both)
         assert again["changed"] is False
         gone = runner.run(

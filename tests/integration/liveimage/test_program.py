@@ -51,7 +51,7 @@ def refused(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int
 def test_a_port_in_use(bases, folder):
     environ = {**ENVIRONMENT, "DEPLOY_ISO": str(bases / "live.iso"), "DEPLOY_INITRD": str(bases / "live.img")}
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = "127.0.0.1:%d" % taken.getsockname()[1]
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
         code, err = refused("--nmstate-dir", str(folder), "--images-bind-addr", place, environ=environ)
         assert code == 1
         assert f"images-bind-addr {place} cannot be used: Address already in use" in err

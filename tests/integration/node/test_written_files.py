@@ -46,12 +46,12 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path, runtime):
         if path.startswith("/etc/systemd/system/"):
             target = units / path.removeprefix("/etc/systemd/system/")
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(re.sub(r"^(Exec\w+=-?)\S+", r"\1%s" % program, content, flags=re.MULTILINE))
+            target.write_text(re.sub(r"^(Exec\w+=-?)\S+", rf"\1{program}", content, flags=re.MULTILINE))
     if runtime == "docker":
-        (units / "docker.service").write_text("[Service]\nExecStart=%s\n" % program)
+        (units / "docker.service").write_text(f"[Service]\nExecStart={program}\n")
     names = sorted(path for path in units.iterdir() if path.is_file())
     assert len(names) >= 4
-    ended = read("systemd-analyze", "verify", "--man=no", *names, SYSTEMD_UNIT_PATH="%s:" % units)
+    ended = read("systemd-analyze", "verify", "--man=no", *names, SYSTEMD_UNIT_PATH=f"{units}:")
     reported = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "kubenode" in line]
     assert not reported
     assert ended.returncode == 0, ended.stderr
@@ -64,7 +64,7 @@ def test_apt_reads_what_was_meant(tmp_path):
             (tmp_path / Path(path).name).write_text(content)
     assert {path.name for path in tmp_path.iterdir()} == {"90-kubenode-proxy", "90-kubenode-unattended"}
     empty = tmp_path / "empty"
-    empty.write_text('Dir::Etc::parts "%s";\n' % tmp_path)
+    empty.write_text(f'Dir::Etc::parts "{tmp_path}";\n')
     ended = read("apt-config", "dump", "--format", "%f=%v%n", APT_CONFIG=str(empty))
     assert ended.returncode == 0, ended.stderr
     values = ended.stdout.splitlines()

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import software
 from dev.demos.node import NETWORK, PAUSE
 from dev.toolchain.paths import CHECKOUT
 from dev.toolchain.release import collection_files, provision_program
@@ -441,4 +441,4 @@ def test_docker_and_cri_dockerd_join(lab_nspawn: RunningLab, tmp_path: Path) -> 
 
 def _path(component: str, version: str) -> str:
     """Where on its host a program is published."""
-    return urlsplit(downloads.URLS[component].format(version=version, arch="amd64")).path
+    return urlsplit(software.URLS[component].format(version=version, arch="amd64")).path

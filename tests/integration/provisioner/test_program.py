@@ -23,7 +23,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.root
 
 #: where a cluster is, and what proves that it is this one
-API = ["--api-server", "https://192.0.2.1:6443", "--set", "join_discovery={ca_hashes: ['sha256:%s']}" % ("0" * 64)]
+API = ["--api-server", "https://192.0.2.1:6443", "--set", f"join_discovery={{ca_hashes: ['sha256:{'0' * 64}']}}"]
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
 #: every process from a module up to the program: its command line and environment
 SPY = """#!/bin/sh

@@ -76,7 +76,7 @@ def test_an_interrupted_run_is_continued_and_the_disk_is_written_once(controller
     assert second["seconds"] >= 10
     assert controller.ssh("cmd-b", "cat /root/runs") == "begin\n"
     written = controller.ssh("cmd-b", "head -c 200 /dev/sda")
-    assert written == "".join("%04d" % number for number in range(50))
+    assert written == "".join(f"{number:04d}" for number in range(50))
     assert controller.log("cmd-b", "stdout").count("wrote") == 50
 
 

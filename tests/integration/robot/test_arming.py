@@ -59,7 +59,7 @@ def test_check_mode_names_the_reset_and_changes_nothing(account):
 
 
 def test_wrong_credentials_cost_exactly_one_login(account):
-    account.add(*("n%d" % number for number in range(6)))
+    account.add(*(f"n{number}" for number in range(6)))
     account.forget_requests()
     run = account.rescue(prove=False, env={"HROBOT_API_PASSWORD": "wrong-one"}).fails("HROBOT_API_USER", "10 minutes")
     assert "wrong-one" not in run.output
@@ -69,7 +69,7 @@ def test_wrong_credentials_cost_exactly_one_login(account):
 
 
 def test_a_password_rotated_under_way_ends_everything_below_the_lock_out(account):
-    names = ["n%d" % number for number in range(8)]
+    names = [f"n{number}" for number in range(8)]
     account.add(*names)
     account.fault(point="boot", machine="n3", effect="password_rotated")
     account.forget_requests()
@@ -107,7 +107,7 @@ def test_resets_that_an_earlier_call_sent_count(account):
 
 
 def test_a_limit_that_others_used_up_fails_no_machine_for_good(account):
-    names = ["n%d" % number for number in range(5)]
+    names = [f"n{number}" for number in range(5)]
     account.add(*names)
     account.lab.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 3})
     run = account.rescue(prove=False, on_error="report", timeout=25)
@@ -124,7 +124,7 @@ def test_a_limit_that_others_used_up_fails_no_machine_for_good(account):
 
 
 def test_a_403_mid_fleet_is_waited_out(account):
-    names = ["n%d" % number for number in range(5)]
+    names = [f"n{number}" for number in range(5)]
     account.add(*names)
     # A window of seconds is used in place of the hour.
     body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 20}

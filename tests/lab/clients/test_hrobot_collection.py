@@ -164,7 +164,7 @@ def test_addresses_firewalls_and_switches(robot, tmp_path):
         [task | {"register": name} for task, name in zip(tasks, names, strict=True)],
         rules="{{ same.firewall.rules.input }}",
         members="{{ left.v_switch.server | map(attribute='server_number') | list }}",
-        **{name: "{{ %s.changed }}" % name for name in names},
+        **{name: "{{ " + name + ".changed }}" for name in names},
     )
     assert {name: seen[name] for name in names} == dict.fromkeys(names, True) | {"again": False, "same": False}
     assert [(item["name"], item["dst_port"], item["action"]) for item in seen["rules"]] == [("ssh", "22", "accept")]
@@ -183,7 +183,7 @@ def test_refusals_reach_the_user(robot, tmp_path):
         robot,
         tmp_path,
         [task | {"register": name, "ignore_errors": True} for task, name in zip(tasks, names, strict=True)],
-        **{name: "{{ %s.msg }}" % name for name in names},
+        **{name: "{{ " + name + ".msg }}" for name in names},
     )
     assert seen["missing_type"] == "The chosen reset method is not supported for this server"
     assert "RATE_LIMIT_EXCEEDED" in seen["limit"]

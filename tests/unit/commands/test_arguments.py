@@ -14,13 +14,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import (
     Job,
     authorized_keys,
     kind_of_bootstrap,
     plain_key,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.new_root import meta_data
 
 

@@ -8,9 +8,9 @@ import hashlib
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import ImageUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Digest, Source
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import ImageUrl
 
 ONE, TWO = "a1" * 32, "B2" * 32
 

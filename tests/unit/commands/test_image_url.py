@@ -8,8 +8,8 @@ import base64
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import ImageUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import ImageUrl
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import LONGEST_WAIT, Interrupted
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import (
     ImageUrl,
     OciUrl,
     kind_of_bootstrap,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     Descriptor,
     Login,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
     Descriptor,
     Login,

@@ -61,7 +61,7 @@ def server(*answers: bytes) -> Iterator[str]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
-            yield "http://127.0.0.1:%d/" % listening.getsockname()[1]
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join(5)
@@ -69,5 +69,5 @@ def server(*answers: bytes) -> Iterator[str]:
 
 def answer(status: str = "200 OK", body: bytes = b"", **headers: str) -> bytes:
     """An answer with exactly these headers; their names are written with underscores."""
-    lines = ["HTTP/1.1 " + status, *("%s: %s" % (name.replace("_", "-"), value) for name, value in headers.items())]
+    lines = ["HTTP/1.1 " + status, *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1", "replace") + body

@@ -82,7 +82,7 @@ def test_a_private_key_with_other_letters_has_no_public_half(tmp_path):
 
 @pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", '"x"', "[]", "1" * 5000])
 def test_a_lock_of_no_process_is_none(pid, tmp_path):
-    (tmp_path / "node-1.json").write_text('{"pid": %s, "start": "1", "place": "x", "since": "y"}' % pid)
+    (tmp_path / "node-1.json").write_text(f'{{"pid": {pid}, "start": "1", "place": "x", "since": "y"}}')
     locks = locks_module.Locks(str(tmp_path))
     assert locks.take(["node-1"], locks_module.this_run(1)) == {}
 

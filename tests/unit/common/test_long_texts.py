@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection
 from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes, join_files
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand import arguments, incoming
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand import incoming, invocation
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import trust
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote
@@ -41,7 +41,7 @@ DIGEST = "5f" * 32
         (lambda: inspection.masked_keyfile(LINES.encode()), LINES),
         (lambda: web.parse_challenge("Bearer " + "a" * MANY + ',b="c"'), ("bearer", {"b": "c"})),
         (lambda: incoming.Digest.pick(DIGEST + " a" + BLANKS + "b", "c"), DIGEST),
-        (lambda: arguments.plain_key(b"ssh-rsa AAAA c" + BLANKS.encode() + b"d"), ""),
+        (lambda: invocation.plain_key(b"ssh-rsa AAAA c" + BLANKS.encode() + b"d"), ""),
         (lambda: remote.classify("No " * (MANY // 3)).kind, remote.SILENT),
         (lambda: remote.classify("No ED25519 host key is known for a and you want one").kind, remote.OTHER_KEY),
     ],

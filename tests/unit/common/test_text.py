@@ -18,7 +18,7 @@ from tests.unit.common import odd
 
 @given(st.integers(0, common.LARGEST_NUMBER))
 def test_a_number_is_itself(number):
-    for given_as in (str(number), str(number).encode(), "%019d" % number):
+    for given_as in (str(number), str(number).encode(), f"{number:019d}"):
         assert common.is_digits(given_as)
         assert common.whole_number(given_as) == number
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import ImageUrl
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import ImageUrl
 
 GALAXY = Path(__file__).resolve().parents[3] / "galaxy.yml"
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin, parse_written
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet_run
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe
 
@@ -36,7 +36,7 @@ def on(disk, uuids=()):
 
 
 def judge(record=None, installation=MINE, written=None, origin=None, **options):
-    return proof.judge("n1", origin or on(TARGET), record, installation, written, **options)
+    return machine_boot.judge("n1", origin or on(TARGET), record, installation, written, **options)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_proven(given, kind, why):
     ],
 )
 def test_the_disk_that_it_runs_from(target, same):
-    found, why = proof.runs_from(on(TARGET), [{**WRITTEN[0], **target}])
+    found, why = machine_boot.runs_from(on(TARGET), [{**WRITTEN[0], **target}])
     assert found is same
     assert bool(why) == (same is not True)
 
@@ -106,9 +106,9 @@ def test_the_disk_that_it_runs_from(target, same):
 def test_every_disk_of_an_array_was_written():
     array = Origin(0, DISK, disks=[TARGET, SECOND])
     both = [WRITTEN[0], {**WRITTEN[0], **SECOND}]
-    assert proof.runs_from(array, both)[0] is True
-    assert proof.runs_from(array, WRITTEN)[0] is False
-    assert proof.runs_from(Origin(0, RAM), both)[0] is None
+    assert machine_boot.runs_from(array, both)[0] is True
+    assert machine_boot.runs_from(array, WRITTEN)[0] is False
+    assert machine_boot.runs_from(Origin(0, RAM), both)[0] is None
 
 
 IDS = st.sampled_from(["", MINE, OTHER])
@@ -118,7 +118,7 @@ WANTED = st.sampled_from([None, "nonce", "disk", "ssh", "port", "none"])
 
 @given(RECORDS, IDS, st.sampled_from([None, WRITTEN, []]), st.sampled_from([on(TARGET), on(SECOND), on(None)]), WANTED)
 def test_verified_is_said_of_nothing_else(record, installation, written, origin, wanted):
-    found = proof.judge("n1", origin, record, installation, written, wanted)
+    found = machine_boot.judge("n1", origin, record, installation, written, wanted)
     shown = installed.installation_of(record)
     if found.verified:
         expected = shown == installation if installation else installed.is_proven(record, "n1")
@@ -206,8 +206,8 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     given["installation"] = OTHER
     assert intents.written_of(path, OTHER) is None
     for damaged in (
-        '{"installation": "%s", "written": [1]}' % MINE,
-        '{"installation": "%s", "written": 1}' % MINE,
+        f'{{"installation": "{MINE}", "written": [1]}}',
+        f'{{"installation": "{MINE}", "written": 1}}',
         "{}",
     ):
         (tmp_path / "n1.json").write_text(damaged)
@@ -220,20 +220,20 @@ WHOLE = {**RECORD, "command": "c", "image_url": "https://i/a.raw", "installed_at
 @pytest.mark.parametrize(
     ("succeeded", "record", "wanted", "kind"),
     [
-        (True, RECORD, None, proof.NONCE),
-        (False, WHOLE, None, proof.UNPROVEN),
-        (False, {**WHOLE, "verified_at": "T"}, None, proof.UNPROVEN),
-        (False, WHOLE, "ssh", proof.SSH),
-        (None, WHOLE, None, proof.NONCE),
-        (None, {**RECORD, "verified_at": "T"}, None, proof.NONCE),
-        (None, {key: RECORD[key] for key in ("machine", "installation")}, None, proof.UNPROVEN),
-        (None, None, "disk", proof.UNPROVEN),
+        (True, RECORD, None, machine_boot.NONCE),
+        (False, WHOLE, None, machine_boot.UNPROVEN),
+        (False, {**WHOLE, "verified_at": "T"}, None, machine_boot.UNPROVEN),
+        (False, WHOLE, "ssh", machine_boot.SSH),
+        (None, WHOLE, None, machine_boot.NONCE),
+        (None, {**RECORD, "verified_at": "T"}, None, machine_boot.NONCE),
+        (None, {key: RECORD[key] for key in ("machine", "installation")}, None, machine_boot.UNPROVEN),
+        (None, None, "disk", machine_boot.UNPROVEN),
     ],
 )
 def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succeeded, record, wanted, kind):
-    found = proof.of_earlier_run(proof.Proof(proof.NONCE), "n1", record, succeeded, wanted)
+    found = machine_boot.of_earlier_run(machine_boot.Proof(machine_boot.NONCE), "n1", record, succeeded, wanted)
     assert found.kind == kind
-    assert found.verified == (kind == proof.NONCE)
+    assert found.verified == (kind == machine_boot.NONCE)
 
 
 @pytest.mark.parametrize("replaces", [False, True])
@@ -297,7 +297,7 @@ def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, know
             return 0, "recorded=1"
 
     boot, _given = boot_of(tmp_path, Remote(), image_url="https://i/b.raw", command="b")
-    boot._proof = proof.Proof(proof.NONCE)
+    boot._proof = machine_boot.Proof(machine_boot.NONCE)
     record = {"machine": "n1", "installation": MINE}
     system = system_probe.System("b", "n1", "6", "Debian", on(TARGET), system_probe.CloudInit("done"), record)
     assert boot._write_record(system, {})

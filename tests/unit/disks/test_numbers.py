@@ -49,7 +49,7 @@ def test_a_size_is_a_number_or_nothing(value):
 @odd.examples("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "[")
 @given(JSON.map(json.dumps))
 def test_the_health_of_an_nvme_disk_is_known_or_unknown(text):
-    found = disk_tools.nvme_log(0, '{"critical_warning": %s}' % text)
+    found = disk_tools.nvme_log(0, f'{{"critical_warning": {text}}}')
     assert found["status"] in ("passed", "failed", "unknown")
     if text in ("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "["):
         assert found["status"] == "unknown"
@@ -81,7 +81,7 @@ def test_any_description_of_a_file_is_judged(text):
 
 @pytest.mark.parametrize("size", ["65536", "0", *odd.WORDS, "65537"])
 def test_only_a_small_file_is_read(size):
-    text = "Inode: 12   Type: regular    Mode:  0644   Flags: 0x0\nUser:     0   Group:     0   Size: %s\n" % size
+    text = f"Inode: 12   Type: regular    Mode:  0644   Flags: 0x0\nUser:     0   Group:     0   Size: {size}\n"
     assert disk_gather._is_small_file(text) is (size in ("65536", "0"))
     assert not disk_gather._is_small_file(text.replace("regular", "FIFO"))
 

@@ -19,7 +19,7 @@ from ansible.utils.plugin_docs import get_docstring
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 COLLECTION = "kubenode.provision"
-PLUGINS = "ansible_collections.%s.plugins" % COLLECTION
+PLUGINS = f"ansible_collections.{COLLECTION}.plugins"
 RULES = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 
 
@@ -54,15 +54,15 @@ def documented(name: str) -> tuple[dict, list, dict]:
 
 def accepted(name: str) -> dict:
     """Keyword arguments of the code's AnsibleModule, or of the action plugin's validate_argument_spec."""
-    module = importlib.import_module("%s.modules.%s" % (PLUGINS, name))
+    module = importlib.import_module(f"{PLUGINS}.modules.{name}")
     try:
         if hasattr(module, "main"):
             _capture_module(module.main)
         else:
-            _capture_action(importlib.import_module("%s.action.%s" % (PLUGINS, name)).ActionModule)
+            _capture_action(importlib.import_module(f"{PLUGINS}.action.{name}").ActionModule)
     except Captured as captured:
         return captured.accepted
-    raise AssertionError("%s neither makes an AnsibleModule nor calls validate_argument_spec" % name)
+    raise AssertionError(f"{name} neither makes an AnsibleModule nor calls validate_argument_spec")
 
 
 def _capture_module(main) -> None:
@@ -89,8 +89,8 @@ def example_tasks(examples: list, name: str) -> Iterator[dict]:
     for entry in examples:
         for section in ("tasks", "pre_tasks", "post_tasks", "block", "rescue", "always"):
             yield from example_tasks(entry.get(section) or [], name)
-        if "%s.%s" % (COLLECTION, name) in entry:
-            yield entry["%s.%s" % (COLLECTION, name)] or {}
+        if f"{COLLECTION}.{name}" in entry:
+            yield entry[f"{COLLECTION}.{name}"] or {}
 
 
 def concrete(value, option: dict):
@@ -118,8 +118,8 @@ def example_errors(arguments: dict, code: dict) -> list[str]:
 
 def spec_differences(documentation: dict, spec: dict, where: str = "") -> list[str]:
     """Where documentation and code disagree, suboptions included."""
-    result = ["%s%s is not documented" % (where, name) for name in sorted(set(spec) - set(documentation))]
-    result += ["%s%s is documented only" % (where, name) for name in sorted(set(documentation) - set(spec))]
+    result = [f"{where}{name} is not documented" for name in sorted(set(spec) - set(documentation))]
+    result += [f"{where}{name} is documented only" for name in sorted(set(documentation) - set(spec))]
     for name in sorted(set(spec) & set(documentation)):
         doc, code = documentation[name], spec[name]
         pairs = {
@@ -131,9 +131,9 @@ def spec_differences(documentation: dict, spec: dict, where: str = "") -> list[s
             "aliases": (sorted(doc.get("aliases") or []), sorted(code.get("aliases") or [])),
         }
         result += [
-            "%s%s: %s is %r in the documentation, %r in the code" % (where, name, field, *pair)
-            for field, pair in pairs.items()
-            if pair[0] != pair[1]
+            f"{where}{name}: {field} is {documented!r} in the documentation, {coded!r} in the code"
+            for field, (documented, coded) in pairs.items()
+            if documented != coded
         ]
         result += spec_differences(doc.get("suboptions") or {}, code.get("options") or {}, where + name + ".")
     return result
@@ -144,7 +144,7 @@ def undocumented_returns(returned: dict, where: str = "") -> list[str]:
     result = []
     for name, entry in returned.items():
         result += [
-            "%s%s has no %s" % (where, name, field)
+            f"{where}{name} has no {field}"
             for field in ("description", "type", *([] if where else ["returned"]))
             if not entry.get(field)
         ]

@@ -33,7 +33,7 @@ def test_examples_are_accepted(name):
     _doc, examples, _returned = plugin_specs.documented(name)
     code = plugin_specs.accepted(name)
     tasks = list(plugin_specs.example_tasks(examples, name))
-    assert tasks, "no example uses kubenode.provision.%s" % name
+    assert tasks, f"no example uses kubenode.provision.{name}"
     assert [plugin_specs.example_errors(arguments, code) for arguments in tasks] == [[] for _task in tasks]
 
 
@@ -57,7 +57,7 @@ def test_attributes_are_declared_and_true(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_results_are_documented(name):
     doc, _examples, returned = plugin_specs.documented(name)
-    assert returned, "RETURN of %s is empty" % name
+    assert returned, f"RETURN of {name} is empty"
     assert plugin_specs.undocumented_returns(returned) == []
     assert doc["version_added"]
 

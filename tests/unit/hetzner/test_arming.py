@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import Deadline, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import IntentStore
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_arming import Arming, given_up_at
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import ServerReads
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import MachineRun
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intent_store import IntentStore
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LABEL
 from tests.waiting import until
 

@@ -141,7 +141,7 @@ def test_reads_end_with_the_time_limit():
 def test_no_server_listens():
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
+        endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
         with pytest.raises(NoAnswer) as caught:
             Api(TOKEN, endpoint).request("POST", "/servers", json={})
     assert not caught.value.sent
@@ -152,7 +152,7 @@ def test_an_api_that_never_answered_is_not_waited_for():
     clock = Clock()
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
+        endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
         client = Api(TOKEN, endpoint, clock=clock, sleep=clock.sleep)
         limit = Deadline(360, "the test", clock=clock, sleep=clock.sleep)
         with pytest.raises(FleetError, match="api_endpoint") as caught:
@@ -169,7 +169,7 @@ def test_an_api_that_never_answered_is_not_waited_for():
 def test_an_api_that_has_answered_once_is_waited_for():
     clock = Clock()
     with socket.create_server(("127.0.0.1", 0)) as gone:
-        client = Api(TOKEN, "http://127.0.0.1:%d/v1" % gone.getsockname()[1], clock=clock, sleep=clock.sleep)
+        client = Api(TOKEN, f"http://127.0.0.1:{gone.getsockname()[1]}/v1", clock=clock, sleep=clock.sleep)
     client._first.came()
     with pytest.raises(TimeLimit, match="Errno 111"):
         client.read("/servers", Deadline(100, "the test", clock=clock, sleep=clock.sleep))
@@ -179,7 +179,7 @@ def test_an_api_that_has_answered_once_is_waited_for():
 def test_all_pages_are_read_unless_enough_is_known():
     def page(number, following):
         pagination = {"next_page": following, "last_page": 3}
-        return Reply(200, {"servers": [{"name": "n%d" % number}], "meta": {"pagination": pagination}})
+        return Reply(200, {"servers": [{"name": f"n{number}"}], "meta": {"pagination": pagination}})
 
     with ScriptedServer(page(1, 2), page(2, 3), page(3, None)) as server:
         items, complete = api(server).read_all("/servers", "servers", soon())

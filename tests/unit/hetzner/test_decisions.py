@@ -167,7 +167,7 @@ OS_TABLE = [
 
 def label(value):
     return (
-        " ".join("%s=%s" % item for item in vars(value).items() if item[1])
+        " ".join(f"{name}={field}" for name, field in vars(value).items() if field)
         if isinstance(value, ObservedState)
         else value
     )

@@ -42,7 +42,7 @@ class Stoppable:
 
 
 def runs(count):
-    return [MachineRun("n%d" % number) for number in range(count)]
+    return [MachineRun(f"n{number}") for number in range(count)]
 
 
 def test_all_machines_are_under_way_at_the_same_time():

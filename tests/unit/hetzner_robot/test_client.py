@@ -19,15 +19,19 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     Permanent,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
+    CONCURRENCY,
+    RESET,
+    Limits,
+    Robot,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import (
     FAILED,
     NOT_OFFERED,
     SENT,
     UNSURE,
     BootRoutes,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import CONCURRENCY, Robot
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import RESET, Limits
 from tests.clock import Clock
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
@@ -67,7 +71,7 @@ class Scripted:
 
     @property
     def sent(self):
-        return ["%s %s" % request[:2] for request in self.server.requests]
+        return [" ".join(request[:2]) for request in self.server.requests]
 
 
 def test_credentials_travel_in_the_header_and_nowhere_else():
@@ -87,7 +91,7 @@ def test_the_first_401_ends_everything_for_every_thread():
 
         def ask(number):
             try:
-                robot.api.read("/boot/%d/rescue" % number, robot.deadline())
+                robot.api.read(f"/boot/{number}/rescue", robot.deadline())
             except FleetError as error:
                 errors.append(str(error))
 
@@ -108,7 +112,7 @@ def test_a_password_that_is_rotated_under_way_never_costs_the_three_logins_that_
         def ask(number):
             barrier.wait(10)
             with pytest.raises(FleetError):
-                robot.api.read("/boot/%d/rescue" % number, robot.deadline())
+                robot.api.read(f"/boot/{number}/rescue", robot.deadline())
 
         with ThreadPoolExecutor(20) as pool:
             list(pool.map(ask, range(20)))

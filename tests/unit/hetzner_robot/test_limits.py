@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_limits import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_client import (
     HOLD,
     HOURLY,
     RESET,

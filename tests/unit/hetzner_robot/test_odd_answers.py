@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
     login_keys,
-    rescue_probe,
-    robot_boot,
+    reset_escalation,
     robot_servers,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client as robot
@@ -82,11 +81,11 @@ class Api:
 @given(WRAPPED)
 def test_a_wrong_answer_about_one_server_is_an_error_of_its_machine(body):
     api = Api(body)
-    one, deadline = robot_boot.BootRoutes(api, "n1", 1), Deadline(10, "x")
+    one, deadline = robot_servers.BootRoutes(api, "n1", 1), Deadline(10, "x")
     for ask in (
         lambda: one.arm([login_keys.md5_fingerprint(PUBLIC)], deadline), lambda: one.disarm(deadline),
         lambda: one.disarm_kind("rescue", deadline), lambda: one.reset("hw", deadline, None),
-        lambda: rescue_probe.proven([PUBLIC], rescue_probe.announced(one.rescue(deadline, last=True))),
+        lambda: reset_escalation.proven([PUBLIC], reset_escalation.announced(one.rescue(deadline, last=True))),
     ):  # fmt: skip
         with contextlib.suppress(*ERRORS):
             ask()

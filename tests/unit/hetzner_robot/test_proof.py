@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import key_blob, key_lines
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, rescue_probe
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, reset_escalation
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import (
     KeyNotUsable,
@@ -48,7 +48,7 @@ def test_both_fingerprints_are_those_of_ssh_keygen(key_file):
 
 def made_up(kind, body):
     name = kind.encode()
-    return "%s %s" % (kind, base64.b64encode(len(name).to_bytes(4, "big") + name + body).decode())
+    return f"{kind} {base64.b64encode(len(name).to_bytes(4, 'big') + name + body).decode()}"
 
 
 def reported(*fingerprints):
@@ -62,22 +62,22 @@ def test_exactly_the_keys_that_were_reported_are_proven(bodies, data):
     rescue = reported(
         *[ssh_access.sha256_fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("=")
     )
-    assert rescue_probe.proven(shown, rescue_probe.announced(rescue)) == sorted(right)
+    assert reset_escalation.proven(shown, reset_escalation.announced(rescue)) == sorted(right)
 
 
 def test_a_prefix_or_padding_is_the_same_fingerprint():
     key = made_up("ssh-ed25519", b"x")
     fingerprint = ssh_access.sha256_fingerprint(key)
     for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
-        assert rescue_probe.proven([key], rescue_probe.announced(reported(form))) == [key]
+        assert reset_escalation.proven([key], reset_escalation.announced(reported(form))) == [key]
 
 
 @pytest.mark.parametrize(
     "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, reported("", None, 7)]
 )
 def test_an_answer_without_keys_proves_nothing(rescue):
-    assert rescue_probe.announced(rescue) == []
-    assert rescue_probe.proven([made_up("ssh-ed25519", b"x")], []) == []
+    assert reset_escalation.announced(rescue) == []
+    assert reset_escalation.proven([made_up("ssh-ed25519", b"x")], []) == []
 
 
 @given(st.text(max_size=200))

@@ -10,13 +10,13 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import DISK, RAM, Origin
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue_probe
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import reset_escalation
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import (
     Deadline,
     MachineError,
     Permanent,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue_probe import (
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.reset_escalation import (
     ARRIVED,
     NOT_THERE,
     OTHER_SYSTEM,
@@ -275,7 +275,7 @@ def test_a_rescue_that_was_armed_again_since_it_booted_cannot_be_proven(machine)
     machine.active, machine.now, began = False, machine.now + 20, machine.now + 20
     assert not machine.probed.wait_for_proof([], clocked(machine, 500))
     assert machine.now - began <= 70
-    text = rescue_probe.ways_out("n1")
+    text = reset_escalation.ways_out("n1")
     assert """-e '{"kubenode_reinstall": ["n1"]}'""" in text
     assert """-e '{"kubenode_host_key_checking": "accept-new"}'""" in text
 

@@ -20,12 +20,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     Refused,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_boot import HW, SSH, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import (
     RobotFlow,
     RobotOptions,
     RobotRescue,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_servers import HW, SSH, SW
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4pPmbmyBoyKVvgrhFAnkLS1cHwDX5dHz4kDLBQ8YJt"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.host_folder import parse_options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.static_folders import parse_options
 
 
 def test_everything():

@@ -19,17 +19,15 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import host_folder as module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import static_folders as module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.descriptor_folder import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.static_folders import (
     DescriptorFolder,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.host_folder import (
     HostFolder,
     grouped,
     host_of,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import (
     CommonInputs,
     Problems,

@@ -68,7 +68,7 @@ def refused(**variables) -> str:
 
 def test_the_filter_gets_every_variable_with_its_default():
     defaults, mapping = load("defaults/main.yml"), load("vars/main.yml")["__image_server_variables"]
-    assert mapping == {name.removeprefix("image_server_"): "{{ %s }}" % name for name in defaults}
+    assert mapping == {name.removeprefix("image_server_"): "{{ " + name + " }}" for name in defaults}
     own = {name.removeprefix("image_server_"): value for name, value in defaults.items()}
     assert own == {name: option["default"] for name, option in role_specs.options("image_server").items()}
     assert set(role_inputs.RoleInputs.__annotations__) == {*own, "documents", "own", "warnings"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import preflight
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import rescue_program
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.layout import Layout
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
@@ -160,7 +160,7 @@ def test_what_we_say_of_what_the_real_one_was_given(row):
     spec = spec_of(row)
     found = specs.findings(spec)
     try:
-        preflight.check_spec(spec, row.uefi, [real_verdicts.DRIVE_BYTES] * len(spec["devices"]), "x86_64")
+        rescue_program.check_spec(spec, row.uefi, [real_verdicts.DRIVE_BYTES] * len(spec["devices"]), "x86_64")
     except Refused as error:
         found.append(str(error))
     if row.ours:

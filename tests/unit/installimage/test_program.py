@@ -15,11 +15,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    image_file,
-    preflight,
-    rescue_program,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file, rescue_program
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
@@ -203,13 +199,13 @@ def test_what_a_registry_gives_is_looked_at_before_a_disk_is_written(tmp_path, m
 
 def test_a_token_in_the_environment_is_gone_when_others_are_started(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "user:geheim")
-    monkeypatch.setattr(preflight, "check_command", lambda command: subprocess.run(["env"], check=True))
+    monkeypatch.setattr(rescue_program, "check_command", lambda command: subprocess.run(["env"], check=True))
     monkeypatch.setattr(rescue_program.signal, "signal", lambda number, handler: None)
 
     def find(wanted, tools):
         raise Refused("no disks")
 
-    monkeypatch.setattr(preflight, "find", find)
+    monkeypatch.setattr(rescue_program, "find", find)
     (tmp_path / "bootstrap.data").write_bytes(specs.pack(spec_for()))
     assert rescue_program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
     printed = capfd.readouterr().out
@@ -224,11 +220,11 @@ def spec_for(**fields) -> dict:
 
 
 def test_the_rescue_decides_about_the_esp():
-    mounts = [part["mount"] for part in preflight.check_spec(spec_for(), True, [8192 * MIB], "x86_64").partitions]
+    mounts = [part["mount"] for part in rescue_program.check_spec(spec_for(), True, [8192 * MIB], "x86_64").partitions]
     assert mounts == ["/boot/efi", "/boot", "/"]
     without = spec_for(partitions=[{"mount": "/", "filesystem": "ext4", "size": "all"}])
     with pytest.raises(Refused, match="there is no ESP") as caught:
-        preflight.check_spec(without, True, [8192 * MIB], "x86_64")
+        rescue_program.check_spec(without, True, [8192 * MIB], "x86_64")
     assert caught.value.permanent
 
 
@@ -243,7 +239,7 @@ def test_the_rescue_decides_about_the_esp():
 )
 def test_what_does_not_fit_the_machine(fields, uefi, size, machine, reason):
     with pytest.raises(Refused, match=reason):
-        preflight.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
+        rescue_program.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
 
 
 # --- disks that are not installed on
@@ -264,10 +260,10 @@ def kept(monkeypatch, pvs: dict, chosen=("sda",), targets=(), lvm2=True, **field
     blkid = {f"sd{letter}": content if f"sd{letter}" in pvs else recorded.FREE for letter in disks}
     blank = dict.fromkeys(blkid, False)
     raw = disk_facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges=blank, **(known if lvm2 else {}))
-    monkeypatch.setattr(preflight.disk_gather, "read", lambda tools, health: raw)
+    monkeypatch.setattr(rescue_program.disk_gather, "read", lambda tools, health: raw)
     layout = specs.layout_of(spec_for(**fields), False)
     found = {disk["name"]: disk for disk in disk_facts.facts(raw)}
-    return preflight.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
+    return rescue_program.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
 
 
 def test_a_layout_without_lvm_leaves_all_groups_alone(monkeypatch):
@@ -338,7 +334,7 @@ def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path = put(folder / "image-url-command", rescue_programs.installimage(), 0o700)
     data = put(folder / "bootstrap.data", specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)
-    found = re.search(r"^%s(.*)$" % rescue_program.RESULT, done.stdout, re.M)
+    found = re.search(rf"^{rescue_program.RESULT}(.*)$", done.stdout, re.M)
     assert found, done.stdout + done.stderr
     return done.returncode, json.loads(found[1]), done.stdout
 
@@ -369,13 +365,13 @@ def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[r
         done.append(["emptied", *names])
         return []
 
-    monkeypatch.setattr(preflight, "check_command", lambda path: None)
-    monkeypatch.setattr(preflight, "is_uefi", lambda: False)
-    monkeypatch.setattr(preflight.disk_gather, "identities", lambda tools: None)
-    monkeypatch.setattr(preflight.disk_names, "resolve", lambda names, disks: [found.pop(0)])
-    monkeypatch.setattr(preflight, "check_disks", look)
-    monkeypatch.setattr(preflight, "kill_below", lambda path: None)
-    monkeypatch.setattr(preflight.wiping, "wipe", wipe)
+    monkeypatch.setattr(rescue_program, "check_command", lambda path: None)
+    monkeypatch.setattr(rescue_program, "is_uefi", lambda: False)
+    monkeypatch.setattr(rescue_program.disk_gather, "identities", lambda tools: None)
+    monkeypatch.setattr(rescue_program.disk_names, "resolve", lambda names, disks: [found.pop(0)])
+    monkeypatch.setattr(rescue_program, "check_disks", look)
+    monkeypatch.setattr(rescue_program, "kill_below", lambda path: None)
+    monkeypatch.setattr(rescue_program.wiping, "wipe", wipe)
     monkeypatch.setattr(rescue_program.Program, "_image", lambda self: "/image")
     monkeypatch.setattr(rescue_program.Program, "_prepare", lambda self, layout, image, nonce: "config")
     monkeypatch.setattr(rescue_program.Program, "_install", lambda self, config, nonce: done.append("installed"))
@@ -425,9 +421,9 @@ def test_a_failure_while_disks_are_emptied_erases_only_those_of_the_word(tmp_pat
     """A user puts something on the second disk, or on the first one, before installimage has begun."""
     one, done = installing(tmp_path, monkeypatch, [], looks)
     chosen = {"wwn-0x1": DISK, "wwn-0x2": SECOND}
-    monkeypatch.setattr(preflight.disk_names, "resolve", lambda names, disks: [chosen[name] for name in names])
-    monkeypatch.setattr(preflight.disk_gather, "read", lambda tools, health: None)
-    monkeypatch.setattr(preflight.disk_facts, "facts", lambda raw: [{**TARGET, "content_id": held}, SECOND])
+    monkeypatch.setattr(rescue_program.disk_names, "resolve", lambda names, disks: [chosen[name] for name in names])
+    monkeypatch.setattr(rescue_program.disk_gather, "read", lambda tools, health: None)
+    monkeypatch.setattr(rescue_program.disk_facts, "facts", lambda raw: [{**TARGET, "content_id": held}, SECOND])
     one._spec["devices"] = list(chosen)
     monkeypatch.setattr(one, "_targets", lambda: [TARGET])
     with pytest.raises(Refused) as refused:
@@ -441,7 +437,7 @@ GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_dige
 
 
 def test_the_last_word_of_the_program_is_read():
-    said = "noise\n%s%s\n%s\n" % (rescue_program.RESULT, json.dumps(GOOD), rescue_program.MARKER)
+    said = f"noise\n{rescue_program.RESULT}{json.dumps(GOOD)}\n{rescue_program.MARKER}\n"
     assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
 
 

@@ -116,7 +116,7 @@ class Line:
             raise Unreachable(SILENT, "Connection reset")
         self.sent += len(data or b"")
         code, text = self._shell(script, arguments, data)
-        return code, text.replace("\nmemory=", "\nmemory=%s" % self.memory) if self.memory else text
+        return code, text.replace("\nmemory=", f"\nmemory={self.memory}") if self.memory else text
 
     def _shell(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         done = subprocess.run(

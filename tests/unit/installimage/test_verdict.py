@@ -378,7 +378,7 @@ def scripted(**fields) -> str:
 
 def embedded(script: str, path: str) -> str:
     """What a ``put`` of the script writes."""
-    found = re.search(r"^ *put \d+ %s <<'END'\n(.*?)\nEND$" % re.escape(path), script, re.S | re.M)
+    found = re.search(rf"^ *put \d+ {re.escape(path)} <<'END'\n(.*?)\nEND$", script, re.S | re.M)
     assert found, script
     return base64.b64decode(found[1]).decode()
 

@@ -211,5 +211,5 @@ def _level_1(path: str) -> str:
     parts = []
     for part in path.upper().split("/"):
         stem, dot, suffix = part.rpartition(".")
-        parts.append("%s.%s" % (stem[:8], suffix[:3]) if dot else part[:8])
+        parts.append(f"{stem[:8]}.{suffix[:3]}" if dot else part[:8])
     return "/".join(parts)

@@ -164,7 +164,7 @@ def test_what_of_a_profile_is_for_few(profile, secret):
 
 
 def test_a_key_of_macsec_is_a_secret():
-    network = "interfaces: [{name: m0, type: macsec, macsec: {base-iface: e0, mka-cak: %s, mka-ckn: ab}}]" % ("a" * 32)
+    network = f"interfaces: [{{name: m0, type: macsec, macsec: {{base-iface: e0, mka-cak: {'a' * 32}, mka-ckn: ab}}}}]"
     made = hosts.build(INPUTS, HostInputs("web-1", network=network))
     assert hosts.secret_in(INPUTS, HostInputs("web-1"), made.profiles) == "a password of the host's network"
 

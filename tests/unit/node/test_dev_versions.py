@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import software
 from dev import versions
 from tests.folders import put
 from tests.web_servers import Handler, Server
@@ -62,9 +62,9 @@ class Projects:
             elif component in KNOWN and component.startswith("kube"):
                 self.put(source.sums_url(version, arch), digest(component, version, arch))
             elif component != "runc":
-                self.put(source.sums_url(version, arch), "%s  %s\n" % (digest(component, version, arch), name))
+                self.put(source.sums_url(version, arch), f"{digest(component, version, arch)}  {name}\n")
         if component == "runc":
-            rows = ["%s *runc.%s" % (digest(component, version, arch), arch) for arch in versions.ARCHITECTURES]
+            rows = [f"{digest(component, version, arch)} *runc.{arch}" for arch in versions.ARCHITECTURES]
             self.put(source.sums_url(version, "amd64"), "\n".join([*rows, "0" * 64 + " *runc.s390x", ""]))
 
 
@@ -144,8 +144,8 @@ def test_the_sums_of_the_archive_of_all_programs_are_in_the_change_log_too(tmp_p
     for arch, found in rows.items():
         url = NODE % arch
         with log.open("a") as sink:
-            sink.write("[kubernetes-node-linux-%s.tar.gz](%s) | %s%s%s\n" % (arch, url, quote, found, quote))
-            sink.write("[kubernetes-node-linux-%s.tar.gz](%s) | %s\n" % (arch, url.replace("7.1", "7.0"), "0" * 128))
+            sink.write(f"[kubernetes-node-linux-{arch}.tar.gz]({url}) | {quote}{found}{quote}\n")
+            sink.write(f"[kubernetes-node-linux-{arch}.tar.gz]({url.replace('7.1', '7.0')}) | {'0' * 128}\n")
     assert run(projects, file, "--changelog", str(log), "kubernetes-node=1.37.1") == 0
     assert yaml.safe_load(file.read_text())["base_versions"]["checksums"]["kubernetes-node"]["1.37.1"] == rows
     projects.publish(versions.NODE_ARCHIVE, "1.37.1")
@@ -196,5 +196,5 @@ def test_the_file_of_the_role_is_written_as_this_program_writes_it():
 
 
 def test_sums_are_of_the_files_the_role_fetches():
-    for component, url in downloads.URLS.items():
+    for component, url in software.URLS.items():
         assert versions.SOURCES[component].file == url

@@ -80,7 +80,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image_archives": [{"url": "https://x.example/a.tar"}]}, "base_image_archives"),
     ({"image_archives": [{"path": "a.tar", "sha256": "0" * 64}]}, "base_image_archives.path"),
     ({"kubelet_source": "repository"}, "DE15B14486CD377B9E876E1A234654DA9A296436"),
-    ({"kubelet_source": "repository", "repository_keys": KEYS}, "key %s" % KUBERNETES_LIKE.fingerprint),
+    ({"kubelet_source": "repository", "repository_keys": KEYS}, f"key {KUBERNETES_LIKE.fingerprint}"),
 ]
 
 
@@ -166,7 +166,7 @@ def test_every_step_has_its_switch():
 @unhurried
 @for_all(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59))
 def test_spans(hours, minutes, rest):
-    assert base_inputs.seconds("%dh%dm%ds" % (hours, minutes, rest)) == hours * 3600 + minutes * 60 + rest
+    assert base_inputs.seconds(f"{hours}h{minutes}m{rest}s") == hours * 3600 + minutes * 60 + rest
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1d", "-1s", "1s1m", "1ms", " 1s"])
@@ -177,7 +177,7 @@ def test_no_spans(text):
 @unhurried
 @for_all(st.integers(1, 10**6), st.sampled_from("KMGT"))
 def test_sizes(number, unit):
-    assert base_inputs.size("%d%s" % (number, unit)) == number * 1024 ** ("KMGT".index(unit) + 1)
+    assert base_inputs.size(f"{number}{unit}") == number * 1024 ** ("KMGT".index(unit) + 1)
 
 
 @pytest.mark.parametrize("key", [KUBERNETES_LIKE, DOCKER_LIKE])

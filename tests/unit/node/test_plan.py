@@ -15,11 +15,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node import no
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
-    downloads,
     host_settings,
     kubelet,
-    packages,
     runtime,
+    software,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
@@ -107,7 +106,7 @@ def test_own_sysctls_win(own):
     plan = by_id(host_settings.kernel(node("debian-13"), taken))
     lines = plan["kernel/sysctl-file"]["content"].splitlines()
     # what is written and what is applied are the same
-    assert ["%s = %s" % item for item in plan["kernel/sysctl"]["values"].items()] == [
+    assert [f"{key} = {value}" for key, value in plan["kernel/sysctl"]["values"].items()] == [
         line for line in lines if line[0] not in "#-"
     ]
 
@@ -123,7 +122,7 @@ UPLINKS = [("eth0", True), ("enp1s0", True), ("veth1", False), ("eth0.100", Fals
 def test_only_an_uplink_takes_router_advertisements(interface, named):
     facts_ = node("debian-13", network={"default": {"4": None, "6": {"interface": interface}}})
     values = by_id(host_settings.kernel(facts_, given()))["kernel/sysctl"]["values"]
-    assert ("net.ipv6.conf.%s.accept_ra" % interface in values) is named
+    assert (f"net.ipv6.conf.{interface}.accept_ra" in values) is named
     assert "net.ipv6.conf.default.accept_ra" not in values
 
 
@@ -216,18 +215,18 @@ def test_a_watchdog_can_be_turned_off():
 def test_apparmors_parser_is_there_where_the_kernel_confines_by_it(name):
     """Images made of packages lack it; then containers run unconfined, and Docker's do not start."""
     debian = name.startswith(("debian", "ubuntu"))
-    assert ("apparmor" in packages.packages(node(name), given())["names"]) is debian
-    assert "apparmor" not in packages.packages(node(name, container=True), given())["names"]
+    assert ("apparmor" in software.packages(node(name), given())["names"]) is debian
+    assert "apparmor" not in software.packages(node(name, container=True), given())["names"]
 
 
 def test_packages_that_are_there_are_not_asked_for():
     taken = given(packages_extra=["jq=1.7", "htop"])
-    names = packages.packages(node("debian-13"), taken)["names"]
+    names = software.packages(node("debian-13"), taken)["names"]
     there = dict.fromkeys(names, "1.0-1")
-    assert packages.packages(node("debian-13", packages=there), taken)["missing"] == ["jq=1.7"]
+    assert software.packages(node("debian-13", packages=there), taken)["missing"] == ["jq=1.7"]
     there["jq"] = "1.7"
-    assert packages.packages(node("debian-13", packages=there), taken)["missing"] == []
-    assert packages.sources(node("debian-13", packages=there), taken) == []
+    assert software.packages(node("debian-13", packages=there), taken)["missing"] == []
+    assert software.sources(node("debian-13", packages=there), taken) == []
 
 
 @pytest.mark.parametrize("name", ["rocky-10", "almalinux-10", "rhel-10"])
@@ -235,20 +234,20 @@ def test_the_modules_of_the_running_kernel(name):
     """The RHEL family 10 has br_netfilter in a package of its own, whose newest may be another kernel's."""
     version, kernel = "6.12.0-124.8.1.el10_1", "6.12.0-124.8.1.el10_1.x86_64"
     machine_ = node(name, kernel=kernel)
-    assert f"kernel-modules-extra-{version}" in packages.packages(machine_, given())["missing"]
+    assert f"kernel-modules-extra-{version}" in software.packages(machine_, given())["missing"]
     there = {"kernel-modules-extra": version}
-    assert "kernel-modules-extra" in packages.packages({**machine_, "packages": there}, given())["present"]
+    assert "kernel-modules-extra" in software.packages({**machine_, "packages": there}, given())["present"]
     older = {"kernel-modules-extra": "6.12.0-55.el10"}
-    assert f"kernel-modules-extra-{version}" in packages.packages({**machine_, "packages": older}, given())["missing"]
+    assert f"kernel-modules-extra-{version}" in software.packages({**machine_, "packages": older}, given())["missing"]
     # the kernel of another vendor, of the machine below a container, or the user's own business
     for other in ({"kernel": "6.18.1-1.elrepo.x86_64"}, {"container": True}):
-        assert "kernel-modules-extra" not in packages.packages({**machine_, **other}, given())["names"]
-    assert "kernel-modules-extra" not in packages.packages(machine_, given(manage_kernel=False))["names"]
+        assert "kernel-modules-extra" not in software.packages({**machine_, **other}, given())["names"]
+    assert "kernel-modules-extra" not in software.packages(machine_, given(manage_kernel=False))["names"]
 
 
 def test_what_brings_its_modules_needs_no_package():
     for name in ("rocky-9", "amzn-2023", "debian-13"):
-        assert not any("kernel" in one for one in packages.packages(node(name), given())["names"])
+        assert not any("kernel" in one for one in software.packages(node(name), given())["names"])
 
 
 def test_every_needed_package_is_looked_at():
@@ -256,7 +255,7 @@ def test_every_needed_package_is_looked_at():
         taken = given(**choice, storage_clients=["nfs", "iscsi"], packages_extra=["jq=1.7"])
         asked = base_plan.queries(taken)["packages"]
         for name in NAMES:
-            assert set(packages.packages(node(name), taken)["names"]) <= set(asked)
+            assert set(software.packages(node(name), taken)["names"]) <= set(asked)
 
 
 def test_join_finds_in_the_look_of_base_all_that_it_asks_for():
@@ -280,20 +279,20 @@ def seen_as_wanted(artifact):
 
 def test_only_what_is_not_there_as_it_should_be_is_fetched():
     taken = given()
-    wanted = downloads.artifacts(node("debian-13"), taken)
+    wanted = software.artifacts(node("debian-13"), taken)
     there = {artifact["name"]: seen_as_wanted(artifact) for artifact in wanted}
-    assert downloads.missing(node("debian-13", artifacts=there), taken) == []
-    assert downloads.artifacts(node("debian-13", artifacts=there), taken) == wanted
-    assert downloads.missing(node("debian-13"), taken) == wanted
+    assert software.missing_artifacts(node("debian-13", artifacts=there), taken) == []
+    assert software.artifacts(node("debian-13", artifacts=there), taken) == wanted
+    assert software.missing_artifacts(node("debian-13"), taken) == wanted
     for artifact in wanted:
         path = next(iter(there[artifact["name"]]["files"]))
         for state in (None, {"mode": "0755", "same": False}, {"mode": "0700", "same": True}):
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
-            found = downloads.missing(node("debian-13", artifacts=damaged), taken)
+            found = software.missing_artifacts(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
         for key in (node_artifacts.pinned_digest(artifact)[0], "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
-            found = downloads.missing(node("debian-13", artifacts=other), taken)
+            found = software.missing_artifacts(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
 
 
@@ -301,7 +300,7 @@ ARCHIVE = "https://dl.k8s.io/release/v1.37.1/kubernetes-node-linux-amd64.tar.gz"
 
 
 def programs(**variables):
-    listed = downloads.artifacts(node("debian-13"), given(kubernetes_version="1.37.1", **variables))
+    listed = software.artifacts(node("debian-13"), given(kubernetes_version="1.37.1", **variables))
     return {one["name"]: one for one in listed if one["name"].startswith("kube")}
 
 
@@ -350,7 +349,7 @@ def test_a_mirror_keeps_the_path_of_the_project():
     taken = given(
         kubernetes_version="1.36.4", mirror="https://m.example/all/", mirrors={"dl.k8s.io": "http://k.example/r/"}
     )
-    urls = {item["name"]: item["url"] for item in downloads.artifacts(node("debian-13"), taken)}
+    urls = {item["name"]: item["url"] for item in software.artifacts(node("debian-13"), taken)}
     assert urls["kubelet"] == "http://k.example/r/release/v1.36.4/bin/linux/amd64/kubelet"
     assert urls["runc"] == "https://m.example/all/github.com/opencontainers/runc/releases/download/v1.4.3/runc.amd64"
 

@@ -48,7 +48,7 @@ class Probe:
         """Lines it said."""
         words = [self.folder / "crictl", "unix:///run/x.sock", str(limit), "3", *units]
         environment = {
-            "PATH": "%s:%s" % (self.folder, os.environ["PATH"]),
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
             "RUNTIME_DIRECTORY": str(self.folder / "state"),
         }
         ended = subprocess.run(

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
-    downloads,
-    packages,
+    software,
     systems,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import preflight
@@ -245,8 +244,8 @@ def checked(facts, steps=None, **variables):
 def test_a_fresh_machine_lacks_all_that_the_plans_name(name):
     found = checked(node(name))
     assert found["refusals"] == []
-    assert found["packages"] == packages.packages(node(name), given())["missing"]
-    assert found["artifacts"] == [one["name"] for one in downloads.missing(node(name), given())]
+    assert found["packages"] == software.packages(node(name), given())["missing"]
+    assert found["artifacts"] == [one["name"] for one in software.missing_artifacts(node(name), given())]
     assert {"runc", "cni-plugins", "kubelet"} <= set(found["artifacts"])
 
 

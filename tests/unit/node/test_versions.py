@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, systems
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, software, systems
 from tests.unit.node.facts import data
 from tests.unit.node.samples import unhurried
 
@@ -37,10 +37,10 @@ def test_numbers(text, found):
 @unhurried
 @given(NUMBER, NUMBER, NUMBER)
 def test_a_release_is_its_own_plain_form(major, minor, patch):
-    text = "%d.%d.%d" % (major, minor, patch)
+    text = f"{major}.{minor}.{patch}"
     assert systems.is_release(text)
     assert systems.plain_version(text) == text
-    assert systems.minor(text) == "%d.%d" % (major, minor)
+    assert systems.minor(text) == f"{major}.{minor}"
 
 
 @pytest.mark.parametrize("text", ["1.36", "v1.36.4", "1.36.4-rc.0", "1.36.4\n", "1.36.4 ", "", "latest"])
@@ -94,12 +94,12 @@ def test_every_checksum_is_one():
             assert systems.is_release(version)
             assert set(by_arch) == {"amd64", "arm64"}, (component, version)
             digits = 128 if component == "kubernetes-node" else 64
-            assert all(re.fullmatch("[0-9a-f]{%d}" % digits, digest) for digest in by_arch.values())
+            assert all(re.fullmatch(f"[0-9a-f]{{{digits}}}", digest) for digest in by_arch.values())
             assert len(set(by_arch.values())) == 2
 
 
 def test_every_url_has_checksums():
-    assert set(downloads.URLS) <= set(data()["checksums"])
+    assert set(software.URLS) <= set(data()["checksums"])
 
 
 @pytest.mark.parametrize("minor", ["1.34", "1.35", "1.36", "1.37"])

@@ -72,7 +72,7 @@ def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
 # --- what machines and people write
 
 
-@odd.examples(*("x x %s" % text for text in odd.NUMBERS))
+@odd.examples(*(f"x x {text}" for text in odd.NUMBERS))
 @given(odd.texts)
 def test_sizes_of_swap_and_memory_are_numbers(text):
     assert all(entry["size"] >= 0 for entry in facts.swaps("head\n" + text))

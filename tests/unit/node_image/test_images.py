@@ -152,7 +152,7 @@ OURS = {"caph-image-name": "n", "kubenode.provision/node-image": "n"}
 
 
 def snapshot(number, **more):
-    about = {"status": "available", "labels": OURS, "created": "2026-11-21T00:00:%02dZ" % number, "architecture": "x86"}
+    about = {"status": "available", "labels": OURS, "created": f"2026-11-21T00:00:{number:02d}Z", "architecture": "x86"}
     return {"id": number, **about, **more}
 
 

@@ -40,14 +40,14 @@ def unpadded(data: bytes) -> str:
 def cluster_info(authority=OURS, token=TOKEN, algorithm="HS256", kubeconfig=None) -> dict:
     ca = base64.b64encode(authority.pem.encode()).decode()
     kubeconfig = kubeconfig or (
-        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: %s\n"
-        '    server: https://192.0.2.1:6443\n  name: ""\nkind: Config\n' % ca
+        f"apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {ca}\n"
+        '    server: https://192.0.2.1:6443\n  name: ""\nkind: Config\n'
     )
     name, secret = token.split(".")
     head = unpadded(json.dumps({"alg": algorithm, "kid": name}).encode())
-    signed = "%s.%s" % (head, unpadded(kubeconfig.encode()))
+    signed = f"{head}.{unpadded(kubeconfig.encode())}"
     signature = unpadded(hmac.new(secret.encode(), signed.encode(), hashlib.sha256).digest())
-    return {"data": {"kubeconfig": kubeconfig, "jws-kubeconfig-" + name: "%s..%s" % (head, signature)}}
+    return {"data": {"kubeconfig": kubeconfig, "jws-kubeconfig-" + name: f"{head}..{signature}"}}
 
 
 def test_pin_is_kubeadms():
@@ -118,7 +118,7 @@ def test_any_signature_but_the_right_one_is_refused(signature):
     right = info["data"]["jws-kubeconfig-abcdef"].split(".")[2]
     if unpadded(signature) == right:
         return
-    info["data"]["jws-kubeconfig-abcdef"] = "%s..%s" % (head, unpadded(signature))
+    info["data"]["jws-kubeconfig-abcdef"] = f"{head}..{unpadded(signature)}"
     with pytest.raises(api_server.DiscoveryError):
         api_server.discovered_ca(info, set(), TOKEN)
 

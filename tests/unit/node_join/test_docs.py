@@ -18,7 +18,7 @@ VARS = yaml.safe_load((CHECKOUT / "roles/join/vars/main.yml").read_text(encoding
 
 
 def test_every_code_is_documented():
-    assert [code for code in codes.CODES if "`%s`" % code not in TEXT] == []
+    assert [code for code in codes.CODES if f"`{code}`" not in TEXT] == []
 
 
 def test_the_plan_gets_every_variable_but_the_token(tmp_path):

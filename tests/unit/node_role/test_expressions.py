@@ -11,7 +11,7 @@ import yaml
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
-from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.role_specs import plain
 from tests.unit.node.facts import READ_AT, node
 from tests.unit.node_join._machines import machine, seen
 from tests.unit.node_join.test_plan import CA, TOKEN

@@ -53,7 +53,7 @@ def test_every_switch_is_a_step_with_a_tag():
     (apply,) = [task for task in tasks if task.get("ansible.builtin.import_tasks") == "apply.yml"]
     assert set(apply["tags"]) == set(base_plan._MAKERS) | set(base_plan.OTHERS)
     for step in switches:
-        assert "`%s`" % step in DOCUMENT
+        assert f"`{step}`" in DOCUMENT
 
 
 def test_what_prebaking_removes_is_what_the_module_removes_by_default():

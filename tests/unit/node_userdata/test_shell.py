@@ -64,7 +64,7 @@ def test_settings_and_proxies(tmp_path, name):
 @given(words=st.lists(WORD, max_size=20))
 def test_quoted_words_are_seen_unchanged(tmp_path_factory, words):
     folder = tmp_path_factory.getbasetemp()
-    (folder / "words").write_text("set -- %s" % " ".join(map(user_data.quoted, words)), encoding="utf-8", newline="")
+    (folder / "words").write_text(f"set -- {' '.join(map(user_data.quoted, words))}", encoding="utf-8", newline="")
     assert shell(". ./words; [ $# -eq 0 ] || printf '%s\\0' \"$@\"; printf 'end\\0'", folder) == [*words, "end"]
 
 

@@ -23,7 +23,7 @@ from tests.unit.node_join._machines import Authority
 from tests.unit.node_userdata.examples import FULL, SMALL
 
 DER = b"\x30\x82\x00\x05abcde"
-PEM = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % base64.b64encode(DER).decode()
+PEM = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(DER).decode()}\n-----END CERTIFICATE-----\n"
 DIGEST = "ab" * 32
 
 

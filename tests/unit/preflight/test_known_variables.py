@@ -163,8 +163,8 @@ def test_only_what_a_playbook_takes_is_looked_at():
 def test_a_truth_that_is_a_text_is_no_truth_of_its_own():
     """By ``-e name=false``, and from AWX, a variable is a text; ansible-core 2.19 refuses one as a condition."""
     names = "|".join(one.name for one in specification.variables().values() if one.type == "bool")
-    alone = re.compile(r'"\{\{ (?:%s) \| default\([^)]*\) \}\}"' % names)  # a module reads it
-    taken = re.compile(r"\b(?:%s)\b(?: \| default\([^)]*\))?(?! \| default)(?! \| bool)(?! is defined)(?!['=])" % names)
+    alone = re.compile(rf'"\{{\{{ (?:{names}) \| default\([^)]*\) \}}\}}"')  # a module reads it
+    taken = re.compile(rf"\b(?:{names})\b(?: \| default\([^)]*\))?(?! \| default)(?! \| bool)(?! is defined)(?!['=])")
     prose = re.compile(r"'[^']* [^']*'|\}\}[^{]*$")  # words of a message
     wrong = []
     for path in (CHECKOUT / "playbooks").rglob("*.yml"):

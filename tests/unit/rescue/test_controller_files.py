@@ -25,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_acc
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import (
     LARGEST_SENT_ALONG,
     CommandNotUsable,
@@ -314,7 +314,9 @@ MINE, OTHER = "a" * 32, "b" * 32
 
 
 def test_a_record_is_completed_once():
-    first = proof.complete_record(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
+    first = machine_boot.complete_record(
+        None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now"
+    )
     assert first == {
         "machine": "node-1",
         "installation": MINE,
@@ -324,23 +326,28 @@ def test_a_record_is_completed_once():
         "verified_at": "now",
         "proof": "disk",
     }
-    assert proof.complete_record(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
+    assert (
+        machine_boot.complete_record(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later")
+        is None
+    )
     written = {**first, "installed_at": "before", "digest": "sha256:00"}
     del written["verified_at"]
-    done = proof.complete_record(written, "node-1", MINE, None, None, "nonce", "now")
+    done = machine_boot.complete_record(written, "node-1", MINE, None, None, "nonce", "now")
     assert (done["installed_at"], done["verified_at"], done["digest"]) == ("before", "now", "sha256:00")
-    assert proof.public_record({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
+    assert machine_boot.public_record({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
 
 
 def test_a_record_keeps_what_it_says():
     first = {"machine": "node-1", "installation": MINE, "image_url": "https://x/y", "command": "x"}
-    assert proof.complete_record(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
-    same = proof.complete_record(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
+    assert machine_boot.complete_record(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
+    same = machine_boot.complete_record(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
     verified = {"installed_at": "now", "verified_at": "now", "proof": "nonce"}
     assert same == {**first, "image_url": "https://x/z", "command": "z", **verified}
-    assert proof.complete_record(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
+    assert machine_boot.complete_record(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
     # the image was made from another machine, and its disk is what was proven
-    brought = proof.complete_record({"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now")
+    brought = machine_boot.complete_record(
+        {"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now"
+    )
     assert (brought["machine"], "image_url" in brought) == ("node-1", False)
 
 

@@ -60,7 +60,7 @@ class Request(Handler):
         name = path.split("/manifests/")[0].rpartition("/")[2]
         wanted = {"public": "", "basic": LOGIN, "bearer": "Bearer fetched", "caph": "Bearer " + TOKEN}[name]
         if login != wanted:
-            realm = 'Bearer realm="http://%s/token",service="here",scope="s"' % self.server.host
+            realm = f'Bearer realm="http://{self.server.host}/token",service="here",scope="s"'
             return self.send(401, {"WWW-Authenticate": realm if name == "bearer" else 'Basic realm="x"'})
         return self.send(200 if path.endswith("/v1") else 404)
 
@@ -131,7 +131,7 @@ def test_a_passing_error_is_waited_for_and_a_lasting_one_is_reported(server):
 def test_a_server_that_is_not_there(server):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        url = "http://127.0.0.1:%d/image" % free.getsockname()[1]
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/image"
         assert "Connection refused" in refusal(url)
     assert "does not speak TLS" in refusal(f"https://{server.host}/image")
 

@@ -24,9 +24,9 @@ def program(path: Path, text: str) -> Path:
 
 def test_shims_that_do_not_run_are_no_interpreters(tmp_path, monkeypatch):
     minor = sys.version_info.minor
-    broken = program(tmp_path / "shims" / ("python3.%d" % minor), "#!/bin/sh\nexit 127\n")
-    real = program(tmp_path / "real" / ("python3.%d" % minor), '#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
-    monkeypatch.setenv("PATH", "%s:%s" % (broken.parent, real.parent))
+    broken = program(tmp_path / "shims" / f"python3.{minor}", "#!/bin/sh\nexit 127\n")
+    real = program(tmp_path / "real" / f"python3.{minor}", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    monkeypatch.setenv("PATH", f"{broken.parent}:{real.parent}")
     assert environments.version_of(broken) is None
     assert environments.version_of(real) == sys.version_info[:2]
     assert environments.search_path() == [str(real.parent)]

@@ -28,7 +28,7 @@ def write(tmp_path, name: str, text: str) -> str:
     ],
 )
 def test_forbidden_words_are_found(tmp_path, word):
-    name = write(tmp_path, "a.txt", "fine\nsee %s here\n" % word)
+    name = write(tmp_path, "a.txt", f"fine\nsee {word} here\n")
     assert [line.split(":")[1] for line in rules.forbidden_words(tmp_path, [name])] == ["2"]
 
 
@@ -162,7 +162,7 @@ def test_other_texts_are_left_alone(tmp_path, source):
 
 
 def guarded(call: str, *classes: str) -> str:
-    return "try:\n    found = %s\nexcept (%s,):\n    pass\n" % (call, ", ".join(classes))
+    return f"try:\n    found = {call}\nexcept ({', '.join(classes)},):\n    pass\n"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def commands(workflow: dict[str, Any]) -> Iterator[str]:
             for step in job["steps"]:
                 text = step.get("run", "")
                 for name, value in zip(matrix, values, strict=True):
-                    text = text.replace("${{ matrix.%s }}" % name, value)
+                    text = text.replace("${{ matrix." + name + " }}", value)
                 yield from text.splitlines()
 
 

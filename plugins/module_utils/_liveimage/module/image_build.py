@@ -202,7 +202,7 @@ class Build:
                     path = self._store.path(name)
                     self.diff.append(DiffEntry(before_header=path, after_header=path, before="there\n", after=""))
             result.changed = bool(gone)
-            result.msg = "%s %s" % ("would be removed:" if self._check else "removed:", ", ".join(gone) or "nothing")
+            result.msg = f"{'would be removed:' if self._check else 'removed:'} {', '.join(gone) or 'nothing'}"
         except ImageError as error:
             result.error = str(error)
 

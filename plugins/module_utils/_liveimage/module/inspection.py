@@ -95,7 +95,7 @@ def _lines(config: Any) -> list[str]:
     if not isinstance(config, Mapping):
         return [str(config)]
     rest = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
-    lines = ["Ignition %s" % rest.get("ignition", {}).pop("version", "")]
+    lines = [f"Ignition {rest.get('ignition', {}).pop('version', '')}"]
     for entry in rest.get("storage", {}).pop("files", []):
         text = "".join(one for key in ("contents", "append") for one in entry.get(key, ()))
         how = "".join(f" {key}" for key in ("append", "overwrite") if entry.get(key))
@@ -125,8 +125,8 @@ def _masked(value: Any, key: str = "") -> Any:
     if not isinstance(value, str):
         return value
     if key == "source":
-        return "(data)" if value.startswith("data:") else _URL_USER.sub(r"\g<1>%s@" % HIDDEN, value.partition("?")[0])
-    return _UNIT_VARIABLE.sub(r'\g<1>%s"' % HIDDEN, _URL_USER.sub(r"\g<1>%s@" % HIDDEN, value))
+        return "(data)" if value.startswith("data:") else _URL_USER.sub(rf"\g<1>{HIDDEN}@", value.partition("?")[0])
+    return _UNIT_VARIABLE.sub(rf'\g<1>{HIDDEN}"', _URL_USER.sub(rf"\g<1>{HIDDEN}@", value))
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ def with_nmstatectl(
         raise ImageError(f"the NMState document is no plain data: {ascii(str(error))!s:.100}") from error
     code, out, err = run(COMMAND, text)
     if code != 0:
-        raise ImageError("nmstatectl refuses the NMState document: %s" % (_last(err) or f"exit code {code}"))
+        raise ImageError(f"nmstatectl refuses the NMState document: {_last(err) or 'exit code ' + str(code)}")
     made = Fields(parse(out), "nmstatectl's output")
     files: dict[str, str] = {}
     for at, pair in enumerate(made.entries("NetworkManager")):

@@ -281,7 +281,7 @@ def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
     words = [f"priority {priority}"]
     words += [f"to {target}"] if target else []
     if source or not target:
-        words.append("from %s" % (source or ("0.0.0.0/0" if version == 4 else "::/0")))
+        words.append(f"from {source or ('0.0.0.0/0' if version == 4 else '::/0')}")
     if incoming:
         name = interface_name(incoming, fields.at("iif"))
         if name in found and found[name].nameless:

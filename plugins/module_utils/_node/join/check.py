@@ -26,7 +26,7 @@ def version_pair(text: str) -> tuple[int, int]:
     """(major, minor) of v1.36.4 and the like; raise ValueError for anything else."""
     found = _VERSION.match(text)
     if not found:
-        raise ValueError("%r is no version" % (text,))
+        raise ValueError(f"{text!r} is no version")
     return int(found.group(1)), int(found.group(2))
 
 
@@ -34,16 +34,12 @@ def skew_problem(kubelet: str, server: str) -> str:
     """Why these versions do not go together, empty when they do."""
     ours, theirs = version_pair(kubelet), version_pair(server)
     if ours[0] != theirs[0]:
-        return "kubelet %s, API server %s: another major version" % (kubelet, server)
+        return f"kubelet {kubelet}, API server {server}: another major version"
     if ours > theirs:
-        return "kubelet %s is newer than the API server, which is %s" % (kubelet, server)
+        return f"kubelet {kubelet} is newer than the API server, which is {server}"
     most = 3 if ours >= _THREE_MINORS_SINCE else 2
     if theirs[1] - ours[1] > most:
-        return "kubelet %s is more than %d minor versions older than the API server, which is %s" % (
-            kubelet,
-            most,
-            server,
-        )
+        return f"kubelet {kubelet} is more than {most} minor versions older than the API server, which is {server}"
     return ""
 
 
@@ -167,8 +163,7 @@ class Check:
         if answer.status != 200:
             raise JoinFailure(
                 "discovery_signature",
-                "%s answers %d for kube-public/cluster-info: %s"
-                % (self._options["api_server"], answer.status, answer.message),
+                f"{self._options['api_server']} answers {answer.status} for kube-public/cluster-info: {answer.message}",
             )
         return answer.body
 
@@ -189,13 +184,14 @@ class Check:
             result["server_version"] = str(version)
         else:
             # clusters may keep /version from strangers; the kubelet will find out
-            self.warnings.append("%s does not tell its version (%d)" % (options["api_server"], answer.status))
+            self.warnings.append(f"{options['api_server']} does not tell its version ({answer.status})")
         result["clock_skew"] = answer.skew
         if answer.skew is not None and abs(answer.skew) > options["max_clock_skew"]:
+            where = "behind" if answer.skew > 0 else "ahead of"
             raise JoinFailure(
                 "clock_skew",
-                "the clock of this machine is %.0f s %s that of the API server, %d s are allowed"
-                % (abs(answer.skew), "behind" if answer.skew > 0 else "ahead of", options["max_clock_skew"]),
+                f"the clock of this machine is {abs(answer.skew):.0f} s {where} that of the API server, "
+                f"{options['max_clock_skew']} s are allowed",
             )
         if result["server_version"] and options["kubelet_version"]:
             problem = skew_problem(options["kubelet_version"], result["server_version"])
@@ -219,7 +215,7 @@ class Check:
             name = api_server.subject(certificate)["CN"]
         except api_server.BadCertificate as error:
             client["state"] = "refused"
-            self.warnings.append("%s cannot be read: %s" % (join_files.CLIENT_PEM, error))
+            self.warnings.append(f"{join_files.CLIENT_PEM} cannot be read: {error}")
             return
         client["node"] = name[len("system:node:") :] if name.startswith("system:node:") else name
         if end <= time.time():
@@ -240,8 +236,7 @@ class Check:
         if client["node"] != self._options["node_name"]:
             raise JoinFailure(
                 "joined_elsewhere",
-                "this machine is the node %s of this cluster, and is to be %s"
-                % (client["node"], self._options["node_name"]),
+                f"this machine is the node {client['node']} of this cluster, and is to be {self._options['node_name']}",
             )
         self.result["need_bootstrap"] = False
         self.result["name"] = "own"
@@ -252,7 +247,7 @@ class Check:
         elif answer.status == 200:
             self._note(answer.body)
         else:
-            self.warnings.append("the API server answers %d for the Node: %s" % (answer.status, answer.message))
+            self.warnings.append(f"the API server answers {answer.status} for the Node: {answer.message}")
 
     def _refuse_foreign(self) -> None:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
@@ -262,10 +257,11 @@ class Check:
         except api_server.BadCertificate:
             return
         if not pins & set(self.result["ca_hashes"]):
+            client = self.result["client"]
             raise JoinFailure(
                 "joined_elsewhere",
-                "this machine has a valid certificate of the node %s of the cluster at %s"
-                % (self.result["client"]["node"], self.result["client"]["server"]),
+                f"this machine has a valid certificate of the node {client['node']} of the cluster at "
+                f"{client['server']}",
             )
 
     def _try_token(self) -> None:
@@ -277,12 +273,12 @@ class Check:
         if answer.status == 401:
             result["token"] = "refused"
             name = api_server.split_token(self._token)[0]
-            raise JoinFailure("token_refused", "%s does not accept the token %s" % (options["api_server"], name))
+            raise JoinFailure("token_refused", f"{options['api_server']} does not accept the token {name}")
         result["token"] = "accepted"
         status = answer.body.get("status") if isinstance(answer.body, dict) else None
         if answer.status in (200, 201) and isinstance(status, dict) and not status.get("allowed"):
             raise JoinFailure(
-                "csr_forbidden", "the token %s may not create a certificate request" % self._token.split(".")[0]
+                "csr_forbidden", f"the token {self._token.split('.')[0]} may not create a certificate request"
             )
         self._look_for_name(api)
 
@@ -296,7 +292,7 @@ class Check:
             self._note(answer.body)
             self.result["name"] = "own" if is_own(self.result["node"], self._options["machine_id"]) else "taken"
             if self.result["name"] == "taken" and self._options["check_name"]:
-                raise JoinFailure("name_taken", "there is a Node %s, which another machine registered" % name)
+                raise JoinFailure("name_taken", f"there is a Node {name}, which another machine registered")
 
     def _note(self, node: Mapping[str, Any]) -> None:
         status = node.get("status") or {}

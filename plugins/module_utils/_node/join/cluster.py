@@ -45,7 +45,7 @@ class Refused(Exception):
     """The API server answers with an error."""
 
     def __init__(self, status: int, text: str, call: str) -> None:
-        super().__init__("the API server answers %s for %s: %s" % (status, call, text))
+        super().__init__(f"the API server answers {status} for {call}: {text}")
         self.status, self.text = status, text
 
 
@@ -77,11 +77,11 @@ class Cluster:
                 config_file=params["kubeconfig"], context=params["context"]
             )
         except (kubernetes.config.ConfigException, OSError, ValueError) as error:
-            module.fail_json(msg="kubeconfig: %s cannot be used: %s" % (params["kubeconfig"] or "(default)", error))
+            module.fail_json(msg=f"kubeconfig: {params['kubeconfig'] or '(default)'} cannot be used: {error}")
         except (yaml.YAMLError, TypeError, AttributeError, LookupError, RecursionError) as error:
             module.fail_json(
-                msg="kubeconfig: %s is no kubeconfig (%s); name a file that kubectl can use"
-                % (params["kubeconfig"] or "(default)", printable_words(error))
+                msg=f"kubeconfig: {params['kubeconfig'] or '(default)'} is no kubeconfig ({printable_words(error)}); "
+                "name a file that kubectl can use"
             )
         # Ansible masks the values of options; these come from a file.
         module.no_log_values.update(_secrets(client.configuration))
@@ -96,7 +96,7 @@ class Cluster:
             return self._ask(self._core.read_node, name)
         except Refused as error:
             if error.status == 403:
-                self._module.warn("whether there is a Node %s is not known: %s" % (name, error.text))
+                self._module.warn(f"whether there is a Node {name} is not known: {error.text}")
             elif error.status != 404:
                 self._fail(error)
         except NoAnswer as error:
@@ -123,12 +123,12 @@ class Cluster:
         }
         found = self._call(self._core.patch_node, metadata["name"], body, field_manager=manager)
         if found is None:
-            self._module.fail_json(msg="the Node %s is gone" % metadata["name"])
+            self._module.fail_json(msg=f"the Node {metadata['name']} is gone")
         return found or {}
 
     def pods_on(self, name: str) -> list[dict[str, Any]]:
         """The pods that are bound to a Node."""
-        found = self._ask(self._core.list_pod_for_all_namespaces, field_selector="spec.nodeName=%s" % name)
+        found = self._ask(self._core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={name}")
         return found.get("items") or []
 
     def evict(self, pod: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ class Cluster:
             known = [one for one in found if one.get("name") == "pods/eviction"]
             if not known:
                 raise Refused(404, "it knows no evictions (pods/eviction)", "evict")
-            self._eviction = "%s/%s" % (known[0].get("group") or "policy", known[0].get("version") or "v1")
+            self._eviction = f"{known[0].get('group') or 'policy'}/{known[0].get('version') or 'v1'}"
         return self._eviction
 
     def _call(self, function: Callable[..., Any], *values: Any, **more: Any) -> dict[str, Any] | None:
@@ -228,7 +228,7 @@ class Cluster:
         if isinstance(error, Refused):
             self._module.fail_json(msg=str(error))
         self._module.fail_json(
-            msg="the cluster of the kubeconfig does not answer: %s" % error,
+            msg=f"the cluster of the kubeconfig does not answer: {error}",
             failure={"code": "api_unreachable", "detail": str(error)},
         )
 
@@ -318,11 +318,11 @@ def ttl_seconds(text: Any) -> int:
     """Seconds of 15m, 1h30m, 900 and the like, up to a day."""
     found = _TTL.match(str(text).strip())
     if not found or not any(found.groups()):
-        raise InvalidToken("ttl: %r is no duration; write 15m, 1h30m or seconds" % (text,))
+        raise InvalidToken(f"ttl: {text!r} is no duration; write 15m, 1h30m or seconds")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     total = hours * 3600 + minutes * 60 + seconds
     if not 60 <= total <= _LONGEST_TTL:
-        raise InvalidToken("ttl: %r must be from 1m to 24h" % (text,))
+        raise InvalidToken(f"ttl: {text!r} must be from 1m to 24h")
     return total
 
 
@@ -338,12 +338,10 @@ def token_secret(
     """The Secret of a token, as a dictionary; ``now`` and ``ttl`` in seconds."""
     for group in groups:
         if not _GROUP.match(group):
-            raise InvalidToken(
-                "groups: %r must be system:bootstrappers:NAME in lower-case letters and digits" % (group,)
-            )
+            raise InvalidToken(f"groups: {group!r} must be system:bootstrappers:NAME in lower-case letters and digits")
     for usage in usages:
         if usage not in _USAGES:
-            raise InvalidToken("usages: %r must be one of %s" % (usage, ", ".join(_USAGES)))
+            raise InvalidToken(f"usages: {usage!r} must be one of {', '.join(_USAGES)}")
     data = {
         "token-id": token_id,
         "token-secret": token_secret,
@@ -365,7 +363,7 @@ def token_secret(
 def secret_name(token_id: str) -> str:
     """Name of the Secret of a token."""
     if not re.match(r"[a-z0-9]{6}\Z", token_id):
-        raise InvalidToken("token_id: %r must be six lower-case letters and digits" % (token_id,))
+        raise InvalidToken(f"token_id: {token_id!r} must be six lower-case letters and digits")
     return "bootstrap-token-" + token_id
 
 
@@ -397,11 +395,11 @@ def event_message(text: str, output: Iterable[str] = ()) -> str:
     tail = _GAP.join(filter(None, (printable_words(one) for one in output)))
     if not tail:
         return head
-    whole = "%s: %s" % (head, tail)
+    whole = f"{head}: {tail}"
     if len(whole.encode("utf-8")) <= LONGEST_MESSAGE:
         return whole
-    room = LONGEST_MESSAGE - len(("%s: %s" % (head, _CUT)).encode("utf-8"))
-    return "%s: %s%s" % (head, _CUT, _last_bytes(tail, room)) if room > 0 else head
+    room = LONGEST_MESSAGE - len(f"{head}: {_CUT}".encode())
+    return f"{head}: {_CUT}{_last_bytes(tail, room)}" if room > 0 else head
 
 
 def build_event(given: dict[str, Any], about: dict[str, Any], now: str, instance: str) -> dict[str, Any]:
@@ -417,7 +415,7 @@ def build_event(given: dict[str, Any], about: dict[str, Any], now: str, instance
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": "%s.%s" % (about["name"][:_LONGEST_NAME].rstrip(".-"), key), "namespace": namespace},
+        "metadata": {"name": f"{about['name'][:_LONGEST_NAME].rstrip('.-')}.{key}", "namespace": namespace},
         "involvedObject": about,
         "reason": given["reason"],
         "type": given["type"],
@@ -474,7 +472,7 @@ class Events:
                 # Another run counted it, or its time was over.
                 if error.status not in (_CONFLICT, _NOT_FOUND):
                     raise
-        raise Impossible("others change the Event %s all the time" % event["metadata"]["name"])
+        raise Impossible(f"others change the Event {event['metadata']['name']} all the time")
 
     @staticmethod
     def _count_of(found: dict[str, Any] | None) -> int:
@@ -486,11 +484,11 @@ class Events:
             if kind == "Machine" and not version:
                 version = self._cluster.version_of(MACHINES)
                 if not version:
-                    raise Impossible("the cluster knows no Machine (%s)" % MACHINES)
+                    raise Impossible(f"the cluster knows no Machine ({MACHINES})")
             uid = self._cluster.uid_of(kind, name, namespace, version)
         except Refused as error:
             if error.status == _NOT_FOUND and kind != "Node":
-                raise Impossible("there is no %s %s in the namespace %s" % (kind, name, namespace)) from error
+                raise Impossible(f"there is no {kind} {name} in the namespace {namespace}") from error
             if error.status not in (_NOT_FOUND, _FORBIDDEN):
                 raise
             uid = ""

@@ -69,7 +69,7 @@ class JoinFailure(Exception):
 def message(code: str, detail: str) -> str:
     """The one line a user reads: what is wrong, what was seen, what to do."""
     what, fix = CODES[code]
-    return "%s: %s. To mend it: %s" % (what, detail.rstrip("."), fix)
+    return f"{what}: {detail.rstrip('.')}. To mend it: {fix}"
 
 
 _PHASE = re.compile(r"error execution phase ([^\s:]+): (.*)", re.DOTALL)
@@ -104,10 +104,10 @@ def failure(code: int, errors: str) -> Failure:
         why = why[len("error: ") :]
     refused = _CHECK.findall(text)
     if refused:
-        why = "its checks: " + "; ".join("%s: %s" % one for one in refused)
+        why = "its checks: " + "; ".join(f"{name}: {words}" for name, words in refused)
     elif phase:
-        why = "%s: %s" % (phase, why)
-    detail = " ".join(why.split())[:_LONGEST] or "it ended with the exit code %d and said nothing" % code
+        why = f"{phase}: {why}"
+    detail = " ".join(why.split())[:_LONGEST] or f"it ended with the exit code {code} and said nothing"
     waited = phase.startswith("kubelet") and bool(re.search(r"waiting|healthz|deadline exceeded|timed out", why))
     late = bool(refused) and all(name in _OF_RUNTIME and _LATE.search(words) for name, words in refused)
     return Failure(phase, "discovery_signature" if "JWS signature" in why else "kubeadm_failed", detail, waited, late)

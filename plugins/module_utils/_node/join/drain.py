@@ -36,7 +36,7 @@ class NotDrained(Exception):
 
 def name_of(pod: dict[str, Any]) -> str:
     """``namespace/name``."""
-    return "%s/%s" % (pod["metadata"].get("namespace"), pod["metadata"].get("name"))
+    return f"{pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}"
 
 
 def judge(pods: list[dict[str, Any]], force: bool = False, delete_emptydir_data: bool = False) -> Plan:
@@ -97,12 +97,12 @@ def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "")
         return False, "its kubelet has not reported this boot yet"
     reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
     if kubelet_version and reported.lstrip("v") != kubelet_version.lstrip("v"):
-        return False, "its kubelet still reports the version %s" % (reported or "(none)")
+        return False, f"its kubelet still reports the version {reported or '(none)'}"
     if not found:
         return False, "it has no condition Ready yet"
     if found.get("status") == "True":
         return True, ""
-    return False, "Ready is %s: %s" % (found.get("status"), found.get("message") or found.get("reason") or "")
+    return False, f"Ready is {found.get('status')}: {found.get('message') or found.get('reason') or ''}"
 
 
 def is_silent(node: dict[str, Any]) -> bool:
@@ -160,10 +160,10 @@ class Drain:
             if self._clock() - began >= self._timeout:
                 waiting = [{"pod": name_of(pod), "why": self._reason(pod)} for pod in left]
                 gone = sorted(known - {name_of(pod) for pod in left})
-                text = "; ".join("%(pod)s: %(why)s" % one for one in waiting[:10]) or why
-                more = " and %d more" % (len(waiting) - 10) if len(waiting) > 10 else ""
+                text = "; ".join(f"{one['pod']}: {one['why']}" for one in waiting[:10]) or why
+                more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
                 raise NotDrained(
-                    "after %d s there are pods left on the Node %s: %s%s" % (self._timeout, self._name, text, more),
+                    f"after {self._timeout} s there are pods left on the Node {self._name}: {text}{more}",
                     waiting,
                     gone,
                 )
@@ -180,7 +180,7 @@ class Drain:
         if plan.refused:
             # A controller that sets nodeName itself bound it: a cordon does not keep it away.
             raise NotDrained(
-                "a pod came to the Node %s that is not to be evicted: %s" % (self._name, in_words(plan.refused)),
+                f"a pod came to the Node {self._name} that is not to be evicted: {in_words(plan.refused)}",
                 plan.refused,
                 [],
             )
@@ -205,12 +205,9 @@ class Drain:
         if error.status == _NOT_FOUND:
             self._asked.add(uid)
         elif error.status == _TOO_MANY:
-            self._why[uid] = "a PodDisruptionBudget does not allow it: %s" % error.text
+            self._why[uid] = f"a PodDisruptionBudget does not allow it: {error.text}"
         elif error.status == _FORBIDDEN and "being terminated" not in error.text:
-            text = "the kubeconfig's user may not evict %s: %s; it needs create on pods/eviction" % (
-                name_of(pod),
-                error.text,
-            )
+            text = f"the kubeconfig's user may not evict {name_of(pod)}: {error.text}; it needs create on pods/eviction"
             raise NotDrained(text, [{"pod": name_of(pod), "why": error.text}], [])
         else:
             self._why[uid] = str(error)
@@ -224,5 +221,5 @@ class Drain:
 
 def in_words(refused: list[dict[str, str]]) -> str:
     """The pods in the way for people, at most ten."""
-    text = "; ".join("%(pod)s: %(why)s" % one for one in refused[:10])
-    return text + (" and %d more" % (len(refused) - 10) if len(refused) > 10 else "")
+    text = "; ".join(f"{one['pod']}: {one['why']}" for one in refused[:10])
+    return text + (f" and {len(refused) - 10} more" if len(refused) > 10 else "")

@@ -86,7 +86,7 @@ def _last_word(line: str, after: Sequence[str]) -> str:
 
 
 def _with_what(what: str, why: str) -> str:
-    return why if what == _LAST_WORDS[0] else "%s: %s" % (what, why)
+    return why if what == _LAST_WORDS[0] else f"{what}: {why}"
 
 
 def _unquoted(text: str) -> str:
@@ -94,7 +94,7 @@ def _unquoted(text: str) -> str:
     match = re.match(r'(?:[^"\\]|\\.)*', text)
     inner = match[0] if match else ""
     try:
-        return str(json_value('"%s"' % inner))
+        return str(json_value(f'"{inner}"'))
     except ValueError:
         return inner.replace('\\"', '"')
 
@@ -205,12 +205,13 @@ class Wait:
         if failure or not over:
             return failure
         if self.request and self.request["approved"]:
-            detail = "the request %s is approved, but not signed; does kube-controller-manager sign for %s?"
-            return JoinFailure("csr_pending", detail % (self.request["name"], _SIGNER))
-        if self.request:
-            detail = "the request %s waits since %s" % (self.request["name"], self.request["created"])
+            detail = f"the request {self.request['name']} is approved, but not signed; "
+            detail += f"does kube-controller-manager sign for {_SIGNER}?"
             return JoinFailure("csr_pending", detail)
-        return self._by_journal(lines, "the kubelet got no certificate within %d s" % self._options["timeout"])
+        if self.request:
+            detail = f"the request {self.request['name']} waits since {self.request['created']}"
+            return JoinFailure("csr_pending", detail)
+        return self._by_journal(lines, f"the kubelet got no certificate within {self._options['timeout']} s")
 
     def _has_node(self) -> bool:
         answer = self._ask_as_node()
@@ -223,12 +224,10 @@ class Wait:
         if failure or not over:
             return failure
         seen = self._seen.get("node")
-        detail = "the kubelet has its certificate, but there is no Node %s after %d s" % (
-            self._options["node_name"],
-            self._options["timeout"],
-        )
+        name, timeout = self._options["node_name"], self._options["timeout"]
+        detail = f"the kubelet has its certificate, but there is no Node {name} after {timeout} s"
         if isinstance(seen, ApiError):
-            return JoinFailure(seen.code, "%s: %s" % (detail, seen))
+            return JoinFailure(seen.code, f"{detail}: {seen}")
         return self._by_journal(lines, detail)
 
     def _is_ready(self) -> bool:
@@ -247,7 +246,7 @@ class Wait:
         wanted = self._options.get("kubelet_version") or ""
         reported = str((((self.node or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
         if wanted and reported.lstrip("v") != wanted.lstrip("v"):
-            return False, "its kubelet still reports the version %s" % (reported or "(none)")
+            return False, f"its kubelet still reports the version {reported or '(none)'}"
         return node_ready(self.node)
 
     def _ask_as_node(self) -> Answer | None:
@@ -266,7 +265,7 @@ class Wait:
         """A failure when the kubelet cannot come up."""
         state = self._unit()
         if state.get("LoadState") == "not-found":
-            return JoinFailure("kubelet_exited", "there is no unit %s; run the role base first" % _UNIT)
+            return JoinFailure("kubelet_exited", f"there is no unit {_UNIT}; run the role base first")
         count = max(exits(lines), self._restarts(state))
         failed = state.get("ActiveState") == "failed"
         if not count and not failed:
@@ -275,9 +274,9 @@ class Wait:
         reason = exit_reason(lines) or exit_reason(self._journal(_MANY_LINES))
         if not failed and not hopeless(reason) and count < _EXITS:
             return None
-        ended = "the unit has failed" if failed else "it ended once" if count == 1 else "it ended %d times" % count
+        ended = "the unit has failed" if failed else "it ended once" if count == 1 else f"it ended {count} times"
         ended += ": " + reason[:_LONGEST_REASON] if reason else ""
-        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (ended, tail(lines)))
+        return JoinFailure("kubelet_exited", f"{ended}; its last lines:\n{tail(lines)}")
 
     def _restarts(self, state: Mapping[str, str]) -> int:
         """How often systemd has started the kubelet again since this wait began."""
@@ -302,9 +301,7 @@ class Wait:
         if answer.status == 401:
             first = self._seen.setdefault("refused", time.monotonic())
             if time.monotonic() - first >= min(_PATIENCE, self._options["timeout"] / 2):
-                return JoinFailure(
-                    "token_refused", "the API server no longer accepts the token %s" % token.split(".")[0]
-                )
+                return JoinFailure("token_refused", f"the API server no longer accepts the token {token.split('.')[0]}")
             return None
         self._seen.pop("refused", None)
         if answer.status == 200:
@@ -312,24 +309,32 @@ class Wait:
             since = self._since + (answer.skew or 0) - 2
             self.request = newest_request(answer.body, self._options["node_name"], since)
         if self.request and self.request["denied"] is not None:
-            return JoinFailure(
-                "csr_denied", "the request %s was denied: %s" % (self.request["name"], self.request["denied"])
-            )
+            return JoinFailure("csr_denied", f"the request {self.request['name']} was denied: {self.request['denied']}")
         return None
 
     def _by_journal(self, lines: list[str], detail: str) -> JoinFailure:
         code, line = cause(lines)
         if code and line:
-            return JoinFailure(code, "%s; the kubelet says: %s" % (detail, line[:400]))
+            return JoinFailure(code, f"{detail}; the kubelet says: {line[:400]}")
         state = self._unit()
         if state.get("ActiveState") == "active":
             # a request that waits leaves no line at all, and not every token may list requests
-            return JoinFailure("csr_pending", "%s, and says no reason; its last lines:\n%s" % (detail, tail(lines)))
-        detail += "; the unit is %s (%s)" % (state.get("ActiveState"), state.get("SubState"))
-        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, tail(lines) or "(none)"))
+            return JoinFailure("csr_pending", f"{detail}, and says no reason; its last lines:\n{tail(lines)}")
+        detail += f"; the unit is {state.get('ActiveState')} ({state.get('SubState')})"
+        return JoinFailure("kubelet_exited", f"{detail}; its last lines:\n{tail(lines) or '(none)'}")
 
     def _journal(self, most: int = 500) -> list[str]:
-        argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", str(most)]
+        argv = [
+            "journalctl",
+            "--unit",
+            _UNIT,
+            "--since",
+            f"@{int(self._since)}",
+            "--output",
+            "cat",
+            "--lines",
+            str(most),
+        ]
         # the newest first, since only the begin of a very long output is kept
         done = self._host.run(argv + ["--reverse", "--no-pager", "--quiet"], 10)
         return done.out.splitlines()[::-1] if done.code == 0 else []
@@ -366,7 +371,7 @@ def newest_request(listed: Mapping[str, Any] | None, node_name: str, since: floa
 def node_ready(node: Mapping[str, Any] | None) -> tuple[bool, str]:
     """(whether the Node is Ready, why not)."""
     ready = api_server.ready_condition(node)
-    why = "%s: %s" % (ready.get("reason"), ready.get("message")) if ready else "the Node has no condition Ready yet"
+    why = f"{ready.get('reason')}: {ready.get('message')}" if ready else "the Node has no condition Ready yet"
     return ready.get("status") == "True", why
 
 

@@ -161,7 +161,7 @@ class Context:
         if self.host.systemd_runs:
             done = self.host.run(["systemctl", "daemon-reload"], 90)
             if done.code:
-                raise SettingError("systemctl daemon-reload failed: %s" % done.err.strip())
+                raise SettingError(f"systemctl daemon-reload failed: {done.err.strip()}")
         self.reload_owed = False
         self.pending.drop(["daemon-reload"])
 
@@ -171,7 +171,7 @@ class Context:
             return
         done = self.host.run(["restorecon", "--"] + [self.host.path(path) for path in paths], 60)
         if done.code:
-            self.warn("restorecon failed: %s" % done.err.strip())
+            self.warn(f"restorecon failed: {done.err.strip()}")
 
 
 def _read_by_systemd(path: str) -> bool:
@@ -183,7 +183,7 @@ def read_units(host: Host, names: list[str]) -> dict[str, dict[str, str]]:
     if host.systemd_runs:
         done = host.run(["systemctl", "show", "--property=" + _PROPERTIES, "--"] + names, 60)
         if done.code:
-            raise SettingError("systemctl show failed: %s" % (done.err or done.out).strip())
+            raise SettingError(f"systemctl show failed: {(done.err or done.out).strip()}")
         return facts.units(done.out, names)
     found = {}
     for name, done in zip(names, host.run_all([(["systemctl", "is-enabled", "--", name], 60, None) for name in names])):

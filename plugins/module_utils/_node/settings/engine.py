@@ -52,7 +52,7 @@ def _each(check: Check, least: int = 0) -> Check:
         if not isinstance(value, (list, tuple)) or len(value) < least:
             return "must be a list" + (" that is not empty" if least else "")
         errors = [check(item) for item in value]
-        return next(("has %r, which %s" % (item, error) for item, error in zip(value, errors) if error), None)
+        return next((f"has {item!r}, which {error}" for item, error in zip(value, errors) if error), None)
 
     return check_all
 
@@ -62,9 +62,9 @@ def _values(value: Any) -> str | None:
         return "must be a dictionary"
     for key, item in value.items():
         if sysctl_error(key):
-            return "has %r, which is not the name of a sysctl" % (key,)
+            return f"has {key!r}, which is not the name of a sysctl"
         if isinstance(item, bool) or not isinstance(item, (str, int)) or not _LINE.fullmatch(str(item)):
-            return "has for %s a value that is neither a number nor a line of text" % key
+            return f"has for {key} a value that is neither a number nor a line of text"
     return None
 
 
@@ -97,7 +97,7 @@ _ids = _each(_line)
 
 def _host_name(value: Any) -> str | None:
     error = machine_error(value)
-    return None if error is None else "is %r: %s" % (value, error)
+    return None if error is None else f"is {value!r}: {error}"
 
 
 def _must(check: Check) -> Field:
@@ -158,19 +158,19 @@ def setting_errors(settings: Sequence[Any]) -> list[str]:
     seen: dict[str, int] = {}
     paths: dict[str, str] = {}
     for index, setting in enumerate(settings):
-        name = "settings[%d]" % index
+        name = f"settings[{index}]"
         if not isinstance(setting, dict):
-            found.append("%s must be a dictionary" % name)
+            found.append(f"{name} must be a dictionary")
             continue
         if isinstance(setting.get("id"), str):
             name = setting["id"]
             if name in seen:
-                found.append("%s: this id occurs twice" % name)
+                found.append(f"{name}: this id occurs twice")
             seen.setdefault(name, index)
-        found += ["%s: %s" % (name, error) for error in _setting_errors(setting)]
+        found += [f"{name}: {error}" for error in _setting_errors(setting)]
         if setting.get("kind") in ("file", "link", "directory") and isinstance(setting.get("path"), str):
             if setting["path"] in paths:
-                found.append("%s: %s is already the path of %s" % (name, setting["path"], paths[setting["path"]]))
+                found.append(f"{name}: {setting['path']} is already the path of {paths[setting['path']]}")
             paths.setdefault(setting["path"], name)
     return found or _order_errors(settings, seen)
 
@@ -179,29 +179,29 @@ def _setting_errors(setting: Mapping[str, Any]) -> list[str]:
     kind = setting.get("kind")
     fields = KINDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
-        return ["kind is %r; it must be one of %s" % (kind, ", ".join(sorted(KINDS)))]
+        return [f"kind is {kind!r}; it must be one of {', '.join(sorted(KINDS))}"]
     fields = dict(fields, **_COMMON)
-    found = ["there is no field %s for the kind %s" % (field, setting["kind"]) for field in set(setting) - set(fields)]
+    found = [f"there is no field {field} for the kind {setting['kind']}" for field in set(setting) - set(fields)]
     for field, rule in fields.items():
         value = setting.get(field)
         if value is None and (field not in setting or not rule.required):
             if rule.required:
-                found.append("%s is missing" % field)
+                found.append(f"{field} is missing")
             continue
         error = rule.check(value)
         if error:
-            found.append("%s %s" % (field, error))
+            found.append(f"{field} {error}")
     return found or _together(setting)
 
 
 def _together(setting: Mapping[str, Any]) -> list[str]:
     kind, found = setting["kind"], []
     if kind == "file" and sum(setting.get(field) is not None for field in _CONTENTS) != 1:
-        found.append("exactly one of %s must be given" % ", ".join(_CONTENTS))
+        found.append(f"exactly one of {', '.join(_CONTENTS)} must be given")
     if kind == "file" and setting.get("validate") and not any("%s" in word for word in setting["validate"]):
         found.append('validate must have "%s" where the path of the new content belongs')
     if kind == "absent" and setting.get("recursive") and not files.tree_allowed(setting["path"]):
-        found.append("trees are removed only at or below %s, and below /run" % ", ".join(files.TREES))
+        found.append(f"trees are removed only at or below {', '.join(files.TREES)}, and below /run")
     if kind == "unit" and setting.get("masked") and (setting.get("enabled") or setting.get("state") == "started"):
         found.append("a masked unit can be neither enabled nor started")
     return found
@@ -216,7 +216,7 @@ def _order_errors(settings: Sequence[Any], seen: Mapping[str, int]) -> list[str]
     found = []
     for index, setting in enumerate(settings):
         late = [key for key in listens(setting) if seen.get(key, -1) >= index]
-        found += ["%s: it waits for %s, which does not come before it" % (setting["id"], key) for key in late]
+        found += [f"{setting['id']}: it waits for {key}, which does not come before it" for key in late]
     return found
 
 
@@ -254,7 +254,7 @@ def with_secrets(settings: Sequence[Any], secrets: Mapping[str, Any]) -> tuple[l
             setting = dict(setting, content=secrets[name], secret=True)
             del setting["content_secret"]
         elif name is not None:
-            errors.append("%s: content_secret names %r, which is no text in secrets" % (setting.get("id"), name))
+            errors.append(f"{setting.get('id')}: content_secret names {name!r}, which is no text in secrets")
         found.append(setting)
     return found, errors
 
@@ -324,7 +324,7 @@ def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()
         try:
             step = _PLANNERS[setting["kind"]](context, setting)
         except (SettingError, OSError) as error:
-            errors.append("setting %s: %s" % (setting["id"], error))
+            errors.append(f"setting {setting['id']}: {error}")
             continue
         if step.changed:
             context.changed.add(setting["id"])
@@ -390,12 +390,12 @@ def diffs(planned: Sequence[Planned]) -> list[dict[str, str]]:
     found = []
     for item in planned:
         if item.step.changed:
-            header = "%s (%s)" % (item.setting["id"], item.step.reason)
+            header = f"{item.setting['id']} ({item.step.reason})"
             plain = {
                 "before_header": header,
                 "after_header": header,
-                "before": "%s\n" % item.step.before,
-                "after": "%s\n" % item.step.after,
+                "before": f"{item.step.before}\n",
+                "after": f"{item.step.after}\n",
             }
             found.append(item.step.diff or plain)
     return found
@@ -403,8 +403,8 @@ def diffs(planned: Sequence[Planned]) -> list[dict[str, str]]:
 
 def _failure(setting: Setting, error: Exception, results: list[dict[str, Any]]) -> str:
     changed = [entry["id"] for entry in results if entry["changed"]]
-    text = "setting %s (%s) failed: %s" % (setting["id"], setting["kind"], error)
-    return "%s. Applied before it: %s. A rerun goes on from here" % (text, ", ".join(changed) or "nothing")
+    text = f"setting {setting['id']} ({setting['kind']}) failed: {error}"
+    return f"{text}. Applied before it: {', '.join(changed) or 'nothing'}. A rerun goes on from here"
 
 
 def _forget(pending: Pending, settings: Sequence[Setting]) -> None:

@@ -35,7 +35,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
     host, path = context.host, setting["path"]
     status = host.status(path)
     if status is not None and stat.S_ISDIR(status.st_mode):
-        raise SettingError("%s is a directory" % path)
+        raise SettingError(f"{path} is a directory")
     if status is not None and setting.get("create_only"):
         return same(describe(status), "exists, and is only created")
     wanted, mode = content(setting), int(setting.get("mode") or ("0600" if setting.get("secret") else "0644"), 8)
@@ -45,7 +45,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
     if status is not None and old != wanted and reasons[:1] != ["is not a regular file"]:
         reasons.insert(0, "content differs")
     before = describe(status)
-    after = "%04o %s:%s" % (mode, setting.get("owner", "root"), setting.get("group", "root"))
+    after = f"{mode:04o} {setting.get('owner', 'root')}:{setting.get('group', 'root')}"
     if not reasons:
         return same(before)
     context.touches(path)
@@ -58,8 +58,8 @@ def plan_file(context: Context, setting: Setting) -> Step:
 
     secret = bool(setting.get("secret"))
     diff = {
-        "before_header": "%s (%s)" % (path, before),
-        "after_header": "%s (%s)" % (path, after),
+        "before_header": f"{path} ({before})",
+        "after_header": f"{path} ({after})",
         "before": shown(old, secret),
         "after": shown(wanted, secret, old is not None and old != wanted),
     }
@@ -72,11 +72,11 @@ def plan_directory(context: Context, setting: Setting) -> Step:
     status = host.status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         if not (stat.S_ISLNK(status.st_mode) and host.is_dir(path)):
-            raise SettingError("%s exists and is not a directory" % path)
+            raise SettingError(f"{path} exists and is not a directory")
         return same("link to a directory")
     uid, gid = owner(context, setting)
     reasons = _reasons(status, stat.S_ISDIR, mode, uid, gid)
-    after = "directory %04o %s:%s" % (mode, setting.get("owner", "root"), setting.get("group", "root"))
+    after = f"directory {mode:04o} {setting.get('owner', 'root')}:{setting.get('group', 'root')}"
     if not reasons:
         return same(describe(status))
     context.touches(path)
@@ -99,7 +99,7 @@ def plan_link(context: Context, setting: Setting) -> Step:
     if status is not None and stat.S_ISLNK(status.st_mode):
         before = "link to " + os.readlink(host.path(path))
     elif status is not None and stat.S_ISDIR(status.st_mode):
-        raise SettingError("%s is a directory" % path)
+        raise SettingError(f"{path} is a directory")
     if before == after:
         return same(before)
     context.touches(path)
@@ -123,7 +123,7 @@ def owner(context: Context, setting: Setting) -> tuple[int | None, int | None]:
             found.append(look_up(name) if number is None else number)
         except KeyError:
             if not context.check_mode:
-                raise SettingError("%s %s does not exist on this machine" % (field, name)) from None
+                raise SettingError(f"{field} {name} does not exist on this machine") from None
             found.append(None)
     return found[0], found[1]
 
@@ -145,9 +145,9 @@ def _reasons(
         return ["is not a regular file"]
     found = []
     if stat.S_IMODE(status.st_mode) != mode:
-        found.append("mode is %04o" % stat.S_IMODE(status.st_mode))
+        found.append(f"mode is {stat.S_IMODE(status.st_mode):04o}")
     if uid is None or gid is None or (status.st_uid, status.st_gid) != (uid, gid):
-        found.append("owner is %d:%d" % (status.st_uid, status.st_gid))
+        found.append(f"owner is {status.st_uid}:{status.st_gid}")
     return found
 
 
@@ -158,7 +158,7 @@ def describe(status: os.stat_result | None) -> str:
     if stat.S_ISLNK(status.st_mode):
         return "link"
     kind = "directory " if stat.S_ISDIR(status.st_mode) else "" if stat.S_ISREG(status.st_mode) else "special file "
-    return "%s%04o %s:%s" % (kind, stat.S_IMODE(status.st_mode), _user(status.st_uid), _group(status.st_gid))
+    return f"{kind}{stat.S_IMODE(status.st_mode):04o} {_user(status.st_uid)}:{_group(status.st_gid)}"
 
 
 def _user(uid: int) -> str:
@@ -184,7 +184,7 @@ def shown(data: bytes | None, secret: bool = False, other: bool = False) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return "(%d bytes, sha256 %s)\n" % (len(data), hashlib.sha256(data).hexdigest())
+        return f"({len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()})\n"
 
 
 def validate(context: Context, setting: Setting, temporary: str) -> None:
@@ -195,12 +195,12 @@ def validate(context: Context, setting: Setting, temporary: str) -> None:
     done = context.host.run([word.replace("%s", temporary) for word in argv], 60)
     if done.code:
         said = "its output may show the secret" if setting.get("secret") else tail(done)
-        raise SettingError("%s: the new content is refused by %s: %s" % (setting["path"], argv[0], said))
+        raise SettingError(f"{setting['path']}: the new content is refused by {argv[0]}: {said}")
 
 
 def tail(done: Done, lines: int = 20) -> str:
     """The last lines of what a program said."""
-    said = (done.err.strip() + "\n" + done.out.strip()).strip() or "exit code %d" % done.code
+    said = (done.err.strip() + "\n" + done.out.strip()).strip() or f"exit code {done.code}"
     return "\n".join(said.splitlines()[-lines:])
 
 
@@ -208,7 +208,7 @@ def run(host: Host, argv: list[str], seconds: float = 60, failure: str = "") -> 
     """What a program wrote; SettingError with its last lines when it fails, after ``failure`` or its own words."""
     done = host.run(argv, seconds)
     if done.code:
-        raise SettingError("%s: %s" % (failure or " ".join(argv) + " failed", tail(done)))
+        raise SettingError(f"{failure or ' '.join(argv) + ' failed'}: {tail(done)}")
     return done.out
 
 
@@ -243,12 +243,12 @@ def plan_absent(context: Context, setting: Setting) -> Step:
     is_tree = stat.S_ISDIR(status.st_mode)
     full = is_tree and bool(host.names(path))
     if full and not setting.get("recursive"):
-        raise SettingError("%s is a directory with content; it is removed only with recursive" % path)
+        raise SettingError(f"{path} is a directory with content; it is removed only with recursive")
     mounted = is_tree and is_mount(host.text("/proc/self/mountinfo"), host.path(path))
     if mounted and not full:
         return same("an empty mount point")
     if full and os.path.realpath(host.path(path)) != os.path.join(os.path.realpath(host.root), path.lstrip("/")):
-        raise SettingError("%s lies behind a link; a tree is removed only at its real place" % path)
+        raise SettingError(f"{path} lies behind a link; a tree is removed only at its real place")
     context.touches(path, False)
 
     def act() -> None:
@@ -271,11 +271,11 @@ def _remove_tree(host: Host, path: str) -> None:
     for mount in mounts_below(host.text("/proc/self/mountinfo"), real):
         done = host.run(["umount", "--", mount], 60)
         if done.code and mount in mounts_below(host.text("/proc/self/mountinfo"), real):
-            raise SettingError("%s cannot be unmounted: %s" % (mount, tail(done)))
+            raise SettingError(f"{mount} cannot be unmounted: {tail(done)}")
     left = mounts_below(host.text("/proc/self/mountinfo"), real)
     if left:
-        raise SettingError("%s is still mounted" % left[0])
+        raise SettingError(f"{left[0]} is still mounted")
     mounted = is_mount(host.text("/proc/self/mountinfo"), real)
     left = safe_files.empty(real) if mounted else safe_files.remove(real)
     if left:
-        raise SettingError("%s is mounted: what is in it was left, and %s is not removed" % (left[0], path))
+        raise SettingError(f"{left[0]} is mounted: what is in it was left, and {path} is not removed")

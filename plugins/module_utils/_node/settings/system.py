@@ -109,7 +109,7 @@ def _fstab_jobs(host: Host) -> list[Job]:
         new = without_swap(text).encode("utf-8", "surrogateescape")
         write_file(host, FSTAB, new, mode, *owner)
 
-    return [("%d line%s of %s" % (len(lines), "" if len(lines) == 1 else "s", FSTAB), FSTAB, act)]
+    return [(f"{len(lines)} line{'' if len(lines) == 1 else 's'} of {FSTAB}", FSTAB, act)]
 
 
 def _zram_jobs(host: Host) -> list[Job]:
@@ -149,7 +149,7 @@ def _mask_jobs(context: Context, name: str) -> list[Job]:
         if status is not None and os.readlink(host.path(path)) == "/dev/null":
             return []
         return [("unit " + name, path, lambda: write_link(host, path, "/dev/null"))]
-    drop_in = "%s.d/90-kubenode.conf" % path
+    drop_in = f"{path}.d/90-kubenode.conf"
     if host.text(drop_in) == _NEVER:
         return []
     return [("unit " + name, drop_in, lambda: write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
@@ -186,8 +186,7 @@ def _swapoff(context: Context) -> None:
     left = [entry["name"] for entry in facts.swaps(context.host.text("/proc/swaps"))]
     if left:
         raise SettingError(
-            "swap is still in use: %s (%s); free memory, or stop what uses it, and try again"
-            % (", ".join(left), tail(done))
+            f"swap is still in use: {', '.join(left)} ({tail(done)}); free memory, or stop what uses it, and try again"
         )
 
 
@@ -207,13 +206,14 @@ def plan_module(context: Context, setting: Setting) -> Step:
     if state == "missing":
         if setting.get("optional"):
             return same(state, "is optional")
+        release = os.uname().release
         raise SettingError(
-            "the running kernel %s has no module %s; install the kernel's modules (%s), or reboot into the kernel that"
-            " is installed" % (os.uname().release, name, _package(os.uname().release))
+            f"the running kernel {release} has no module {name}; install the kernel's modules ({_package(release)}), "
+            "or reboot into the kernel that is installed"
         )
 
     def act() -> None:
-        run(context.host, ["modprobe", "--", name], failure="module %s cannot be loaded" % name)
+        run(context.host, ["modprobe", "--", name], failure=f"module {name} cannot be loaded")
 
     context.changed.add("module:" + name)
     return Step(True, state, "loaded", "is not loaded", act)
@@ -221,7 +221,7 @@ def plan_module(context: Context, setting: Setting) -> Step:
 
 def _package(release: str) -> str:
     """The package that brings the modules of a kernel which are not for every machine."""
-    return "kernel-modules-extra-" + release if ".el" in release else "linux-modules-extra-%s on Ubuntu" % release
+    return "kernel-modules-extra-" + release if ".el" in release else f"linux-modules-extra-{release} on Ubuntu"
 
 
 def plan_sysctl(context: Context, setting: Setting) -> Step:
@@ -244,7 +244,7 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
         return same(before, "read-only")
     wrong = [key for key in missing if key not in optional]
     if wrong and not coming:
-        raise SettingError("the running kernel has no sysctl %s" % ", ".join(wrong))
+        raise SettingError(f"the running kernel has no sysctl {', '.join(wrong)}")
 
     def act() -> None:
         for key, value in different.items():
@@ -257,11 +257,11 @@ def plan_sysctl(context: Context, setting: Setting) -> Step:
         "before": _lines({key: now[key] for key in shown if now[key] is not None}),
         "after": _lines(shown),
     }
-    return Step(True, diff["before"], diff["after"], "%d of %d differ" % (len(shown), len(wanted)), act, diff=diff)
+    return Step(True, diff["before"], diff["after"], f"{len(shown)} of {len(wanted)} differ", act, diff=diff)
 
 
 def _lines(values: Mapping[str, str | None]) -> str:
-    return "".join("%s = %s\n" % pair for pair in sorted(values.items()))
+    return "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
 
 
 def _set(host: Host, key: str, value: str, optional: bool) -> None:
@@ -271,10 +271,10 @@ def _set(host: Host, key: str, value: str, optional: bool) -> None:
     except OSError as error:
         if error.errno == errno.ENOENT and optional:
             return
-        raise SettingError("sysctl %s cannot be set to %s: %s" % (key, value, error.strerror)) from error
+        raise SettingError(f"sysctl {key} cannot be set to {value}: {error.strerror}") from error
     now = facts.sysctl_value(host.text(facts.sysctl_path(key)))
     if now != value:
-        raise SettingError("sysctl %s is %s after it was set to %s" % (key, now, value))
+        raise SettingError(f"sysctl {key} is {now} after it was set to {value}")
 
 
 _HANDLER_SECONDS = 300
@@ -361,7 +361,7 @@ def plan_hold(context: Context, setting: Setting) -> Step:
         argv = [host.find("dnf") or "dnf5", "versionlock", "add" if held else "delete"] + different
         run(host, argv, 180, " ".join(argv) + " failed; dnf needs its versionlock plugin")
 
-    reason = "%s %s held" % (", ".join(different), "is not" if held else "is")
+    reason = f"{', '.join(different)} {'is not' if held else 'is'} held"
     after = set(now & set(setting["packages"])) | set(different) if held else set()
     return Step(True, before, "held: " + (", ".join(sorted(after)) or "none"), reason, act)
 
@@ -393,9 +393,9 @@ def plan_hostname(context: Context, setting: Setting) -> Step:
             write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
             context.label([_HOSTNAME])
         if now != name:
-            run(host, ["hostname", "--", name], 30, "the name %s cannot be set" % name)
+            run(host, ["hostname", "--", name], 30, f"the name {name} cannot be set")
 
-    return Step(True, now if now == later else "%s, after a reboot %s" % (now, later or "none"), name, "differs", act)
+    return Step(True, now if now == later else f"{now}, after a reboot {later or 'none'}", name, "differs", act)
 
 
 _SELINUX_CONFIG = "/etc/selinux/config"
@@ -411,7 +411,7 @@ def configured(text: str | None) -> str | None:
 def with_mode(text: str, mode: str) -> str:
     """The same file with another mode. Pure."""
     if configured(text) is None:
-        return text + ("" if not text or text.endswith("\n") else "\n") + "SELINUX=%s\n" % mode
+        return text + ("" if not text or text.endswith("\n") else "\n") + f"SELINUX={mode}\n"
     return _SELINUX_MODE.sub("SELINUX=" + mode, text)
 
 
@@ -426,7 +426,7 @@ def plan_selinux(context: Context, setting: Setting) -> Step:
         if mode == "enforcing":
             raise SettingError("SELinux is disabled in this boot; enable it, reboot, and try again")
         return same(state)
-    before = "%s, after a reboot %s" % (state, later)
+    before = f"{state}, after a reboot {later}"
     write = text is not None and later != mode
     if state == mode and not write:
         return same(before)
@@ -438,4 +438,4 @@ def plan_selinux(context: Context, setting: Setting) -> Step:
         if state != mode:
             run(host, ["setenforce", "1" if mode == "enforcing" else "0"], failure="setenforce failed")
 
-    return Step(True, before, "%s, after a reboot %s" % (mode, mode), "is %s" % before, act)
+    return Step(True, before, f"{mode}, after a reboot {mode}", f"is {before}", act)

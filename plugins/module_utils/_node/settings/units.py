@@ -33,9 +33,9 @@ def plan_unit(context: Context, setting: Setting) -> Step:
         if setting.get("optional"):
             return same("absent", "is optional")
         if not context.check_mode:
-            raise SettingError("unit %s does not exist" % name)
+            raise SettingError(f"unit {name} does not exist")
     actions = file_actions(properties, setting)
-    reasons = ["is to be %sd" % verb if verb.endswith("e") else "is to be %sed" % verb for verb in actions]
+    reasons = [f"is to be {verb}d" if verb.endswith("e") else f"is to be {verb}ed" for verb in actions]
     run, reason = run_action(context, setting, properties)
     if run and not context.host.systemd_runs:
         context.warn("systemd does not run here: services are enabled and masked, but not started or stopped")
@@ -111,8 +111,8 @@ def _apply(context: Context, name: str, setting: Setting, actions: list[str]) ->
         argv = ["systemctl"] + (["--no-block"] if runs and not wait else []) + [verb, "--", name]
         done = context.host.run(argv, wait if runs and wait else 120)
         if done.code:
-            said = "%s; its last lines: %s" % (tail(done, 5), journal(context.host, name))
-            raise SettingError("unit %s: %s failed: %s" % (name, verb, said))
+            said = f"{tail(done, 5)}; its last lines: {journal(context.host, name)}"
+            raise SettingError(f"unit {name}: {verb} failed: {said}")
         if runs and wait:
             _wait(context, name, setting)
 
@@ -167,8 +167,8 @@ def _may_end(properties: Mapping[str, str]) -> bool:
 
 
 def _stopped(host: Host, name: str, properties: Mapping[str, str]) -> SettingError:
-    state = tuple(properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
-    return SettingError("unit %s is %s (%s, result %s): %s" % (name, *state, journal(host, name)))
+    active, sub, result = (properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
+    return SettingError(f"unit {name} is {active} ({sub}, result {result}): {journal(host, name)}")
 
 
 def journal(host: Host, name: str) -> str:

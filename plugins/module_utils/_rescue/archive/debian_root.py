@@ -105,10 +105,7 @@ HOOKS = (
     'ln -sf ../run/systemd/resolve/stub-resolv.conf "$1"/etc/resolv.conf',
     # cloud-init configures the network for this service, which no package of Debian switches on
     'chroot "$1" systemctl --quiet enable systemd-networkd.service',
-    *(
-        'rm -f "$1"%(path)s && cat >"$1"%(path)s <<\'END\'\n%(text)sEND' % {"path": path, "text": text}
-        for path, text in sorted(FILES.items())
-    ),
+    *(f'rm -f "$1"{path} && cat >"$1"{path} <<\'END\'\n{text}END' for path, text in sorted(FILES.items())),
 )
 #: The package that lets an initramfs be reached by SSH makes host keys, which all machines of an archive would share.
 #: They are in the initramfs, too.

@@ -229,7 +229,8 @@ class HttpTarget:
         except OSError as error:
             said = ""
             with contextlib.suppress(OSError, http.client.HTTPException, NotPacked):
-                said = " (%d: %s)" % self._answer()
+                status, text = self._answer()
+                said = f" ({status}: {text})"
             raise NotPacked(self._why(error) + said) from error
 
     def _answer(self) -> tuple[int, str]:

@@ -130,10 +130,8 @@ def strings(chosen: Iterable[Identity], disks: Sequence[Identity], form: str) ->
         options = [disk["wwn"]] if form == "wwn" else disk["by_id"]
         usable = [text for text in options if text and find(text, disks) == [disk]]
         if not usable:
-            raise Unresolved(
-                "disk %s has no %s of its own; choose another value of device_strings"
-                % (disk["name"], "WWN" if form == "wwn" else "name below " + _BY_ID)
-            )
+            what = "WWN" if form == "wwn" else "name below " + _BY_ID
+            raise Unresolved(f"disk {disk['name']} has no {what} of its own; choose another value of device_strings")
         found.append(usable[0])
     return found
 
@@ -216,7 +214,7 @@ def _check_wwns(field: str, wwns: Sequence[object]) -> None:
     for text in [str(wwn).strip() for wwn in wwns]:
         if not is_digits(text) or len(text) in _WWN_DIGITS or len(text) > _LONGEST_NUMBER:
             continue
-        meant = "%x" % int(text)
+        meant = f"{int(text):x}"
         for digits in _WWN_DIGITS:
             if digits - 4 < len(meant) <= digits:  # zeros at its front are gone
                 meant = "0x" + meant.zfill(digits)

@@ -294,4 +294,5 @@ def size_words(size: int) -> str:
         if amount < 999.5 or unit == "PB":
             break
         amount /= 1000
-    return "%s %s" % (("%.1f" % amount).rstrip("0").rstrip(".") if amount < 100 else "%.0f" % amount, unit)
+    number = f"{amount:.1f}".rstrip("0").rstrip(".") if amount < 100 else f"{amount:.0f}"
+    return f"{number} {unit}"

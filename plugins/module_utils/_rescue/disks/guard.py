@@ -61,7 +61,7 @@ def is_of_another(disk: Disk, machine: str) -> str:
 def check_entries(wipe: Iterable[str]) -> list[str]:
     """What is wrong with the entries of ``wipe`` on any machine, a line each."""
     return [
-        "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
+        f"wipe: {str(text)!r} names no disk; name each disk by its WWN, serial number or by-id name"
         for text in wipe
         if not str(text).strip()
         or str(text).strip().lower() in _EVERYTHING
@@ -94,13 +94,12 @@ def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Spee
         text = disk_names.named(disk)
         way_out = "replace it, or set health: check"
         if found["failed"]:
-            against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
+            against.append(f"{text} is failing: {found['detail']}; {way_out}")
         elif found["speed"] is None:
-            unknown.append("%s: how fast it is read is unknown: %s" % (text, found["detail"]))
+            unknown.append(f"{text}: how fast it is read is unknown: {found['detail']}")
         elif too_slow(disk, found["speed"]):
             least = _LEAST[bool(disk["rotational"])]
-            about = (text, found["speed"], least, way_out)
-            against.append("%s is read at %d KiB/s, and %d are the least; %s" % about)
+            against.append(f"{text} is read at {found['speed']} KiB/s, and {least} are the least; {way_out}")
     return against, unknown
 
 
@@ -127,17 +126,17 @@ def judge(
     for name, text in entries.items():
         # A claim is for the chosen disks alone.
         for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
-            verdict.refuse("%s: %s" % (disk_names.named(by_name[name]), why))
+            verdict.refuse(f"{disk_names.named(by_name[name])}: {why}")
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
-            text = "%s is failing: %s; replace it, or set health: ignore"
-            verdict.refuse(text % (disk_names.named(disk), disk["health"]["detail"]), permanent=True)
+            why = f"is failing: {disk['health']['detail']}; replace it, or set health: ignore"
+            verdict.refuse(f"{disk_names.named(disk)} {why}", permanent=True)
         if not disk["holds"] or name in named:
             continue
         ours = reinstall and is_ours(disk, machine)
         for why in _used_up(disk, "reinstall", machine, used) if ours and not claimed else ():
-            verdict.refuse("%s: %s" % (disk_names.named(disk), why))
+            verdict.refuse(f"{disk_names.named(disk)}: {why}")
         if ours or (claimed and not is_of_another(disk, machine)):
             named.append(name)
             continue
@@ -165,7 +164,7 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
             name = disk_names.one(text, disks)["name"]
         except disk_names.Unresolved as exc:
             elsewhere = "" if disk_names.find(text, disks) else _ELSEWHERE
-            verdict.refuse("wipe: %s%s" % (exc, elsewhere))
+            verdict.refuse(f"wipe: {exc}{elsewhere}")
             continue
         found.setdefault(name, text)
     return found
@@ -173,44 +172,39 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
 
 def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall: bool) -> str:
     stable = disk_names.stable(disk, disks)
-    text = "%s is not empty. It holds:\n  %s\n" % (disk_names.named(disk), "\n  ".join(disk_facts.held(disk)))
+    held = "\n  ".join(disk_facts.held(disk))
+    text = f"{disk_names.named(disk)} is not empty. It holds:\n  {held}\n"
     if is_ours(disk, machine) and not reinstall:
-        text += "It is this machine's own installed system: to write it again, name the machine: %s. " % (
-            consents.extra_var("reinstall", [machine])
-        )
+        word = consents.extra_var("reinstall", [machine])
+        text += f"It is this machine's own installed system: to write it again, name the machine: {word}. "
     elif reinstall and is_of_another(disk, machine):
-        text += "kubenode_reinstall does not cover what was installed for machine %s. " % is_of_another(disk, machine)
+        text += f"kubenode_reinstall does not cover what was installed for machine {is_of_another(disk, machine)}. "
     elif reinstall:
         text += (
             "kubenode_reinstall covers only what was installed for this machine (its /etc/kubenode/installed.json). "
         )
     if stable:
-        return text + "To erase it, whatever it holds, name it: %s" % consents.extra_var("wipe", [stable])
+        return text + f"To erase it, whatever it holds, name it: {consents.extra_var('wipe', [stable])}"
     return text + "It has no WWN, serial number or by-id name of its own, so it cannot be named; empty it by hand"
 
 
 def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], verdict: Verdict) -> None:
     """Whether a disk with consent can be emptied, alone or with those that are named too."""
     if disk["read_only"]:
-        verdict.refuse("%s is read-only and cannot be emptied" % disk_names.named(disk))
+        verdict.refuse(f"{disk_names.named(disk)} is read-only and cannot be emptied")
     for entry in disk["holds"]:
         system = [place for place in entry["mounts"] if place in _SYSTEM_MOUNTS]
         if system:
             verdict.refuse(
-                "disk %s is in use by the running system (%s is mounted on %s); it cannot be emptied from there"
-                % (disk["name"], entry["device"], ", ".join(system))
+                f"disk {disk['name']} is in use by the running system ({entry['device']} is mounted on "
+                f"{', '.join(system)}); it cannot be emptied from there"
             )
         for other in entry["disks"]:
             if other not in named:
+                known = disk_names.identity(by_name[other]) if other in by_name else "unknown"
                 text = (
-                    "disk %s shares %s with disk %s (%s); name that one in kubenode_wipe too%s, or free it by hand"
-                    % (
-                        disk["name"],
-                        disk_facts.phrase(entry),
-                        other,
-                        disk_names.identity(by_name[other]) if other in by_name else "unknown",
-                        _as_entry(by_name.get(other), by_name),
-                    )
+                    f"disk {disk['name']} shares {disk_facts.phrase(entry)} with disk {other} ({known}); name that one "
+                    f"in kubenode_wipe too{_as_entry(by_name.get(other), by_name)}, or free it by hand"
                 )
                 if text not in verdict.errors:
                     verdict.refuse(text)
@@ -218,7 +212,7 @@ def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], v
 
 def _as_entry(disk: Disk | None, by_name: Mapping[str, Disk]) -> str:
     stable = disk_names.stable(disk, list(by_name.values())) if disk else ""
-    return " (%r)" % stable if stable else ""
+    return f" ({stable!r})" if stable else ""
 
 
 #: How partitions are called that firmware reads.
@@ -231,10 +225,10 @@ def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
     for disk in [disk for disk in disks if disk["name"] not in written]:
         held = [one for one in disk["holds"] if one["kind"] == "system" or one["detail"] in _LOADERS]
         if held:
+            phrases = "; ".join(disk_facts.phrase(one) for one in held[:4])
             found.append(
-                "%s is not written, and the firmware could start what it holds instead of the new system: %s. Look at "
-                "the boot order, or empty that disk, too"
-                % (disk_names.named(disk), "; ".join(disk_facts.phrase(one) for one in held[:4]))
+                f"{disk_names.named(disk)} is not written, and the firmware could start what it holds instead of the "
+                f"new system: {phrases}. Look at the boot order, or empty that disk, too"
             )
     return found
 
@@ -245,7 +239,7 @@ def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
     return [
         {
             "before_header": disk_names.named(by_name[name]),
-            "after_header": "disk %s, emptied" % name,
+            "after_header": f"disk {name}, emptied",
             "before": "".join(disk_tools.clean(line, 500) + "\n" for line in disk_facts.held(by_name[name])),
             "after": "nothing\n",
         }

@@ -55,7 +55,7 @@ class Step:
         self.first = first
 
     def __repr__(self) -> str:
-        return "<Step %s>" % self.what
+        return f"<Step {self.what}>"
 
 
 def plan(raw: Raw, disks: Sequence[str]) -> list[Step]:
@@ -64,13 +64,13 @@ def plan(raw: Raw, disks: Sequence[str]) -> list[Step]:
     steps = stack.unmount() + stack.take_down()
     for name in disks:
         disk = raw.nodes[name]
-        steps.append(Step("see that nothing else uses %s" % disk.path, kind="exclusive", path=disk.path))
+        steps.append(Step(f"see that nothing else uses {disk.path}", kind="exclusive", path=disk.path))
     for name in disks:
         disk = raw.nodes[name]
         parts = [raw.nodes[child] for child in disk.children if raw.nodes[child].type == "part"]
         for node in list(reversed(parts)) + [disk]:
             steps.extend(_erase(raw, node, whole=node is disk))
-        steps.append(Step("forget the partitions of %s" % disk.path, kind="forget", path=disk.path))
+        steps.append(Step(f"forget the partitions of {disk.path}", kind="forget", path=disk.path))
     return steps
 
 
@@ -89,8 +89,8 @@ class _Stack:
                 continue
             if not _STACKED.match(node.type):
                 raise PlanError(
-                    "%s is used by %s (%s), which cannot be taken down from here; do that by hand and run again"
-                    % (", ".join(node.parents), node.shown, node.type)
+                    f"{', '.join(node.parents)} is used by {node.shown} ({node.type}), which cannot be taken down from "
+                    "here; do that by hand and run again"
                 )
             group = _volume_group(node.shown) if node.type == "lvm" else ""
             self._unit[node.name] = ("vg", group) if group and group in groups else ("node", node.name)
@@ -102,9 +102,9 @@ class _Stack:
         for node in self._nodes:
             places.update(self._raw.places(node))
             if self._raw.is_swap(node):
-                steps.append(Step("stop swapping on %s" % node.path, ["swapoff", node.path]))
+                steps.append(Step(f"stop swapping on {node.path}", ["swapoff", node.path]))
         ordered = sorted(places, key=lambda place: (place.count("/"), len(place)), reverse=True)
-        return [Step("unmount %s" % place, ["umount", "--recursive", place]) for place in ordered] + steps
+        return [Step(f"unmount {place}", ["umount", "--recursive", place]) for place in ordered] + steps
 
     def take_down(self) -> list[Step]:
         """Volume groups, encryption and RAID, what lies on top first."""
@@ -113,7 +113,7 @@ class _Stack:
         while left:
             free = [unit for unit in left if not any(above in left for above in self._above(unit))]
             if not free:
-                raise PlanError("the devices %s lie on each other in a ring" % ", ".join(name for _kind, name in left))
+                raise PlanError(f"the devices {', '.join(name for _kind, name in left)} lie on each other in a ring")
             for unit in free:
                 steps.extend(self._down(unit))
                 left.remove(unit)
@@ -130,19 +130,19 @@ class _Stack:
     def _down(self, unit: tuple[str, str]) -> list[Step]:
         kind, name = unit
         if kind == "vg":
-            return [Step("deactivate volume group %s" % name, ["lvm", "vgchange", "--activate", "n", name])]
+            return [Step(f"deactivate volume group {name}", ["lvm", "vgchange", "--activate", "n", name])]
         node = self._raw.nodes[name]
         # What was on it would come back with the next device that is made at the same place.
         inner = [self._raw.nodes[child] for child in node.children if self._raw.nodes[child].type == "part"]
         steps = [
-            Step("erase the signatures on %s" % one.path, ["wipefs", "--all", "--force", one.path], optional=True)
+            Step(f"erase the signatures on {one.path}", ["wipefs", "--all", "--force", one.path], optional=True)
             for one in inner + ([] if node.type == "lvm" else [node])
         ]
         if node.type == "crypt":
-            return steps + [Step("close %s" % node.path, ["cryptsetup", "close", node.shown])]
+            return steps + [Step(f"close {node.path}", ["cryptsetup", "close", node.shown])]
         if node.type in ("lvm", "dm"):
-            return steps + [Step("remove %s" % node.path, ["dmsetup", "remove", "--retry", node.shown])]
-        return steps + [Step("stop RAID %s" % node.path, ["mdadm", "--stop", node.path])]
+            return steps + [Step(f"remove {node.path}", ["dmsetup", "remove", "--retry", node.shown])]
+        return steps + [Step(f"stop RAID {node.path}", ["mdadm", "--stop", node.path])]
 
 
 def _volume_group(shown: str) -> str:
@@ -157,11 +157,11 @@ def _erase(raw: Raw, node: Node, whole: bool) -> list[Step]:
     if node.name in raw.md:
         # wipefs does it too, when mdadm is not there.
         argv = ["mdadm", "--zero-superblock", "--force", node.path]
-        steps.append(Step("erase the RAID superblock of %s" % node.path, argv, optional=True))
-    steps.append(Step("erase the signatures of %s" % node.path, ["wipefs", "--all", "--force", node.path]))
+        steps.append(Step(f"erase the RAID superblock of {node.path}", argv, optional=True))
+    steps.append(Step(f"erase the signatures of {node.path}", ["wipefs", "--all", "--force", node.path]))
     # Where the first partitions began, so that nothing of them is found again.
     first = disk_gather.FIRST if whole else disk_gather.EDGE
-    what = "write zeros over the first %sMiB and the last MiB of %s" % ("65 " if whole else "", node.path)
+    what = f"write zeros over the first {'65 ' if whole else ''}MiB and the last MiB of {node.path}"
     steps.append(Step(what, kind="zero", path=node.path, size=node.size, first=first))
     return steps
 
@@ -190,8 +190,10 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     if len(found) != 1:
         raise WipeError(f"disk {disk_names.identity(target)} is not there any more; nothing was erased", False)
     if found[0]["content_id"] != target["content_id"]:
-        text = "%s does not hold any more what was found before; nothing was erased. Run again"
-        raise WipeError(text % disk_names.named(found[0]), False)
+        text = (
+            f"{disk_names.named(found[0])} does not hold any more what was found before; nothing was erased. Run again"
+        )
+        raise WipeError(text, False)
     return found[0]
 
 
@@ -263,11 +265,8 @@ def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: 
             return
         if time.monotonic() > deadline:
             rest = [f"{disk['name']}: {', '.join(disk_facts.held(disk))}" for disk in held]
-            raise WipeError(
-                "everything was erased, but the disks are not empty now: %s"
-                % "; ".join(rest + [f"{name} has gone" for name in sorted(missing)]),
-                True,
-            )
+            rest += [f"{name} has gone" for name in sorted(missing)]
+            raise WipeError(f"everything was erased, but the disks are not empty now: {'; '.join(rest)}", True)
         time.sleep(0.5)
 
 

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ..._common import web
-from .arguments import ImageUrl
 from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused, Say
-from .invocation import Progress
+from .invocation import ImageUrl, Progress
 
 
 class ByteSource(Protocol):

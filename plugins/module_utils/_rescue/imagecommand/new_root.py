@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..._common.text import json_value
-from .arguments import Bootstrap
 from .basics import Refused, Say, run
 from .filesystems import WAYS, kernel_knows, mounted
+from .invocation import Bootstrap
 from .root_device import Disk, Partition
 
 # --- Work inside the new root file system, whose symlinks lead where they lead in the new system.
@@ -169,7 +169,7 @@ def var_mounts(fstab: str, partitions: list[Partition]) -> list[tuple[str, Parti
         if len(fields) < 4 or fields[1].rstrip("/") not in ("/var", "/var/lib", "/var/lib/cloud"):
             continue
         name, _equals, value = fields[0].replace('"', "").partition("=")
-        wanted = "%s=%s" % (name, value.lower() if name == "PARTUUID" else value)
+        wanted = f"{name}={value.lower() if name == 'PARTUUID' else value}"
         origin = next((one for one in partitions if value and wanted in one.names), None)
         if origin is None:
             raise Refused(

@@ -30,11 +30,10 @@ from typing import Any
 from ..._common.mounts import private_mounts
 from ..._common.text import LARGEST_NUMBER, json_object, json_value, whole_number
 from ..._common.web import MANIFEST_TYPES, BadRedirect, parse_challenge, registry_logins, token_in, token_server
-from .arguments import DIGEST, Job, OciUrl
 from .basics import MIB, HttpStatus, Refused, Say, run
 from .filesystems import Layout
 from .incoming import Digest, Transfer
-from .invocation import TOKEN, Progress, installed_record, run_program, writing
+from .invocation import DIGEST, TOKEN, Job, OciUrl, Progress, installed_record, run_program, writing
 from .raw_disk import install_raw
 from .rootfs_tar import RootFs
 from .tar_reader import beginning, kind_of_content, raw_incoming
@@ -77,8 +76,8 @@ class Login:
         except BadRedirect as error:
             raise Refused(f"{self.url.shown}: the registry wants the login sent to {error.scheme}, refused") from None
         except ValueError as error:
-            text = "%s: the registry wants the login sent to what is no URL: %s"
-            raise Refused(text % (self.url.shown, error)) from None
+            text = f"{self.url.shown}: the registry wants the login sent to what is no URL: {error}"
+            raise Refused(text) from None
         shown = f"token server {host}"
         server = Transfer(shown, self.agent, self.url.stall, self.pause, self.say, location, self.basic)
         try:
@@ -210,8 +209,8 @@ class RegistryTransfer(Transfer):
             403: "the user of OCI_REGISTRY_AUTH_TOKEN may not read it" if given else "it is not public",
             404: f"there is no such {self.kind[:-1]}; check registry, name and tag",
         }[error.code]
-        text = (self.shown, error.code, error.reason, error_code(error), way)
-        return HttpStatus(error.code, "%s: HTTP %d %s%s; %s" % text)
+        text = f"{self.shown}: HTTP {error.code} {error.reason}{error_code(error)}; {way}"
+        return HttpStatus(error.code, text)
 
 
 class Blob(RegistryTransfer):
@@ -301,9 +300,11 @@ class OciImage:
         )
 
     def _check(self, config: dict[str, Any]) -> None:
-        found = (config.get("os", "linux"), config.get("architecture", self.architecture))
-        if found != ("linux", self.architecture):
-            raise Refused("image: it is made for %.40s/%.40s, this machine is linux/%s" % (*found, self.architecture))
+        system, architecture = config.get("os", "linux"), config.get("architecture", self.architecture)
+        if (system, architecture) != ("linux", self.architecture):
+            raise Refused(
+                f"image: it is made for {system!s:.40}/{architecture!s:.40}, this machine is linux/{self.architecture}"
+            )
 
     def only_layer(self, title: str) -> Descriptor:
         """Return the layer with the image in it: the only one, or the one with this title."""
@@ -432,8 +433,10 @@ def pull(target: Path, room: int, image_url: str, progress: Progress, token: str
             raise Refused(f"image URL: {switch}= is for a disk, and the image becomes a file")
     registry, image = looked_up(url, token, progress)
     if image.container and len(image.layers) > 1:
-        text = "image: %s is a container image of %d layers, and one archive is needed; push that as a file"
-        raise Refused(text % (url.shown, len(image.layers)))
+        raise Refused(
+            f"image: {url.shown} is a container image of {len(image.layers)} layers, and one archive is needed; "
+            "push that as a file"
+        )
     layer = image.only_layer(url.switches.get("file", ""))
     if layer.size > room:
         raise Refused(

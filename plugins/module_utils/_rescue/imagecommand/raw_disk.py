@@ -14,11 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import Bootstrap, ImageUrl, Job
 from .basics import Refused, Say
 from .filesystems import grow_filesystem
 from .incoming import Digest, Incoming, Source
-from .invocation import Progress, installed_record, run_program, writing
+from .invocation import Bootstrap, ImageUrl, Job, Progress, installed_record, run_program, writing
 from .new_root import Root, check_cloud_init, seed_ignition, seed_root
 from .root_device import Disk, Table, Writer
 
@@ -53,8 +52,8 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
     if incoming.size is not None and incoming.size > disk.size:
         raise Refused(f"image: it has {incoming.size} bytes, {disk.path} only {disk.size}")
     check_head(incoming.head, disk.sector)
-    what = (incoming.shown, incoming.kind, disk.path, disk.size // 10**6)
-    progress.say("image: %s, compression %s, onto %s (%d MB)" % what)
+    mb = disk.size // 10**6
+    progress.say(f"image: {incoming.shown}, compression {incoming.kind}, onto {disk.path} ({mb} MB)")
     began = time.monotonic()
 
     def state() -> str:
@@ -73,7 +72,7 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
         digest = incoming.digest
         progress.say(f"{disk.path}: {digest.algorithm} {digest.hash.hexdigest()}; flushing")
         ends = writer.finish()
-    progress.say("%s, %d MB of data, %.1f s" % (state(), writer.written // 10**6, time.monotonic() - began))
+    progress.say(f"{state()}, {writer.written // 10**6} MB of data, {time.monotonic() - began:.1f} s")
     return ends
 
 

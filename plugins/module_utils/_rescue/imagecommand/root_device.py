@@ -365,7 +365,7 @@ class Partition:
         for name in (f"{self.disk.path}{self.number}", f"{self.disk.path}p{self.number}"):
             if device_number(name) == number:
                 return name
-        node = work / (f"node-{self.number}-{number.replace(':', '-')}")  # no udev yet, or none at all
+        node = work / f"node-{self.number}-{number.replace(':', '-')}"  # no udev yet, or none at all
         if not node.exists():
             major, minor = number.split(":")
             os.mknod(str(node), stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))

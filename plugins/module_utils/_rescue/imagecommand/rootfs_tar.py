@@ -26,11 +26,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
-from .arguments import ImageUrl, Job
 from .basics import MIB, Refused
 from .filesystems import Layout, Volume, check_tools, make_filesystem, mounted
 from .incoming import Digest, Download, Incoming, Source, Transfer
-from .invocation import Progress, installed_record, run_program, writing
+from .invocation import ImageUrl, Job, Progress, installed_record, run_program, writing
 from .new_root import (
     Firmware,
     Root,
@@ -131,9 +130,7 @@ class Extraction:
             return
         target = b"/" + entry.target
         if not os.path.lexists(target):
-            raise Refused("image: the hard link %s leads to %s, which is missing" % tuple(
-                shown(name) for name in (entry.name, entry.target)
-            ))  # fmt: skip
+            raise Refused(f"image: the hard link {shown(entry.name)} leads to {shown(entry.target)}, which is missing")
         self._clear(path, keep_folder=False)
         os.link(target, path, follow_symlinks=False)
 
@@ -321,7 +318,7 @@ class RootFs:
         if job.bootstrap.kind == "ignition":
             raise Refused("bootstrap data: it is Ignition, which root file systems do not read; give cloud-init")
         self.sizes = layout.sizes(job.disk.size)
-        self.esp_id = "%08X" % secrets.randbits(32)
+        self.esp_id = f"{secrets.randbits(32):08X}"
         self.firmware = Firmware()
         check_tools({one.fs for one in layout.volumes if one.fs not in ("", "vfat")})
         self.wanted = ["os-release", "init", "kernel", "grub-install", self.firmware.needed]
@@ -343,8 +340,8 @@ class RootFs:
             survey_archive(incoming.blocks(), survey)
         survey.check(self.wanted)
         survey.check_sizes(dict(self._mounts()))
-        count = (survey.members, sum(survey.bytes.values()) // 10**6)
-        self.progress.say("image: %d members, %d MB, proven and looked through" % count)
+        mb = sum(survey.bytes.values()) // 10**6
+        self.progress.say(f"image: {survey.members} members, {mb} MB, proven and looked through")
 
     def _mounts(self) -> list[tuple[str, int]]:
         return [(one.purpose, size) for one, size in zip(self.layout.volumes, self.sizes) if one.mounted]
@@ -433,7 +430,7 @@ class RootFs:
             for what, count in held["left_out"].items():
                 say(f"left out: {count} {what}")
         mb = sum(self.survey.bytes.values()) // 10**6
-        say("unpacked %d members, %d MB, in %.1f s" % (self.survey.members, mb, time.monotonic() - began))
+        say(f"unpacked {self.survey.members} members, {mb} MB, in {time.monotonic() - began:.1f} s")
 
     def _watched(self, incoming: Incoming, number: int) -> Iterator[bytes]:
         done = 0

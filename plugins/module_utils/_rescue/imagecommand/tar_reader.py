@@ -184,7 +184,7 @@ def inner_name(text: str, what: str) -> bytes:
 def shown(name: bytes) -> str:
     """Return a name for a message: one line, not endless."""
     text = re.sub(r"[^ -~]", "?", name.decode("utf-8", "replace"))
-    return "'%s'" % (text if len(text) <= 200 else text[:200] + "…")
+    return f"'{text if len(text) <= 200 else text[:200] + '…'}'"
 
 
 # --- What an archive holds: counted before or while it is unpacked, and enough for a system that starts.

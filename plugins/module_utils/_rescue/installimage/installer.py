@@ -157,7 +157,7 @@ def judge(code: int | None, terminal: str, debug: str, report: Report, steps: St
             return Failure(reason + (f": {report.last[:300]}" if report.last else ""), permanent=True)
         return Failure(text, permanent=True)
     if code is None:
-        return Failure("it was killed at the time limit%s" % (f" in step {steps}" if steps.number else ""))
+        return Failure("it was killed at the time limit" + (f" in step {steps}" if steps.number else ""))
     complete = COMPLETE in terminal or COMPLETE in debug
     if code == 0 and complete and report.done:
         return None
@@ -225,7 +225,7 @@ def _failed(code: int, said: Said, steps: Steps) -> Failure:
             if re.search(pattern, text, re.IGNORECASE):
                 return Failure(f"{meaning} (installimage ended with exit code {code}{where})")
     line = telling_line(said.step) or (said.errors or [""])[-1][:300] or telling_line(said.shown)
-    return Failure("installimage failed%s with exit code %s%s" % (where, code, f": {line}" if line else ""))
+    return Failure(f"installimage failed{where} with exit code {code}" + (f": {line}" if line else ""))
 
 
 def telling_line(text: str) -> str:
@@ -324,7 +324,7 @@ class Installer:
                 start_new_session=True,
             )
         except OSError as error:
-            self.terminal.take((f"{self._argv[0]}: {error}\n").encode())
+            self.terminal.take(f"{self._argv[0]}: {error}\n".encode())
             self.terminal.end()
             return ABSENT
         if process.stdin is None:

@@ -223,8 +223,8 @@ def check_capacity(layout: Layout, disk_bytes: Sequence[int]) -> list[str]:
         wanted = LEAST_ROOT if part["mount"] == "/" else LEAST_ALL
         if part["size"] == ALL and rest < wanted:
             findings.append(
-                'partitions[%d].size "all": %d MiB are left for %s, it needs at least %dM; make the others smaller'
-                % (place, rest, part["mount"], wanted)
+                f'partitions[{place}].size "all": {rest} MiB are left for {part["mount"]}, it needs at least '
+                f"{wanted}M; make the others smaller"
             )
     return findings or _check_groups(layout, rest * _spread(layout, len(disk_bytes)))
 
@@ -319,9 +319,10 @@ def _check_lvm(layout: Layout) -> list[str]:
         findings += _check_lvm_name(field + ".name", volume["name"], "the name of the logical volume")
         findings += check_size(field + ".size", volume["size"])
         if volume["vg"] not in groups:
+            group = volume["vg"] if _LVM_NAME.match(volume["vg"]) else "vg0"
             findings.append(
-                "%s.vg %s: no partition makes this volume group; add {mount: lvm, filesystem: %s, size: all}"
-                % (field, shown(volume["vg"]), volume["vg"] if _LVM_NAME.match(volume["vg"]) else "vg0")
+                f"{field}.vg {shown(volume['vg'])}: no partition makes this volume group; add "
+                f"{{mount: lvm, filesystem: {group}, size: all}}"
             )
         if volume["filesystem"] not in FILESYSTEMS or volume["filesystem"] in ("esp", "bios_grub", "none"):
             findings.append(
@@ -420,15 +421,10 @@ def _check_boot(layout: Layout) -> list[str]:
         )
     first = "/boot" if "/boot" in mounts else "/"
     if first in mounts[3:]:
+        instead = "" if first == "/boot" else ", or add {mount: /boot, filesystem: ext4, size: 1G} there"
         findings.append(
-            'partitions[%d].mount "%s": %s must be one of the first three partitions, for the boot loader; put it at '
-            "the top%s"
-            % (
-                mounts.index(first),
-                first,
-                first,
-                "" if first == "/boot" else ", or add {mount: /boot, filesystem: ext4, size: 1G} there",
-            )
+            f'partitions[{mounts.index(first)}].mount "{first}": {first} must be one of the first three partitions, '
+            f"for the boot loader; put it at the top{instead}"
         )
     own = any(part["mount"] == "/boot" for part in layout.partitions)
     if layout.raid not in (None, 1) and not own:

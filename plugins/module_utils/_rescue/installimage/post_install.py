@@ -106,8 +106,8 @@ def initramfs_network(network: Network | None, hostname: str) -> str | None:
         net = net.supernet()
     if net.prefixlen < _WIDEST:
         return None
-    words = (address.ip, gateway, net.netmask, hostname.partition(".")[0])
-    lines = ["# written by kubenode.provision: the network that the rescue had", "IP=%s::%s:%s:%s::off" % words]
+    lines = ["# written by kubenode.provision: the network that the rescue had"]
+    lines.append(f"IP={address.ip}::{gateway}:{net.netmask}:{hostname.partition('.')[0]}::off")
     lines.append(f"BOOTIF=01-{network.mac.replace(':', '-')}")
     return "\n".join(lines) + "\n"
 
@@ -391,7 +391,7 @@ class Report:
         self.host_keys: list[str] = []
         self.unlock_keys: list[str] = []
         self.warnings: list[str] = []
-        for match in re.finditer(r"%s %s (\S+) ?([^\r\n]*)" % (TAG, re.escape(nonce)), text):
+        for match in re.finditer(rf"{TAG} {re.escape(nonce)} (\S+) ?([^\r\n]*)", text):
             word, rest = match.group(1), match.group(2).strip()
             if word == "begin":
                 self.begun = True

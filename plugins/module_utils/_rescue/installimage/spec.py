@@ -156,7 +156,7 @@ def autosetup(
     if layout.encrypted:
         lines.append(f"CRYPTPASSWORD {MASK if mask else spec['crypt_password']}")
     pairs = [(key, written(key, extra[key])) for key in sorted(extra)]
-    lines += ["%s %s" % pair for pair in pairs if pair[1] is not None]
+    lines += [f"{key} {value}" for key, value in pairs if value is not None]
     if kept:
         # A regular expression, found anywhere in a name unless it is bound.
         names = "|".join(re.sub(r"[.+]", r"\\\g<0>", name) for name in kept)
@@ -315,7 +315,7 @@ def check_hostname(name: str) -> list[str]:
 
 def image_field(image: Image) -> str:
     """The field of the user's that says where the image is."""
-    return "image.%s" % (URL if image["kind"] == OCI else image["kind"])
+    return f"image.{URL if image['kind'] == OCI else image['kind']}"
 
 
 def check_image(image: Image) -> list[str]:

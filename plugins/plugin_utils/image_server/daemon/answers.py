@@ -337,5 +337,5 @@ def _head(path: str, etag: str, modified: int) -> bytes:
         ("Cache-Control", "private, no-transform"),
         ("X-Content-Type-Options", "nosniff"),
     )
-    text = "".join("%s: %s\r\n" % line for line in lines)
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines)
     return text.encode("ascii") + b"Content-Type: " + CONTENT_TYPES.get(suffix, OTHER).encode("ascii") + b"\r\n"

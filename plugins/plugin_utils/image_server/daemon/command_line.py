@@ -72,8 +72,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         raise ImageError(f"signed-urls {given.signed_urls} is not within 0 to {_LONGEST_SIGNED} seconds")
     for name, least in (("max_connections", 1), ("max_connections_per_address", 0)):
         if not least <= getattr(given, name) <= 1_000_000:
-            values = name.replace("_", "-"), getattr(given, name), least
-            raise ImageError("%s %d is not within %d to 1000000" % values)
+            option = name.replace("_", "-")
+            raise ImageError(f"{option} {getattr(given, name)} is not within {least} to 1000000")
     if given.unguessable and given.guessable:
         raise ImageError("unguessable and guessable exclude each other; give one of them")
     static = given.nmstate_dir or given.overlays_dir

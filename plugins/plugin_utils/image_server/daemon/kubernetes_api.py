@@ -178,9 +178,8 @@ class Api:
 def right(verb: str, group: str, resource: str, subresource: str = "", namespace: str | None = None) -> str:
     """A right as people look for it in a Role."""
     named = resource + ("/" + subresource if subresource else "")
-    return 'verb "%s" on %s in API group "%s"%s' % (
-        verb, named, group, f" in namespace {namespace}" if namespace else ""
-    )  # fmt: skip
+    where = f" in namespace {namespace}" if namespace else ""
+    return f'verb "{verb}" on {named} in API group "{group}"{where}'
 
 
 def authorization(settings: Any) -> str:

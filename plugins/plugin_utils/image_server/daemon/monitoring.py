@@ -246,8 +246,8 @@ class _Connection(asyncio.Protocol):
         else:
             status, kind, text = page()
         body = text.encode("utf-8", "backslashreplace")
-        head = "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-        self._transport.write((head % (status, _REASONS[status], kind, len(body))).encode("ascii"))
+        head = f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        self._transport.write(f"{head}Connection: close\r\n\r\n".encode("ascii"))
         if method != "HEAD":
             self._transport.write(body)
         self._transport.close()

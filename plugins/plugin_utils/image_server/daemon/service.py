@@ -31,11 +31,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
 from . import monitoring, publisher, watched
 from .answers import Answers, Registry
 from .command_line import Settings
-from .descriptor_folder import DescriptorFolder
-from .host_folder import HostFolder
 from .listener import Listener
 from .monitoring import Metrics, Progress, notify, watchdog
 from .publisher import Publisher
+from .static_folders import DescriptorFolder, HostFolder
 from .watched import LOG, CommonInputs, Problems
 
 if TYPE_CHECKING:
@@ -95,9 +94,8 @@ class Program:
         try:
             port = self._listener.start(*self._settings.bind)
         except OSError as error:
-            raise ImageError(
-                "images-bind-addr %s:%d cannot be used: %s" % (*self._settings.bind, _why(error))
-            ) from error
+            host, port = self._settings.bind
+            raise ImageError(f"images-bind-addr {host}:{port} cannot be used: {_why(error)}") from error
         LOG.info("images are served on port %d as %s", port, self._settings.publish)
         watch: asyncio.Server | None = None
         gc.freeze()  # modules are never freed
@@ -185,9 +183,8 @@ class Program:
             LOG.info("metrics are served on port %d", server.sockets[0].getsockname()[1])
             return server
         except OSError as error:
-            raise ImageError(
-                "metrics-addr %s:%d cannot be used: %s" % (*self._settings.metrics, _why(error))
-            ) from error
+            host, port = self._settings.metrics
+            raise ImageError(f"metrics-addr {host}:{port} cannot be used: {_why(error)}") from error
 
     def _metrics_text(self) -> str:
         failed = (self._static.failed if self._static is not None else 0) + (

@@ -267,5 +267,6 @@ class Certificate:
             context.load_cert_chain(*self._paths, password=lambda: "")
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
-            raise ImageError("tls-cert %s and tls-key %s cannot be used: %s" % (*self._paths, reason)) from error
+            certificate, key = self._paths
+            raise ImageError(f"tls-cert {certificate} and tls-key {key} cannot be used: {reason}") from error
         return context

@@ -148,10 +148,10 @@ class Shelf:
         if "refused" in host.network:
             raise ImageError("the NMState document is refused")
         self.served[key] = (formats[0], host.network)
-        return {formats[0]: "http://images/%s.%s" % (key, formats[0])}
+        return {formats[0]: f"http://images/{key}.{formats[0]}"}
 
     def boot_files(self, arch: str) -> dict[str, str]:
-        return {kind: "http://images/%s.%s" % (arch or "own", kind) for kind in ("kernel", "rootfs")}
+        return {kind: f"http://images/{arch or 'own'}.{kind}" for kind in ("kernel", "rootfs")}
 
     def discard(self, key: str) -> None:
         del self.served[key]

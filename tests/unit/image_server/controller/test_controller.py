@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
 
 def test_keys_come_in_the_order_they_are_due():
     queue = WorkQueue()
-    for key, delay in (("later", 0.05), ("first", 0), ("never", 1000)):
+    for key, delay in (("later", 0.05), ("first", -1000), ("never", 1000)):
         queue.put(key, delay)
     assert [queue.take(), queue.take()] == ["first", "later"]
     assert len(queue) == 3

@@ -196,7 +196,8 @@ class TwoReplicas(RuleBasedStateMachine):
             kind = {"iso": "iso", "initrd": "initramfs"}[status["format"]]
             for replica in self.replicas if "deletionTimestamp" not in found["metadata"] else ():
                 assert list(replica.shelf.served.values()) == [(kind, text)]
-                assert status["imageUrl"] == "http://images/%s.%s" % (*replica.shelf.served, kind)
+                (served,) = replica.shelf.served
+                assert status["imageUrl"] == f"http://images/{served}.{kind}"
             assert ("kernelUrl" in status) == (status["format"] == "initrd")
 
     def _error(self) -> tuple[str, str, str] | None:

@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, host_folder
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import answers, static_folders
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import requests as ranges
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.requests import (
     Request,
@@ -125,7 +125,7 @@ def host(case: bytes) -> None:
     """What is a host's own, beside its document: an Ignition comes out, which can be shown, and the same each time."""
 
     def build() -> hosts.HostConfig:
-        own = host_folder.parse_options(case.decode("utf-8", "replace"))
+        own = static_folders.parse_options(case.decode("utf-8", "replace"))
         given = own.laid_over(hosts.HostInputs("web-1", network="interfaces: [{name: eth0}]"))
         inputs = None if given.ignition is not None else dataclasses.replace(_AGENT, **own.agent)
         return hosts.build(inputs, given)

@@ -40,7 +40,7 @@ def test_every_option_of_the_module_has_a_variable():
     }
     assert set(spec) - set(task) == made_by_the_playbook
     assert set(task) <= set(spec)
-    from_files = {"%s_file" % name for name in preprov_images.IN_FILES}
+    from_files = {f"{name}_file" for name in preprov_images.IN_FILES}
     assert set(spec["hosts"]["options"]) - {"name"} - from_files == set(preprov_images.OWN)
     assert set(preprov_images.COMMON) - {"server"} <= set(task)
 
@@ -50,10 +50,10 @@ def test_every_variable_is_documented():
     names = [
         *preprov_images.COMMON,
         *preprov_images.OWN,
-        *("%s_file" % name for name in preprov_images.IN_FILES),
+        *(f"{name}_file" for name in preprov_images.IN_FILES),
         "name",
     ]
-    assert [name for name in names if "`kubenode_image_%s`" % name not in text] == []
+    assert [name for name in names if f"`kubenode_image_{name}`" not in text] == []
 
 
 def test_variables_that_are_not_set_are_left_to_the_module():
