@@ -5,11 +5,14 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from ansible.release import __version__ as ansible_core
 
 from tests.integration import programs
 from tests.waiting import until
@@ -22,6 +25,21 @@ QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 LIMIT = 800
 #: Seconds until a person who interrupted a run does so again.
 PATIENCE = 180
+#: the line of a failed task, or of one item of its loop, with its result as JSON
+_FAILURE = re.compile(r"^(?:fatal: \[[^]]*\]: \w+!|failed: \[[^]]*\] \(item=.*?\)) => (\{.*\})$", re.MULTILINE)
+
+
+def with_reasons(output: str) -> str:
+    """What ansible-core 2.18 printed, with the reason of every failure before its line, as later ones print it.
+
+    2.18 prints the result as JSON alone, where quotes and ends of lines are escaped.
+    """
+
+    def with_reason(failure: re.Match[str]) -> str:
+        reason = json.loads(failure[1]).get("msg")  # none where the result is hidden
+        return f"[ERROR]: {reason}\n{failure[0]}" if reason else failure[0]
+
+    return _FAILURE.sub(with_reason, output)
 
 
 class Run:
@@ -108,7 +126,8 @@ class Running:
     @property
     def output(self) -> str:
         """What it has printed so far."""
-        return self.log.read_text(errors="replace")
+        output = self.log.read_text(errors="replace")
+        return with_reasons(output) if ansible_core.startswith("2.18.") else output
 
     def until(self, happened: str | Callable[[], object], what: str = "") -> None:
         """Wait until it has printed a text, or until a check is true; it must not end before."""
