@@ -277,11 +277,12 @@ def _strangers(hosts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     answer = []
     for name, whose in sorted(found.items()):
         near = _nearest(name, variables())
-        text = f"{_of(name, sorted(whose))} is no variable of kubenode.provision"
+        who = _of(name, sorted(whose))
         if near:
-            text += f"; did you mean {near}? A variable of your own needs a name that does not begin with {PREFIX}"
+            own = f"A variable of your own needs a name that does not begin with {PREFIX}"
+            text = f"{who} is no variable of kubenode.provision; did you mean {near}? {own}"
         else:
-            text += " and does nothing"
+            text = f"{who} is no variable of kubenode.provision and does nothing"
         answer.append((text, near))
     return answer
 
