@@ -158,8 +158,8 @@ class SystemImage:
 
     @property
     def description(self) -> str:
-        """The title; for other systems than debian-13 also that Debian boots in their place."""
-        return self.title if self.name == "debian-13" else f"Lab Debian (stands in for {self.title})"
+        """The title; for other systems than debian-12 also that this Debian boots in their place."""
+        return self.title if self.name == "debian-12" else f"Lab Debian (stands in for {self.title})"
 
 
 def _images(rows: str) -> dict[int, SystemImage]:

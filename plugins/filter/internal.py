@@ -76,6 +76,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "another_server": ("records.machine_inventory", "another_server"),
     "ssh_args": ("records.machine_inventory", "ssh_args"),
     "is_pinned": ("records.machine_inventory", "is_pinned"),
+    "why_not_reached": ("ssh.remote", "why_not_reached"),
     "machine_events": ("report.run_events", "events"),
     "run_summary": ("report.run_events", "run_summary"),
     "node_image_builds": ("node_image.builds", "builds_here"),

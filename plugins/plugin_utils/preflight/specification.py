@@ -166,8 +166,8 @@ _OF_PLAYBOOKS = """
     kubenode_looked kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan
     kubenode_powered_off kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot
     kubenode_records kubenode_releasing kubenode_removed kubenode_reset kubenode_reset_again
-    kubenode_runs kubenode_server_id kubenode_sink kubenode_site kubenode_snapshots kubenode_sources
-    kubenode_started kubenode_stragglers kubenode_summary kubenode_tarball kubenode_tarball_builds
+    kubenode_runs kubenode_server_id kubenode_sink kubenode_site kubenode_site_stopped kubenode_snapshots
+    kubenode_sources kubenode_started kubenode_stragglers kubenode_summary kubenode_tarball kubenode_tarball_builds
     kubenode_tarball_files kubenode_tarballs kubenode_uncordoned kubenode_upgrade kubenode_wiping
 """
 OF_PLAYBOOKS = frozenset(_OF_PLAYBOOKS.split())
@@ -277,11 +277,12 @@ def _strangers(hosts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     answer = []
     for name, whose in sorted(found.items()):
         near = _nearest(name, variables())
-        text = f"{_of(name, sorted(whose))} is no variable of kubenode.provision"
+        who = _of(name, sorted(whose))
         if near:
-            text += f"; did you mean {near}? A variable of your own needs a name that does not begin with {PREFIX}"
+            own = f"A variable of your own needs a name that does not begin with {PREFIX}"
+            text = f"{who} is no variable of kubenode.provision; did you mean {near}? {own}"
         else:
-            text += " and does nothing"
+            text = f"{who} is no variable of kubenode.provision and does nothing"
         answer.append((text, near))
     return answer
 

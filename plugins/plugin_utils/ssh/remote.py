@@ -63,6 +63,16 @@ def classify(error: str) -> Unreachable:
     return Unreachable(SILENT, detail)
 
 
+def why_not_reached(message: str) -> str:
+    """What the error of a task says that did not reach its machine, as the beginning of a sentence in one line."""
+    if classify(message).kind == OTHER_KEY:
+        return (
+            "another system answers: its host key is not the one that is known of this machine; "
+            "it may be a rescue that a person has booted"
+        )
+    return f"it does not answer ({one_line(message, 300)})"
+
+
 class Remote:
     """One machine, whichever of its systems runs.
 

@@ -36,7 +36,7 @@ def test_check_mode_says_and_changes_nothing(account, api):
     account.forget_requests()
     given = {"kubenode_release": ["silent-1"], "kubenode_kubeconfig": str(api.kubeconfig)}
     for more, stops in (({}, True), ({"kubenode_wipe": ["S1"], "kubenode_ignore_unreachable": True}, False)):
-        done = run(account, "--check", "--diff", **given, **more).ok().says("does not answer, 1 pods evicted")
+        done = run(account, "--check", "--diff", **given, **more).ok().says("does not answer, would evict 1 pods")
         assert ("a run without --check would stop here" in done.output) is stops
     assert (writes(account), api.writes) == ([], [])
     assert account.rescue_of("silent-1")["active"] is True

@@ -15,6 +15,14 @@ def snapshot(api, server, **body):
     return answer["image"]
 
 
+def test_a_system_image_says_when_another_system_boots(api):
+    images = api.good("GET", "/images?type=system&per_page=50")["images"]
+    said = {image["name"]: image["description"] for image in images}
+    assert said.pop("debian-12") == "Debian 12"  # what the lab's own Debian is
+    assert said["debian-13"] == "Lab Debian (stands in for Debian 13)"
+    assert all(text.startswith("Lab Debian") for text in said.values())
+
+
 def test_snapshot(api, server):
     image = snapshot(api, server, description="golden", labels={"caph-image-name": "v1"})
     assert (image["status"], image["image_size"], image["name"], image["type"]) == ("creating", None, None, "snapshot")

@@ -32,6 +32,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Remote,
     Session,
     Unreachable,
+    why_not_reached,
 )
 from tests.clock import Clock
 from tests.folders import put
@@ -514,3 +515,16 @@ def test_closing_ends_the_other_side():
     session.close()
     with pytest.raises(ProcessLookupError):
         os.kill(other_side, 0)
+
+
+def test_why_a_task_did_not_reach_its_machine_is_one_line():
+    warning = "@@@@@@@\r\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\nIT IS POSSIBLE THAT …\r\n"
+    said = why_not_reached(
+        f"Task failed: Failed to connect to the host via ssh: {warning}Host key verification failed."
+    )
+    assert said.startswith("another system answers: its host key is not the one")
+    assert "@" not in said
+    silent = "Task failed: Failed to connect to the host via ssh: ssh: connect to host 192.0.2.1 port 22:\r\nNo route"
+    assert why_not_reached(silent) == f"it does not answer ({' '.join(silent.split())})"
+    assert why_not_reached("it is off") == "it does not answer (it is off)"
+    assert len(why_not_reached("no " * 500)) < 330

@@ -1,0 +1,44 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every playbook does for the machines on which it runs base or join."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+
+
+def texts(playbook: Path) -> str:
+    """A playbook with all task files that it imports or includes by name, one after the other."""
+    text = playbook.read_text(encoding="utf-8")
+    for name in re.findall(r"(?:import|include)_tasks:(?:\n +file:)? (\S+\.yml)", text):
+        text += texts(playbook.parent / name)
+    return text
+
+
+def with_roles() -> list[str]:
+    return [
+        playbook.name
+        for playbook in sorted(PLAYBOOKS.glob("*.yml"))
+        if re.search(r"(?:name|role): kubenode\.provision\.(base|join)$", texts(playbook), re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize("playbook", with_roles())
+def test_no_machine_is_warned_of_for_its_python(playbook):
+    assert "ansible_python_interpreter: auto_silent" in texts(PLAYBOOKS / playbook)
+
+
+def test_the_playbooks_that_make_nodes_are_among_them():
+    assert {"node.yml", "node_base.yml", "node_image_snapshot.yml", "site.yml"} <= set(with_roles())
+
+
+def test_no_playbook_forgets_by_end_play_that_a_machine_failed():
+    """ansible-core exits with 0 after it, when the failed task was in an included file (seen with 2.21.5)."""
+    assert [
+        path.name for path in PLAYBOOKS.rglob("*.yml") if "meta: end_play" in path.read_text(encoding="utf-8")
+    ] == []
