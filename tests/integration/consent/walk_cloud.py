@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_f
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol, targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow, intent_for
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.program_run import RescueRun
@@ -236,10 +236,10 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             world.empties(disk)
 
     walk.play(world, monkeypatch)
-    monkeypatch.setattr(targets.image_url, "check_fetchable", lambda _url, _token: None)
+    monkeypatch.setattr(image_url, "check_fetchable", lambda _url, _token: None)
     monkeypatch.setattr(targets, "look_at_disks", lambda _run, health: {"disks": world.facts()})
     monkeypatch.setattr(targets.disk_gather, "read", lambda *_given, **_more: None)
-    monkeypatch.setattr(targets.disk_facts, "identities", lambda _raw: world.facts())
+    monkeypatch.setattr(targets.disk_gather, "identities", lambda _tools: world.facts())
     monkeypatch.setattr(targets.wiping, "wipe", wipe)
 
 
