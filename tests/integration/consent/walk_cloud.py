@@ -19,8 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import INSTALLATION_LABEL, LABEL
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol, targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow, intent_for
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.program_run import RescueRun
