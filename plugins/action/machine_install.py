@@ -37,8 +37,7 @@ class ActionModule(ActionBase):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AnsibleActionFail(f"machines: {', '.join(twice)} are named more than once; name each machine once")
-        if len(names) >= display.FLEET_FROM:
-            machine_install.poll_seldom(given["machines"])
+        machine_install.poll_by_size(given["machines"])
         hostvars = (task_vars or {}).get("hostvars", {})
         work = [
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)

@@ -85,7 +85,12 @@ seen_disks() { # NAME…: kernel names, WWNs, or names below /dev/disk/by-id
 ORIGIN_SCRIPT = (
     _ABOUT_DISK
     + r"""
-pack() { head -c 49152 | base64 | tr -d '\n'; }
+pack() { # [BYTES]: stdin in base64, on one line
+    set -- $(head -c "${1:-49152}" | base64)
+    IFS=
+    printf %s "$*"
+    unset IFS
+}
 on() { # PATH: as $all the lines of mountinfo of what is mounted there, as $last the one that is seen
     all= last=
     set -f
@@ -101,7 +106,7 @@ disks_below() ( # MAJOR:MINOR: the folders in /sys of the whole disks below a de
     if [ -e "$folder/partition" ]; then folder=${folder%/*}; fi
     for below in "$folder"/slaves/*/dev; do
         [ -e "$below" ] || { echo "$folder" && exit 0; }
-        disks_below "$(cat "$below")"
+        first_line "$below" && disks_below "$line"
     done
 )
 seen_root() { # what the system runs from: the root file system, or the disk that one of the others is on
@@ -113,8 +118,10 @@ seen_root() { # what the system runs from: the root file system, or the disk tha
         [ "$#" -gt 6 ] || continue
         number=$3
         while [ "$#" -gt 0 ] && [ "$1" != - ]; do shift; done
-        source=$(readlink -f "${3:-}")
-        [ -e "/sys/dev/block/$number" ] || number=$(cat "/sys/class/block/${source##*/}/dev")
+        if [ ! -e "/sys/dev/block/$number" ]; then
+            source=$(readlink -f "${3:-}")
+            first_line "/sys/class/block/${source##*/}/dev" && number=$line
+        fi
         [ -n "$number" ] && [ -e "/sys/dev/block/$number" ] || continue
         echo "on $number"
         sed -n -e 's/^E:ID_FS_UUID=/uuid /p' -e 's/^E:ID_PART_ENTRY_UUID=/uuid /p' "/run/udev/data/b$number"
@@ -122,7 +129,8 @@ seen_root() { # what the system runs from: the root file system, or the disk tha
         break
     done
 }
-echo "uid=$(id -u)"
+while read -r key _ uid _ && [ "$key" != Uid: ]; do :; done </proc/self/status
+echo "uid=$uid"
 read -r uptime _ </proc/uptime
 echo "uptime=$uptime"
 on /
@@ -130,7 +138,9 @@ printf root=; printf %s "$all" | pack; echo
 case $all in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
 marks=
 [ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
-! grep -q 'Hetzner Rescue System' /etc/motd || marks=$marks,motd
+while read -r line || [ -n "$line" ]; do
+    case $line in *'Hetzner Rescue System'*) marks=$marks,motd && break ;; esac
+done </etc/motd
 echo "rescue_marks=${marks#,}"
 printf root_disks=; seen_root | pack; echo
 """
@@ -335,25 +345,42 @@ MOST_ADDRESSES = 400
 #: as base64. Record, intent and addresses are cut, so that the whole answer fits into the 64 KiB that modules read.
 SCRIPT = (
     r"""exec 2>/dev/null
-encode() { [ ! -s "$1" ] || head -c "${2:-65536}" "$1" | base64 | tr -d '\n'; }
 read -r boot </proc/sys/kernel/random/boot_id
 read -r name </proc/sys/kernel/hostname
 read -r kernel </proc/sys/kernel/osrelease
+os=
+unquoted() { # TEXT: as $os, without quotation marks
+    set -f
+    IFS='"'
+    set -- $1
+    IFS=
+    os="$*"
+    unset IFS
+    set +f
+}
+while read -r line || [ -n "$line" ]; do
+    case $line in PRETTY_NAME=*) unquoted "${line#PRETTY_NAME=}" && break ;; esac
+done </etc/os-release
 echo kubenode-probe=1
 echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
-echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
+echo "os=$os"
+"""
+    + r"""
+most=@MOST@ number=0 found=
+echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
+    /proc/net/fib_trie)"
+while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address " && number=$((number + 1)); done \
+    </proc/net/if_inet6
+echo "addresses6=$found"
+""".replace("@MOST@", str(MOST_ADDRESSES))
+    + ORIGIN_SCRIPT
+    + r"""
+encode() { [ ! -s "$1" ] || pack "${2:-65536}" <"$1"; }
 printf record=; encode /etc/kubenode/installed.json 16384; echo
 printf intent=; encode /root/.kubenode/intent.json 8192; echo
 """
-    + r"""
-most=@MOST@
-echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
-    /proc/net/fib_trie)"
-echo "addresses6=$(awk -v most=$most 'n++ < most { printf "%s ", $1 }' /proc/net/if_inet6)"
-""".replace("@MOST@", str(MOST_ADDRESSES))
-    + ORIGIN_SCRIPT
 )
 
 

@@ -26,9 +26,9 @@ STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, A
     "robot_installimage": (options.robot_installimage_spec, robot_installimage.run),
     "machine_boot": (options.machine_boot_spec, machine_boot.run),
 }
-#: Seconds between two looks at a program of one machine among many: every look costs it a dozen processes, its end is
-#: seen at once, and of a fleet people see sums.
-FLEET_POLL = 5.0
+#: Seconds between two looks at the program of one machine: every look costs it a dozen processes. Its end is seen at
+#: once, and of many machines people see sums.
+SHORTEST_POLL, LONGEST_POLL = 2.0, 15.0
 #: Results of a step that are results of the machine, too.
 _OF_MACHINE = (
     "boot_state",
@@ -97,12 +97,13 @@ def run(
     return found
 
 
-def poll_seldom(machines: Sequence[Mapping[str, Any]]) -> None:
-    """Let the programs of many machines be looked at seldom, where the user did not say how often."""
+def poll_by_size(machines: Sequence[Mapping[str, Any]]) -> None:
+    """Look at each program the less often the more machines there are, where the user did not say how often."""
+    seconds = min(LONGEST_POLL, max(SHORTEST_POLL, len(machines) / 4))
     for machine in machines:
         for step, (specification, _take) in STEPS.items():
             if machine[step] is not None and "poll" in specification():
-                machine[step].setdefault("poll", FLEET_POLL)
+                machine[step].setdefault("poll", seconds)
 
 
 def diffs(result: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -65,7 +65,7 @@ class Watcher:
     def until_end(self, limit: float, longest: float) -> Status:
         """Poll with waits that grow up to ``longest`` seconds; returns the final status."""
         deadline = self._clock() + limit + GRACE
-        wait = min(0.3, longest)
+        wait = min(1.0, longest)
         behind = False
         while True:
             try:
@@ -93,7 +93,7 @@ class Watcher:
                 raise WatchFailed(
                     f"the command still runs {GRACE:.0f} s after its limit; reset the machine and run again"
                 )
-            wait = min(wait * 1.5, longest)
+            wait = min(wait * 2, longest)
 
     def _poll(self, wait: float) -> Status:
         code, answer = self._remote.run(f"{self._runner} status {self._offset} {wait:.1f}")

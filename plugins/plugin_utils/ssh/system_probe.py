@@ -37,7 +37,7 @@ done
 """
     + probe.SCRIPT
     + r"""
-printf host_keys=; cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n'; echo
+printf host_keys=; cat /etc/ssh/ssh_host_*_key.pub | pack 65536; echo
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
 elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; then state=disabled

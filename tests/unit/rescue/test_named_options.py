@@ -54,6 +54,14 @@ def test_a_step_that_fails_names_variables(monkeypatch, step, text, words, raise
     assert text in machine_install.run(host(), machine(step, {}))["msg"]
 
 
+@pytest.mark.parametrize(("size", "seconds"), [(3, 2.0), (11, 3.0), (49, 12.5), (999, 15.0)])
+def test_the_programs_of_many_machines_are_looked_at_less_often(size, seconds):
+    machines = [machine("image_url_command", {}) for _number in range(size)]
+    machines[0]["image_url_command"] = {"poll": 7.0}
+    machine_install.poll_by_size([*machines, machine("machine_boot", {})])
+    assert {one["image_url_command"]["poll"] for one in machines} == {7.0, seconds}
+
+
 def test_a_task_for_one_step_names_variables_too():
     result = flow.named(
         {"msg": "set health: check", "warnings": ["set health: check"]}, {"health": "kubenode_disk_health"}
