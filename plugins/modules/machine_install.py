@@ -61,8 +61,8 @@ options:
       image_url_command:
         description:
           - Options of M(kubenode.provision.image_url_command). Without them, the step is left out.
-          - Without O(ignore:poll), here and in the other steps that have it, it is a quarter of the number of machines in
-            seconds, at least 2 and at most 15.
+          - Without O(ignore:poll), here and in the other steps that have it, it is a quarter of the number of machines
+            in seconds, at least 2 and at most 15.
         type: dict
       robot_installimage:
         description: Options of M(kubenode.provision.robot_installimage). Without them, the step is left out.
