@@ -52,19 +52,35 @@ _STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def run(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a program, as text; 127 when it is not there."""
+def run(
+    argv: Sequence[str], environ_update: dict[str, str] | None = None, limit: float | None = None
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a program, as text; 127 when it is not there, 124 when it was ended.
+
+    After ``limit`` seconds it gets TERM, and KILL 5 s later.
+    """
     try:
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             argv,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=dict(os.environ, **(environ_update or {})),
-            check=False,
         )
     except OSError as exc:
         return 127, "", str(exc)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    try:
+        out, err = process.communicate(timeout=limit)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        code = 124
+        process.terminate()
+        try:
+            out, err = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+    return code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ def _failing(words: str = "%s", begun: bool = False) -> Iterator[None]:
 
 def look_at_disks(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dict[str, Any]:
     """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
-    tools = Tools(run)
+    tools = Tools(run, limits=True)
     tools("udevadm", "settle", "--timeout=100")
     with _failing():
         raw = disk_gather.read(tools, types, health=False)
@@ -55,7 +55,7 @@ def measure_disks(run: Run, targets: Sequence[Disk]) -> dict[str, Any]:
 
     ``targets``: as for :func:`wipe`. Returns :func:`gather.read_speed` of each, in their order.
     """
-    tools = Tools(run)
+    tools = Tools(run, limits=True)
     with _failing():
         now = disk_facts.facts(disk_gather.read(tools, health=False))
         chosen = [wiping.still(target, now) for target in targets]
@@ -76,7 +76,7 @@ def wipe_disks(
 
     ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` returned them.
     """
-    tools = Tools(run)
+    tools = Tools(run, limits=True)
     with _failing(), job.alone(base):
         if job.progress(run, base)["running"]:
             raise JobError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
@@ -238,7 +238,7 @@ def _look_again(run: Run, wanted: Job) -> None:
     if not wanted.still_empty:
         return
     with _failing("nothing was started: %s"):
-        disks = disk_facts.facts(disk_gather.read(Tools(in_english(run)), health=False))
+        disks = disk_facts.facts(disk_gather.read(Tools(in_english(run), limits=True), health=False))
         for target in wanted.still_empty:
             disk = wiping.still(target, disks)
             if disk["name"] != target["name"]:
@@ -295,7 +295,7 @@ def _look_at_image(wanted: Job) -> None:
 
 
 def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
-    able = Tools(in_english(run))
+    able = Tools(in_english(run), limits=True)
     with _failing("the disks could not be emptied before the start: %s"):
         if checked:
             empty_disks(able, wanted.empty)

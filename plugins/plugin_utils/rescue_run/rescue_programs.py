@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import functools
 import gzip
+import importlib.util
 import io
+import marshal
+import sys
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import (
     imported_files,
@@ -58,15 +61,26 @@ def installimage() -> bytes:
 def steps() -> bytes:
     """What answers the controller's requests: :mod:`_rescue.steps`, as a folder that Python runs, in a tar archive.
 
-    Each request contains it, so it is compressed. In a folder, unlike in a zip archive, Python keeps what it compiled.
+    Each request contains it, so it is compressed. A rescue with the controller's version of Python finds it compiled;
+    another one compiles it once, as Python does in a folder and not in a zip archive.
     """
+    files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
+    for name, text in list(files.items()):
+        path = PurePosixPath(name)
+        files[f"{path.parent}/__pycache__/{path.stem}.{sys.implementation.cache_tag}.pyc"] = _compiled(name, text)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in sorted(_files("_rescue.steps", "", data=("_rescue/recorder.py",)).items()):
+        for name in sorted(files):
             entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+            entry.size, entry.mode = len(files[name]), 0o600
+            archive.addfile(entry, io.BytesIO(files[name]))
     return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def _compiled(name: str, text: bytes) -> bytes:
+    """The file that Python would put beside a module, marked as one that is not to be compared with it (PEP 552)."""
+    code = marshal.dumps(compile(text, name, "exec", dont_inherit=True))
+    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(text) + code
 
 
 @functools.cache

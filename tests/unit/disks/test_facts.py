@@ -244,7 +244,7 @@ VOLUMES = json.dumps({"report": [{"pv": [{"pv_name": "/dev/sda", "vg_name": "vg0
 )
 def test_a_look_asks_each_tool_once_and_lvm_only_where_there_are_volumes(monkeypatch, blkid, wipefs, more):
     tools = Counted(lsblk=recorded.lsblk(recorded.sata("a")), blkid=blkid, wipefs=wipefs, lvm=VOLUMES)
-    monkeypatch.setattr(targets, "Tools", lambda _run: tools)
+    monkeypatch.setattr(targets, "Tools", lambda _run, **_how: tools)
     targets.look_at_disks(lambda *_given, **_more: (0, "", ""))
     assert tools.asked == ["udevadm", "lsblk", "blkid", "wipefs", *more, "smartctl"]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder, steps
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_tools
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
@@ -95,6 +96,18 @@ def test_a_step_loads_no_http_and_no_tls(tmp_path):
     code = f"import sys; sys.path[:0] = [{str(path)!r}]; import {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert not {"ssl", "http.client", "urllib.request"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_tool_of_a_step_that_does_not_end_is_ended(tmp_path, deaf):
+    """A tool that takes no TERM gets KILL; what it had said is kept."""
+    first = "trap : TERM" if deaf else ""
+    put(tmp_path / "slow", f"#!/bin/sh\n{first}\necho begun\nwhile :; do sleep 0.1; done\n", 0o755)
+    tools = disk_tools.Tools(steps.run, [str(tmp_path)], limits=True)
+    assert tools("slow", limit=0.5) == (124, "begun\n", "slow did not end within 0 s")
+    put(tmp_path / "quick", "#!/bin/sh\necho done\nexit 3\n", 0o755)
+    assert tools("quick") == (3, "done\n", "")
+    assert tools("missing") == (127, "", "missing is not there")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import random
@@ -20,7 +21,7 @@ from ansible.plugins.loader import connection_loader
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import program_run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import program_run, rescue_programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as session_module
@@ -438,8 +439,13 @@ def test_much_goes_both_ways_at_once(session):
 
 
 @pytest.mark.parametrize("before", ["nothing", "half of it", "another program"])
-def test_a_request_finds_the_program_of_the_one_before_compiled(session, tmp_path, monkeypatch, before):
+@pytest.mark.parametrize("same_python", [True, False])
+def test_a_request_finds_the_program_compiled(session, tmp_path, monkeypatch, before, same_python):
     monkeypatch.setattr(program_run, "_FOLDER", f"{tmp_path}/kubenode/steps")
+    magic = importlib.util.MAGIC_NUMBER
+    if not same_python:
+        monkeypatch.setattr(rescue_programs.importlib.util, "MAGIC_NUMBER", b"old\n")
+    monkeypatch.setattr(rescue_programs, "steps", rescue_programs.steps.__wrapped__)
     if before != "nothing":  # a controller that was cut off, and a run of another version
         name = "kubenode/steps-0123456789abcdef" if before == "another program" else "kubenode/steps-x.1"
         put(tmp_path / name / "__main__.py", "raise SystemExit(3)")
@@ -447,9 +453,12 @@ def test_a_request_finds_the_program_of_the_one_before_compiled(session, tmp_pat
     for _request in range(2):
         with pytest.raises(program_run.StepFailed, match="KeyError: 'no step'"):
             program_run.call_step(session, "no step")
-        compiled += [path.stat() for path in (tmp_path / "kubenode").rglob("steps.*.pyc")]
-    assert [made.st_mode & 0o077 for made in compiled] == [0, 0]
-    assert compiled[0].st_mtime_ns == compiled[1].st_mtime_ns
+        [found] = (tmp_path / "kubenode").rglob("_rescue/__pycache__/steps.*.pyc")
+        compiled.append(found)
+        assert found.read_bytes()[:4] == magic
+    first, second = (path.stat() for path in compiled)
+    assert (first.st_mode & 0o077, first.st_mtime_ns) == (0, second.st_mtime_ns)
+    assert first.st_mtime_ns == 0 if same_python else first.st_mtime_ns > 0, "what was sent has no time"
     assert not [path for path in (tmp_path / "kubenode").iterdir() if path.suffix and path.name != "steps-x.1"]
 
 

@@ -20,10 +20,15 @@ _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 
 
 class Tools:
-    """``run(argv)`` returns exit code, stdout and stderr, as ``AnsibleModule.run_command`` does."""
+    """``run(argv)`` returns exit code, stdout and stderr, as ``AnsibleModule.run_command`` does.
 
-    def __init__(self, run: Callable[..., tuple[int, str, str]], places: Sequence[str] = _PLACES) -> None:
-        self._run, self._places = run, places
+    ``limits``: it takes a ``limit`` in seconds, too, and says 124 where that was not enough; else `timeout` does that.
+    """
+
+    def __init__(
+        self, run: Callable[..., tuple[int, str, str]], places: Sequence[str] = _PLACES, limits: bool = False
+    ) -> None:
+        self._run, self._places, self._limits = run, places, limits
 
     def find(self, name: str) -> str | None:
         """Where a tool lies; None when it is not there."""
@@ -42,9 +47,11 @@ class Tools:
         path = self.find(name)
         if path is None:
             return MISSING, "", f"{name} is not there"
-        # TERM, and KILL when that does not help; `timeout` ends with 124 or 137 then.
-        guard = [self.find("timeout") or "timeout", "--kill-after=5", str(limit)]
-        code, out, err = self._run(guard + [path] + [str(word) for word in arguments])
+        argv = [path] + [str(word) for word in arguments]
+        if self._limits:
+            code, out, err = self._run(argv, limit=limit)
+        else:  # TERM, and KILL when that does not help; it ends with 124 or 137 then
+            code, out, err = self._run([self.find("timeout") or "timeout", "--kill-after=5", str(limit)] + argv)
         if code in (124, 137):
             err = f"{name} did not end within {int(limit)} s"
         return code, out, err
