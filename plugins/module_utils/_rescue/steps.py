@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -57,7 +58,7 @@ def run(
 ) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a program, as text; 127 when it is not there, 124 when it was ended.
 
-    After ``limit`` seconds it gets TERM, and KILL 5 s later.
+    After ``limit`` seconds it and what it has started get TERM, and KILL 5 s later.
     """
     try:
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
@@ -66,6 +67,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(os.environ, **(environ_update or {})),
+            start_new_session=limit is not None,
         )
     except OSError as exc:
         return 127, "", str(exc)
@@ -74,11 +76,11 @@ def run(
         code = process.returncode
     except subprocess.TimeoutExpired:
         code = 124
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         try:
             out, err = process.communicate(timeout=5)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
     return code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 

@@ -100,9 +100,9 @@ def test_a_step_loads_no_http_and_no_tls(tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_tool_of_a_step_that_does_not_end_is_ended(tmp_path, deaf):
-    """A tool that takes no TERM gets KILL; what it had said is kept."""
+    """With what it has started; a tool that takes no TERM gets KILL. What it had said is kept."""
     first = "trap : TERM" if deaf else ""
-    put(tmp_path / "slow", f"#!/bin/sh\n{first}\necho begun\nwhile :; do sleep 0.1; done\n", 0o755)
+    put(tmp_path / "slow", f"#!/bin/sh\n{first}\nsleep 3600 &\necho begun\nwhile :; do sleep 0.1; done\n", 0o755)
     tools = disk_tools.Tools(steps.run, [str(tmp_path)], limits=True)
     assert tools("slow", limit=0.5) == (124, "begun\n", "slow did not end within 0 s")
     put(tmp_path / "quick", "#!/bin/sh\necho done\nexit 3\n", 0o755)
