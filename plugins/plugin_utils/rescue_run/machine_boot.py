@@ -238,7 +238,7 @@ def public_record(record: dict[str, Any] | None) -> dict[str, str]:
 
 
 #: Seconds that the machine may wait for cloud-init before it answers.
-CLOUD_INIT = 10
+CLOUD_INIT = 20
 #: The state that begins when the reboot is sent.
 LEFT = {"os": boot_states.BOOTING_TO_REAL_OS, "rescue": boot_states.BOOTING_TO_RESCUE}
 

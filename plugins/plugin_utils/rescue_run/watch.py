@@ -65,7 +65,7 @@ class Watcher:
     def until_end(self, limit: float, longest: float) -> Status:
         """Poll with waits that grow up to ``longest`` seconds; returns the final status."""
         deadline = self._clock() + limit + GRACE
-        wait = min(1.0, longest)
+        wait = min(max(1.0, longest / 2), longest)
         behind = False
         while True:
             try:
