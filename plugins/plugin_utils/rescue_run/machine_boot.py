@@ -397,13 +397,14 @@ class _Boot:
             self._target.require(self._keys)
         expect_os = given["expect"] == "os"
         wait_cloud_init = given["wait_cloud_init"] and expect_os
+        ask = ("", str(min(CLOUD_INIT, int(given["cloud_init_timeout"])))) if wait_cloud_init else ()
         system = gate.wait_for(
             self._remote,
             self._target,
             lambda system: gate.judge_system(system, self._previous, given["expect"]),
             given["timeout"],
             "the new system" if expect_os else "the rescue",
-            ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
+            ask=ask,
             # Some images make their host keys while cloud-init runs.
             prove=False,
             same_boot=not given["reboot"],
@@ -439,7 +440,7 @@ class _Boot:
             ready,
             given["cloud_init_timeout"],
             "cloud-init of the new system",
-            ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
+            ask=ask,
             mask=self._masker.text,
         )
 
