@@ -87,12 +87,12 @@ def test_a_refusal_halves_the_share_and_answers_raise_it():
     clock.now += 2
     assert budget.remaining() == 1
     assert budget.delay() == pytest.approx(2.0, abs=0.1)
-    for _ in range(20):
+    for _answer in range(20):
         mark = budget.sent()
         budget.answered(headers(0), mark)
         budget.exhausted(mark)
     assert budget.delay() == pytest.approx(8.0, abs=0.1)
-    for _ in range(112):
+    for _answer in range(112):
         budget.answered(headers(0), budget.sent())
     assert budget.delay() == pytest.approx(1.0)
 
@@ -170,7 +170,7 @@ class Bucket:
         self.clock, self.left, self.filled, self.refused = Clock(), left, 0.0, 0
         self.took = [0] * controllers
         self.chance = random.Random(seed)
-        self.budgets = [Budget(self.clock) for _ in self.took]
+        self.budgets = [Budget(self.clock) for _one in self.took]
         self.events: list[tuple] = []
         for number in range(8 * controllers):
             self.after(0.0, self.send, number % controllers, 1.0)
