@@ -6,7 +6,7 @@ import sys
 
 if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     version = ".".join(str(part) for part in sys.version_info[:3])
-    sys.stderr.write(f"provision: Python 3.11 to 3.14 is needed, this is {version}; run it as ./provision\n")
+    sys.stderr.write("provision: Python 3.11 to 3.14 is needed, this is " + version + "; run it as ./provision\n")
     sys.exit(1)
 
 from provision.program import main
