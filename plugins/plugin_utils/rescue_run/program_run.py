@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shlex
 import time
@@ -318,7 +317,7 @@ def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
 
 
 #: FOLDER SIZE: the program is the first bytes of stdin, the request, which holds secrets, the others. The folder is
-#: named for what is in it, so that the next request finds it there, compiled.
+#: named for its sources, so that the next request finds it there, compiled.
 _SCRIPT = r"""
 exec 2>&1
 umask 077
@@ -343,7 +342,7 @@ class StepFailed(Exception):
 def call_step(remote: Remote, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
     """The answer to a request; ``again``: it may be sent once more when SSH is lost. Raises :class:`StepFailed`."""
     program = rescue_programs.steps()
-    folder = f"{_FOLDER}-{hashlib.sha256(program).hexdigest()[:16]}"
+    folder = f"{_FOLDER}-{rescue_programs.steps_digest()}"
     data = program + json.dumps({"step": step, **request}).encode("utf-8")
     patience = Patience(remote) if again else Patience(remote, 0)
     while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import importlib.util
 import io
 import marshal
@@ -64,7 +65,7 @@ def steps() -> bytes:
     Each request contains it, so it is compressed. A rescue with the controller's version of Python finds it compiled;
     another one compiles it once, as Python does in a folder and not in a zip archive.
     """
-    files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
+    files = _steps()
     for name, text in list(files.items()):
         path = PurePosixPath(name)
         files[f"{path.parent}/__pycache__/{path.stem}.{sys.implementation.cache_tag}.pyc"] = _compiled(name, text)
@@ -75,6 +76,16 @@ def steps() -> bytes:
             entry.size, entry.mode = len(files[name]), 0o600
             archive.addfile(entry, io.BytesIO(files[name]))
     return gzip.compress(packed.getvalue(), mtime=0)
+
+
+@functools.cache
+def steps_digest() -> str:
+    """What names the folder of `steps` in a rescue: a digest of the sources, as compiled ones differ from run to run."""
+    return hashlib.sha256(b"".join(text for _name, text in sorted(_steps().items()))).hexdigest()[:16]
+
+
+def _steps() -> dict[str, bytes]:
+    return _files("_rescue.steps", "", data=("_rescue/recorder.py",))
 
 
 def _compiled(name: str, text: bytes) -> bytes:
