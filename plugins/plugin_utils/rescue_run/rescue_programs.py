@@ -80,7 +80,7 @@ def steps() -> bytes:
 
 @functools.cache
 def steps_digest() -> str:
-    """What names the folder of `steps` in a rescue: a digest of the sources, as compiled ones differ from run to run."""
+    """What names the folder of `steps` in a rescue: a digest of the sources; what is compiled differs each time."""
     return hashlib.sha256(b"".join(text for _name, text in sorted(_steps().items()))).hexdigest()[:16]
 
 
