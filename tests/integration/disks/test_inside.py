@@ -99,7 +99,9 @@ def test_a_journal_that_wants_a_replay_is_left_alone(attach, tmp_path, kind, mib
         assert "needs_recovery" in sh("dumpe2fs", "-h", device), "the test has no dirty journal"
     sh("wipefs", "--all", source)
     before = digest(device)
-    (entry,) = Host(device).look()[device]["holds"]
+    found = Host(device).look()[device]["holds"]
+    assert len(found) == 1, found
+    (entry,) = found
     assert (entry["kind"], entry["type"], entry["system"]) == ("system", kind, "Old Linux 7")
     assert entry["installed"] == {"machine": "n1"}
     assert digest(device) == before

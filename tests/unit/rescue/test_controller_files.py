@@ -377,7 +377,8 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
             put(ask, text="#!/bin/sh\necho passphrase\n")
             environment = {**os.environ, "SSH_AUTH_SOCK": str(socket), "SSH_ASKPASS": str(ask), "DISPLAY": ":0"}
             environment["SSH_ASKPASS_REQUIRE"] = "force"
-            until(socket.is_socket, "the agent's socket")
+            listed = ["ssh-add", "-l"]  # 2: no agent answers; the socket is there a moment before it listens
+            until(lambda: subprocess.run(listed, env=environment, check=False).returncode != 2, "the agent")
             subprocess.run(["ssh-add", "-q", key], env=environment, stdin=subprocess.DEVNULL, check=True)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
             fleet_check.check_private_key(str(key))
