@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 
@@ -42,3 +44,20 @@ def test_no_playbook_forgets_by_end_play_that_a_machine_failed():
     assert [
         path.name for path in PLAYBOOKS.rglob("*.yml") if "meta: end_play" in path.read_text(encoding="utf-8")
     ] == []
+
+
+def keys(value: object) -> Iterator[object]:
+    """Every key of every mapping."""
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys(one)
+    yield from value if isinstance(value, dict) else ()
+
+
+def test_no_key_is_a_truth_value():
+    """YAML reads the keys on, off, yes and no as truth values, and a playbook does not find them by their names."""
+    paths = [*PLAYBOOKS.rglob("*.yml"), *(PLAYBOOKS.parent / "roles").rglob("*.yml")]
+    found = {
+        path.name: [key for key in keys(yaml.safe_load(path.read_text())) if isinstance(key, bool)] for path in paths
+    }
+    assert len(found) > 30
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
