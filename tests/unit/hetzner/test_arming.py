@@ -23,8 +23,8 @@ NAME = "n1"
 REQUEST, TICK = 0.25, 0.5
 
 
-class Time:
-    """One clock for several threads, of which only that runs which has to go on first; pauses take no time."""
+class SharedClock:
+    """One clock for several threads, of which only that runs which has to go on first; `sleep` takes no time."""
 
     def __init__(self, threads: int) -> None:
         self.now = 0.0
@@ -58,8 +58,8 @@ class Time:
 class Project:
     """What the API knows of the server. ``takes``: seconds of an arming."""
 
-    def __init__(self, time: Time, takes: float) -> None:
-        self.time, self.takes = time, takes
+    def __init__(self, clock: SharedClock, takes: float) -> None:
+        self.clock, self.takes = clock, takes
         self.labels = {LABEL: NAME}
         self.actions = [self.action("create_server", 1, -takes, 0.0)]
         self.armed_for = ""
@@ -75,7 +75,7 @@ class Project:
 
     def shown(self, action: dict) -> dict:
         """An action as the API shows it now."""
-        over = action["ended"] <= self.time.now
+        over = action["ended"] <= self.clock.now
         return {
             "id": action["id"], "command": action["command"], "status": "success" if over else "running",
             "started": self.stamp(action["began"]), "finished": self.stamp(action["ended"]) if over else None,
@@ -83,10 +83,10 @@ class Project:
 
     @property
     def locked(self) -> bool:
-        return any(one["ended"] > self.time.now for one in self.actions)
+        return any(one["ended"] > self.clock.now for one in self.actions)
 
     def begin(self, command: str, takes: float) -> dict:
-        self.actions.insert(0, self.action(command, self.actions[0]["id"] + 1, self.time.now, self.time.now + takes))
+        self.actions.insert(0, self.action(command, self.actions[0]["id"] + 1, self.clock.now, self.clock.now + takes))
         return self.shown(self.actions[0])
 
 
@@ -99,12 +99,12 @@ class Client:
 
     def _request(self, what: str) -> None:
         if len(self.sent) == self.number:
-            self.project.time.sleep(self.late)
+            self.project.clock.sleep(self.late)
         self.sent.append(what)
-        self.project.time.sleep(REQUEST)
+        self.project.clock.sleep(REQUEST)
 
     def now(self) -> float:
-        return 1e9 + self.project.time.now // 1
+        return 1e9 + self.project.clock.now // 1
 
     def history(self, _server, _deadline, recent=False):
         self._request("history")
@@ -133,21 +133,21 @@ class Client:
         while self.project.locked:
             if locked is not None:
                 locked()
-            self.project.time.sleep(1)
+            self.project.clock.sleep(1)
         self.project.armed_for = self.run
         return self.project.begin("enable_rescue", self.project.takes)
 
     def disable_rescue(self, _server, _deadline):
         self._request("disable_rescue")
         while self.project.locked:
-            self.project.time.sleep(1)
+            self.project.clock.sleep(1)
         self.project.armed_for = ""
         return self.project.begin("disable_rescue", REQUEST)
 
     def power_on(self):
         self._request("power_on")
         while self.project.locked:
-            self.project.time.sleep(1)
+            self.project.clock.sleep(1)
         if not self.project.boots:
             self.project.boots.append(self.project.armed_for)
             self.project.armed_for = ""
@@ -157,22 +157,22 @@ class Client:
         """Of the action board."""
         while True:
             kept = next(one for one in self.project.actions if one["id"] == action["id"])
-            if kept["ended"] <= self.project.time.now:
+            if kept["ended"] <= self.project.clock.now:
                 return self.project.shown(kept)
-            self.project.time.sleep(kept["ended"] - self.project.time.now + TICK)
+            self.project.clock.sleep(kept["ended"] - self.project.clock.now + TICK)
 
 
 def work(client: Client, made: bool, begins: float) -> str:
     """What hcloud_rescue does with one server; returns what speaks against this run, or nothing."""
-    time = client.project.time
+    clock = client.project.clock
     try:
-        time.sleep(begins)
+        clock.sleep(begins)
         server = client._server()
         made_by = client.project.shown(client.project.actions[-1]) if made else None
         run = MachineRun(NAME)
         reads = ServerReads(client)
         arming = Arming(client, reads, client, IntentStore(None, {}), run, made_by)
-        deadline = Deadline(600, "the test", time, time.sleep)
+        deadline = Deadline(600, "the test", clock, clock.sleep)
         if not made and (server["status"] != "off" or not arming.read_history(server, deadline)):
             return "it was started before"
         arming.arm(server, [], deadline, armed_before=server["rescue_enabled"])
@@ -182,17 +182,17 @@ def work(client: Client, made: bool, begins: float) -> str:
     except Refused as error:
         return str(error)
     finally:
-        time.end()
+        clock.end()
 
 
 def both(takes: float, begins: float, number: int, late: float) -> tuple[Project, list[Client], list[str]]:
     """The run that made the server is ``late`` before its request ``number``; the other one ``begins`` at some time."""
-    project = Project(Time(2), takes)
+    project = Project(SharedClock(2), takes)
     clients = [Client(project, "maker", number, late), Client(project, "other")]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(work, clients[0], True, 0.0)
         second = pool.submit(work, clients[1], False, begins)
-        return project, clients, [first.result(60), second.result(60)]
+        return project, clients, [first.result(600), second.result(600)]
 
 
 @pytest.mark.parametrize("takes", [0.5, 12.0])
@@ -242,7 +242,7 @@ def test_reads_at_the_same_time_are_one_request():
             asked.append(list(batch))
             if len(asked) == 1:
                 first.set()
-                free.wait(10)
+                free.wait(600)
             return {name: {"name": name} for name in batch if name != "n7"}
 
         def by_id(self, server, _deadline):
@@ -251,11 +251,11 @@ def test_reads_at_the_same_time_are_one_request():
     reads = ServerReads(Servers())
     with ThreadPoolExecutor(60) as pool:
         answers = [pool.submit(reads.present, {"name": names[0]}, None)]
-        assert first.wait(10)
+        assert first.wait(600)
         answers += [pool.submit(reads.present, {"name": name}, None) for name in names[1:]]
         until(lambda: len(reads._asked) == 59, "all threads")
         free.set()
-        found = [answer.result(10) for answer in answers]
+        found = [answer.result(600) for answer in answers]
     assert [one and one["name"] for one in found] == [name if name != "n7" else None for name in names]
     assert sorted(map(len, asked)) == [1, 2, 9, 50]
     assert "n7" in asked

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -18,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
+from tests.waiting import until
 
 COMMANDS = sorted(rescue_programs.IMAGE_COMMANDS)
 
@@ -98,13 +100,37 @@ def test_a_step_loads_no_http_and_no_tls(tmp_path):
     assert not {"ssl", "http.client", "urllib.request"} & set(done.stdout.split())
 
 
+class Impatient(subprocess.Popen):
+    """Of a limit nothing is left once the tool has begun; of the pause after TERM, nothing at all."""
+
+    def communicate(self, input=None, timeout=None):
+        if timeout is not None:
+            until(lambda: Path(self.args[0]).with_name("begun").exists(), "the tool")
+            timeout = 0
+        return super().communicate(input, timeout)
+
+
 @pytest.mark.parametrize("deaf", [False, True])
-def test_a_tool_of_a_step_that_does_not_end_is_ended(tmp_path, deaf):
+def test_a_tool_of_a_step_that_does_not_end_is_ended(tmp_path, monkeypatch, deaf):
     """With what it has started; a tool that takes no TERM gets KILL. What it had said is kept."""
     first = "trap : TERM" if deaf else ""
-    put(tmp_path / "slow", f"#!/bin/sh\n{first}\nsleep 3600 &\necho begun\nwhile :; do sleep 0.1; done\n", 0o755)
+    tool = f"#!/bin/sh\n{first}\nsleep 3600 &\necho begun $!\n: >{tmp_path}/begun\nwhile :; do sleep 0.1; done\n"
+    put(tmp_path / "slow", tool, 0o755)
     tools = disk_tools.Tools(steps.run, [str(tmp_path)], limits=True)
-    assert tools("slow", limit=0.5) == (124, "begun\n", "slow did not end within 0 s")
+    with monkeypatch.context() as patched:
+        patched.setattr(steps.subprocess, "Popen", Impatient)
+        code, out, err = tools("slow", limit=7)
+    assert (code, err) == (124, "slow did not end within 7 s")
+    assert re.fullmatch(r"begun \d+\n", out)
+    status = Path("/proc", out.split()[1], "status")
+
+    def over() -> bool:
+        try:
+            return "State:\tZ" in status.read_text()
+        except OSError:
+            return True
+
+    until(over, "the end of what it has started")
     put(tmp_path / "quick", "#!/bin/sh\necho done\nexit 3\n", 0o755)
     assert tools("quick") == (3, "done\n", "")
     assert tools("missing") == (127, "", "missing is not there")
