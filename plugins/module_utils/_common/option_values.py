@@ -42,6 +42,9 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
     except TypeError:
         # it looks into what should be a dictionary before it has looked whether it is one
         option, messages = dict(option, options=None), [f"no {option['type']}"]
+    except OverflowError:
+        # .inf in YAML, which int() refuses in a way of its own
+        messages = ["a number in it has no end"]
     # int() takes digits of every script, "1_0" and "1e9", Decimal() a list of three.
     odd = option.get("type") == "int" and (
         isinstance(value, list) or (isinstance(value, str) and not is_digits(value[value.startswith("-") :]))

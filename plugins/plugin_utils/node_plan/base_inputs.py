@@ -201,6 +201,7 @@ def _check_mappings(inputs: Raw, problems: Problems) -> None:
         "registry_mirrors",
         "containerd_config",
         "repository_keys",
+        "repository_key_fingerprints",
         "unit_drop_ins",
     ):
         if not isinstance(inputs[name], Mapping):
@@ -213,6 +214,9 @@ def _check_mappings(inputs: Raw, problems: Problems) -> None:
             isinstance(value, (bool, Mapping, list)) or re.search(r"[\x00-\x1f\x7f]", str(value))
         ):
             problems.add(f"sysctls.{key}", value, "use a number or text of one line, or null to leave the key alone")
+    for name, prints in inputs["repository_key_fingerprints"].items():
+        if not isinstance(prints, (list, tuple, type(None))) or not all(_text(item) for item in prints or ()):
+            problems.add(f"repository_key_fingerprints.{name}", prints, "use a list of fingerprints")
     for component, by_version in inputs["checksums"].items():
         if not isinstance(by_version, Mapping) or not all(isinstance(item, Mapping) for item in by_version.values()):
             problems.add(f"checksums.{component}", by_version, "use {version: {amd64: digest, arm64: digest}}")
@@ -469,7 +473,7 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:
     inputs["matrix"] = data["matrix"]
     _fill_versions(inputs, data["defaults"])
     inputs["key_fingerprints"] = {
-        name: [*data.get("key_fingerprints", {}).get(name, ()), *inputs["repository_key_fingerprints"].get(name, ())]
+        name: [*data.get("key_fingerprints", {}).get(name, ()), *(inputs["repository_key_fingerprints"].get(name) or ())]
         for name in ("kubernetes", "docker")
     }
     check_sums(inputs, problems)

@@ -62,10 +62,15 @@ class ImageAccount(CloudAccount):
         self.output = done.output
         return done
 
-    def cut(self, ready: str | Callable[[], bool], how: signal.Signals, **options: Any) -> None:
-        """Begin a run and end it as soon as it has printed a text, or a check is true."""
+    def cut(self, ready: Callable[[], bool] | None, how: signal.Signals, **options: Any) -> None:
+        """Begin a run and end it as soon as a check is true; without one while it writes a disk."""
         running = self.start(SNAPSHOT, **options)
-        running.until(ready, "what the run is cut off at")
+        if ready is None:
+            # a disk is written in less than the time between two looks at it, unless the image comes slowly
+            running.until(lambda: running.output.count("waiting for the rescue") == 2, "two machines that start")
+            for name in self.builders():
+                self.lab.person(name).worsen(kbytes=4000)
+        running.until(ready or "writing /dev/sda", "what the run is cut off at")
         self.output = running.interrupt(how).output
 
     def builders(self) -> dict[str, dict]:
@@ -126,7 +131,7 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
         if stage:
             account.fault(point="action", command=stage, effect="stuck", times=2)
         account.cut(
-            (lambda stage=stage: account.acting(stage)) if stage else "writing /dev/sda",
+            (lambda stage=stage: account.acting(stage)) if stage else None,
             signal.SIGKILL if number % 2 else signal.SIGINT,
             **options,
         )

@@ -210,6 +210,11 @@ def test_all_that_is_wrong_is_reported_at_once():
     assert len(text.splitlines()) == 4
 
 
+def test_one_fingerprint_is_no_list_of_its_letters():
+    given_ = {**JOINS, "vars": {"base_repository_key_fingerprints": {"kubernetes": "DE15 B144"}}}
+    assert "base_repository_key_fingerprints.kubernetes" in refused(given_)
+
+
 def test_right_values_pass():
     variables = yaml.safe_load("base_swap: off\nbase_download_timeout: '60'\njoin_ready: 'true'\njoin_ca_file: ca.crt")
     assert node_user_data({**JOINS, "ca_cert": None, "vars": variables})
@@ -226,6 +231,10 @@ ANY = st.recursive(
 @given(name=st.sampled_from(sorted(role_specs.variables(*user_data.ROLES))), value=ANY)
 @example(name="base_checksums", value={"\r": None})  # a key was a line of its own
 @example(name="base_mirrors", value={"\u2028": 1})
+@example(name="join_timeout", value=float("inf"))
+@example(name="base_runtime_probe", value={"threshold": float("inf")})
+@example(name="base_repository_key_fingerprints", value={"kubernetes": 0})
+@example(name="base_repository_key_fingerprints", value={"docker": None})
 def test_any_value_is_taken_or_refused_by_name(name, value):
     given_ = {"join_api_server": "https://192.0.2.1:6443", "join_ca_cert": CA, name: value}
     for line in user_data.findings(given_, user_data.ROLES):
