@@ -78,6 +78,8 @@ def serve(state: State, options: Options) -> None:
     from lab.robot import model
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if sys.version_info < (3, 12):  # where this is the default; else each program that is waited for has a thread
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     try:
         asyncio.run(_serve(state, options))
     except model.SpecError as error:

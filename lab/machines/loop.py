@@ -256,6 +256,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _UEVENTS = 15  # NETLINK_KOBJECT_UEVENT
 _SO_RCVBUFFORCE = 33
 _LOOK_EVERY = 0.1  # seconds
+_BURST = 0.02  # seconds
 _DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
 
 
@@ -332,6 +333,9 @@ class DiskWatcher:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
         self._socket.bind((0, 1))
         self._inotify = Inotify()
+        #: Devices that a program has written to and closed, a moment ago: one who works on a disk opens it often.
+        self._closed: set[int] = set()
+        self._later: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read_events)
         self._loop.add_reader(self._inotify.fd, self._read_closed)
@@ -356,6 +360,8 @@ class DiskWatcher:
 
     def close(self) -> None:
         self._task.cancel()
+        if self._later:
+            self._later.cancel()
         self._loop.remove_reader(self._socket)
         self._loop.remove_reader(self._inotify.fd)
         self._socket.close()
@@ -380,9 +386,15 @@ class DiskWatcher:
         closed = self._inotify.read()
         for watch in closed.ended:
             self._nodes.pop(watch, None)
-        self._call(
+        if not self._closed:
+            self._later = self._loop.call_later(_BURST, self._call_closed)
+        self._closed |= (
             set(self._watched) if closed.overflowed else {self._nodes[w] for w in closed.watches if w in self._nodes}
         )
+
+    def _call_closed(self) -> None:
+        closed, self._closed = self._closed, set()
+        self._call(closed)
 
     async def _look(self) -> None:
         while True:

@@ -30,7 +30,8 @@ from .store import Store
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _ENDS = {0: End.OFF, 133: End.AGAIN}  # by the container's exit status
-_SETTLE = 0.02  # seconds; one change of a disk is often many
+#: Seconds; one change of a disk is often many. The second is not waited for when `udevadm settle` asks.
+_BURST, _SETTLE = 0.02, 0.1
 _SIG_POWEROFF = signal.SIGRTMIN + 4  # systemd(1): what its own tools ask of it
 _SIG_CTRL_ALT_DEL = signal.SIGINT
 _SIG_REBOOT = signal.SIGRTMIN + 5
@@ -66,6 +67,8 @@ class NspawnMachine(PoweredMachine):
         self._view: View | None = None
         self._udev_control: UdevControl | None = None
         self._looking: asyncio.Task[None] | None = None
+        #: `udevadm settle` waits.
+        self._awaited = asyncio.Event()
         self._look_again = False
         self._boots = 0
         self._ns: NetNs | None = None
@@ -328,12 +331,19 @@ class NspawnMachine(PoweredMachine):
         """Show the partitions that the kernel has now, with their nodes, and what is on them."""
         for index in range(len(self._loops)):
             self._disk_changed(index)
-        while self._looking and not self._looking.done():
-            await asyncio.shield(self._looking)
+        self._awaited.set()
+        try:
+            while self._looking and not self._looking.done():
+                await asyncio.shield(self._looking)
+        finally:
+            self._awaited.clear()
 
     async def _look(self, view: View) -> None:
         """What udev does some time after a change."""
         while self._look_again and self._view is view:
-            await asyncio.sleep(_SETTLE)
+            await asyncio.sleep(_BURST)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SETTLE):
+                    await self._awaited.wait()
             self._look_again = False
             await view.look()

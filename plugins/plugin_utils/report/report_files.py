@@ -7,6 +7,7 @@ What machines said is on it; the template escapes all of it.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
@@ -97,11 +98,7 @@ def page(data: ReportData, folder: str = "") -> str:
     ended = from_rfc3339(data["finished"] or data["updated"])
     rows = _rows(data, began, max(ended - began, 0.001), folder)
     done = [row.done_at for row in rows if row.done_at is not None]
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
-    )
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(
+    return _template().render(
         data=data,
         rows=rows,
         counts={outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES},
@@ -119,6 +116,15 @@ def page(data: ReportData, folder: str = "") -> str:
         cost=results.cost_line(cost) if (cost := data.get("cost")) else "",
         shown=_SHOWN,
     )
+
+
+@functools.cache
+def _template() -> Template:
+    """Compiled once in a process: a run writes the page all the time."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
 
 
 def _printable(value: Any) -> Any:
@@ -278,7 +284,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 #: While the run lasts, at most this part of its time is spent on writing the report.
-_SHARE = 0.05
+_SHARE = 0.01
 
 #: The files of this run, when its callback is enabled.
 _current: ReportFiles | None = None

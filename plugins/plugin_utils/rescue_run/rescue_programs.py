@@ -15,7 +15,10 @@ import io
 import marshal
 import sys
 import tarfile
+import threading
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import ParamSpec, TypeVar
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import (
     imported_files,
@@ -40,16 +43,31 @@ echo "{name}: python3 is missing in this rescue; install python3" >&2
 exit 127
 """
 _RESCUE = Path(protocol.__file__).parent
+_making = threading.RLock()
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-@functools.cache
+def _once(make: Callable[P, T]) -> Callable[P, T]:
+    """Makes a program once in a process: the machines of a fleet, a thread each, ask for it in the same moment."""
+    kept = functools.cache(make)
+
+    @functools.wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _making:
+            return kept(*args, **kwargs)
+
+    return made
+
+
+@_once
 def image_command(name: str) -> bytes:
     """A shipped image command; KeyError when there is none of this name."""
     files = _files(f"_rescue.imagecommand.{IMAGE_COMMANDS[name]}")
     return zip_program(_FINDS_PYTHON.format(name=name).encode("ascii"), files)
 
 
-@functools.cache
+@_once
 def installimage() -> bytes:
     """What runs in the place of an image command: :mod:`_rescue.installimage.rescue_program`.
 
@@ -58,7 +76,7 @@ def installimage() -> bytes:
     return zip_program(b"#!/usr/bin/python3\n", _files("_rescue.installimage.rescue_program"))
 
 
-@functools.cache
+@_once
 def steps() -> bytes:
     """What answers the controller's requests: :mod:`_rescue.steps`, as a folder that Python runs, in a tar archive.
 
@@ -78,7 +96,7 @@ def steps() -> bytes:
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
-@functools.cache
+@_once
 def steps_digest() -> str:
     """What names the folder of `steps` in a rescue: a digest of the sources; what is compiled differs each time."""
     return hashlib.sha256(b"".join(text for _name, text in sorted(_steps().items()))).hexdigest()[:16]
@@ -94,7 +112,7 @@ def _compiled(name: str, text: bytes) -> bytes:
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(text) + code
 
 
-@functools.cache
+@_once
 def runner_text() -> str:
     """The runner, a shell script."""
     return (_RESCUE / "runner.sh").read_text(encoding="utf-8")
