@@ -12,9 +12,10 @@ import fcntl
 import os
 import shutil
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .cgroup import Number
 from .disks import Identity, partition_name
@@ -147,13 +148,13 @@ class UdevControl:
             os.close(place)
         self._socket.listen(128)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._start(self._answer())
+        # not before the event loop has let go of it: what gets its number next would not be listened to
+        self._start(self._answer()).add_done_callback(lambda _task: self._socket.close())
 
     def close(self) -> None:
         """Ends all connections: a `udevadm settle` that still waits returns."""
         for task in self._tasks:
             task.cancel()
-        self._socket.close()
 
     async def _answer(self) -> None:
         loop = asyncio.get_running_loop()
@@ -170,10 +171,11 @@ class UdevControl:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(_all_heard(guest), _OLD)
 
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _all_heard(guest: socket.socket) -> None:

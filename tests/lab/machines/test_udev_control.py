@@ -95,3 +95,26 @@ async def test_it_neither_fails_nor_waits_without_a_reason(nspawn_backend: Backe
     answers = await asyncio.gather(*(one.ssh("udevadm settle --timeout=100000") for _number in range(5)))
     assert [answer.status for answer in answers] == [0] * 5
     assert (await one.ssh("udevadm trigger; udevadm info /dev/sda | grep -c ^E:")).status == 0
+
+
+async def test_what_gets_the_number_of_its_socket_is_listened_to(tmp_path: Path) -> None:
+    """A socket that the loop still listened to was closed: the next program that had its number was waited for ever."""
+
+    async def settled() -> None:
+        return None
+
+    loop = asyncio.get_running_loop()
+    control = UdevControl(tmp_path, settled)
+    await asyncio.sleep(0)  # it listens
+    control.close()
+    pairs = [(*socket.socketpair(), asyncio.Event()) for _number in range(3)]
+    for ours, theirs, heard in pairs:
+        loop.add_reader(ours, heard.set)
+        theirs.send(b"x")
+    async with asyncio.timeout(60):
+        for _ours, _theirs, heard in pairs:
+            await heard.wait()
+    for ours, theirs, _heard in pairs:
+        loop.remove_reader(ours)
+        ours.close()
+        theirs.close()
