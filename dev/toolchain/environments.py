@@ -311,6 +311,8 @@ def _run(command: list[str], text: str = "", hint: str = "") -> None:
     # one folder holds everything; hard links from uv's cache into the environments need one file system
     environment.update(UV_CACHE_DIR=str(cache() / "uv-cache"), UV_PYTHON_INSTALL_DIR=str(uv_folder()))
     environment.setdefault("UV_HTTP_TIMEOUT", "120")
+    # 60 s by default, which a machine that does other work may take for one large file
+    environment.setdefault("UV_COMPILE_BYTECODE_TIMEOUT", "600")
     # a network with a certificate authority of its own has put it into the system's store
     environment.setdefault("UV_SYSTEM_CERTS", "true")
     if "PIP_INDEX_URL" in environment:

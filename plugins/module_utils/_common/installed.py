@@ -8,8 +8,8 @@ carries it in its record, so that a system shows which installation it is of.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -44,7 +44,7 @@ class Drift(TypedDict):
 
 def new_installation() -> str:
     """The id of a new installation."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def is_installation(text: object) -> bool:

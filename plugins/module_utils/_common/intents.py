@@ -9,7 +9,6 @@ for another controller. It is closed when the new system is proven, when a syste
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -41,7 +40,7 @@ def make(machine: str, installation: str, consent: str, now: float | None = None
         consent=consent,
         state=OPEN,
         armed_at=to_rfc3339(time.time() if now is None else now),
-        controller=platform.node(),
+        controller=os.uname().nodename,
     )
 
 

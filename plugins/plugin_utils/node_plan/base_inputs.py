@@ -473,7 +473,10 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:
     inputs["matrix"] = data["matrix"]
     _fill_versions(inputs, data["defaults"])
     inputs["key_fingerprints"] = {
-        name: [*data.get("key_fingerprints", {}).get(name, ()), *(inputs["repository_key_fingerprints"].get(name) or ())]
+        name: [
+            *data.get("key_fingerprints", {}).get(name, ()),
+            *(inputs["repository_key_fingerprints"].get(name) or ()),
+        ]
         for name in ("kubernetes", "docker")
     }
     check_sums(inputs, problems)

@@ -283,8 +283,8 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, 0, part) if number is None else (1, number, "") for number, part in parts]
 
 
-#: While the run lasts, at most this part of its time is spent on writing the report.
-_SHARE = 0.01
+#: While the run lasts, this part of its time is spent on writing the report, and it is never older than these seconds.
+_SHARE, _OLDEST = 0.01, 15.0
 
 #: The files of this run, when its callback is enabled.
 _current: ReportFiles | None = None
@@ -345,7 +345,7 @@ class ReportFiles:
             if self._is_new and began >= self._not_before and not self._is_closed:
                 self._put(self.data(began, final=False))
                 self._is_new = False
-                self._not_before = time.time() + (time.time() - began) / _SHARE
+                self._not_before = time.time() + min(_OLDEST, (time.time() - began) / _SHARE)
 
     def take_back(self) -> None:
         """Take what a worker of this run has written and could not return, since it was interrupted."""
