@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
@@ -111,12 +112,13 @@ class Impatient(subprocess.Popen):
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_a_tool_of_a_step_that_does_not_end_is_ended(tmp_path, monkeypatch, deaf):
+@pytest.mark.parametrize("run", [steps.run, processes.run])
+def test_a_tool_that_does_not_end_is_ended_after_the_limit_it_was_given(tmp_path, monkeypatch, run, deaf):
     """With what it has started; a tool that takes no TERM gets KILL. What it had said is kept."""
     first = "trap : TERM" if deaf else ""
     tool = f"#!/bin/sh\n{first}\nsleep 3600 &\necho begun $!\n: >{tmp_path}/begun\nwhile :; do sleep 0.1; done\n"
     put(tmp_path / "slow", tool, 0o755)
-    tools = disk_tools.Tools(steps.run, [str(tmp_path)], limits=True)
+    tools = disk_tools.Tools(run, [str(tmp_path)], limits=True)
     with monkeypatch.context() as patched:
         patched.setattr(steps.subprocess, "Popen", Impatient)
         code, out, err = tools("slow", limit=7)

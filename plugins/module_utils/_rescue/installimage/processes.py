@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from ..._common.text import is_digits
 
-#: What a program that is not there, or had to be killed, returns here.
-ABSENT, KILLED = 127, -9
+#: What a program that is not there, or had to be ended, returns here, as in the shell and of `timeout`.
+ABSENT, ENDED = 127, 124
 
 
 class Refused(Exception):
@@ -27,10 +27,10 @@ class Refused(Exception):
         self.permanent = permanent
 
 
-def run(argv: Sequence[str], seconds: float = 60, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+def run(argv: Sequence[str], limit: float = 60, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Run ``argv`` without input; returns (exit code, stdout, stderr) as text, and never raises.
 
-    ``environment``: variables for it alone.
+    ``limit``: seconds; ``environment``: variables for it alone.
     """
     try:
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
@@ -44,11 +44,11 @@ def run(argv: Sequence[str], seconds: float = 60, environment: Mapping[str, str]
     except OSError as error:
         return ABSENT, "", str(error)
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         kill_group(process.pid)
-        process.communicate()
-        return KILLED, "", f"it did not end within {int(seconds)} s"
+        out = process.communicate()[0]
+        return ENDED, out.decode("utf-8", "replace"), f"it did not end within {int(limit)} s"
     except BaseException:
         kill_group(process.pid)
         raise

@@ -241,7 +241,7 @@ class Program:
     def __init__(self, spec: specs.Spec, base: str, deadline: float, token: str = "") -> None:
         self._spec, self._base, self._deadline, self._token = spec, base, deadline, token
         self._work = os.path.join(base, specs.WORK)
-        self._tools = Tools(run)
+        self._tools = Tools(run, limits=True)
         self._disks: list[Identity] = []
         self._drives: list[str] = []
         #: Stable names of the disks that may be emptied after a failure.
