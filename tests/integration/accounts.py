@@ -142,6 +142,8 @@ class CloudAccount(CloudCalls, _Account):
         self.forget_faults()
         for name, server in self.servers().items():
             if name not in self._before:
+                # an action that a run had begun locks its server until it ends, also when the run was stopped
+                until(lambda name=name: not self.server(name)["locked"], f"the end of what is done to {name}")
                 self.call("DELETE", f"/servers/{server['id']}")
         self.call("DELETE", f"/ssh_keys/{self.key_id}")
 
