@@ -24,8 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
 from ..progress import display
-from ..ssh.known_hosts import KnownHosts
-from ..ssh.remote import Remote
+from ..ssh.remote import KnownHosts, Remote
 from . import image_inputs
 
 

@@ -30,8 +30,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display
 from ..records import claims
 from ..ssh import gate
-from ..ssh.known_hosts import KnownHosts
-from ..ssh.remote import Remote, Unreachable
+from ..ssh.remote import KnownHosts, Remote, Unreachable
 from ..ssh.system_probe import System
 from . import image_inputs
 from .flow import BadInput, Flow, Host, check_installation, parse_host_keys

@@ -14,8 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.probe i
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from . import system_probe
-from .known_hosts import KnownHosts
-from .remote import OTHER_KEY, REFUSED, Remote, Unreachable
+from .remote import OTHER_KEY, REFUSED, KnownHosts, Remote, Unreachable
 from .system_probe import System
 
 #: How long another system may answer before it is clear that it is no passing state of the boot.

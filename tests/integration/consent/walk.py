@@ -34,7 +34,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
     program_run,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, remote
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.system_probe import CloudInit, System
 from tests.key_pairs import public_key
 
@@ -433,7 +433,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(program_run, "call_step", _answers(world))
     monkeypatch.setattr(gate, "wait_for", wait_for)
-    monkeypatch.setattr(known_hosts.KnownHosts, "fingerprints", lambda self: [])
+    monkeypatch.setattr(remote.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     monkeypatch.setattr(Deadline, "sleep", _sleep)
 

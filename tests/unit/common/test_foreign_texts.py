@@ -26,7 +26,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote
 from provision import role_variables
 from tests.unit.common import odd
 
@@ -68,7 +68,7 @@ def test_a_host_key_that_is_none_is_refused(encoded):
 
 
 def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
-    known = known_hosts.KnownHosts(str(tmp_path), "node-1", "os", "run")
+    known = remote.KnownHosts(str(tmp_path), "node-1", "os", "run")
     key = "AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
     known.path.write_text(f"alias ssh-ed25519 A\nalias ssh-ed25519 é\nalias ssh-ed25519 {key}\n", encoding="utf-8")
     assert len(known.fingerprints()) == 1
@@ -126,4 +126,4 @@ def test_a_good_text_is_read():
     assert request._is_url("https://[2001:db8::1]:8443/images")
     assert probe.unpacked_json("e30=") == {}
     assert info._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
-    assert Path(known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"
+    assert Path(remote.KnownHosts("/x", "n", "os", "r").path).name == "n.os"

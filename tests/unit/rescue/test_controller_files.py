@@ -34,8 +34,13 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.rescue_programs import IMAGE_COMMANDS
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.watch import Logs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, REFUSED, SILENT, classify
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
+    OTHER_KEY,
+    REFUSED,
+    SILENT,
+    KnownHosts,
+    classify,
+)
 from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"

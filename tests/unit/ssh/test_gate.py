@@ -19,11 +19,11 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, system_probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import system_probe as probe_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.gate import Verdict
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
     OTHER_KEY,
     REFUSED,
     SILENT,
+    KnownHosts,
     Unreachable,
     classify,
 )

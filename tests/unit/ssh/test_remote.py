@@ -25,10 +25,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run impo
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as session_module
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import (
     OTHER_KEY,
     SILENT,
+    KnownHosts,
     Lost,
     Remote,
     Session,
