@@ -143,9 +143,9 @@ def _run(chosen: argparse.Namespace) -> int:
         payload = state_folder.unpacked(chosen.state_dir.resolve())
         # what follows needs the payload's YAML and our collection
         sys.path[:0] = [str(payload / "site"), str(payload / "collections")]
-        from provision import playbook, role_variables
+        from provision import playbook
 
-        gathered = role_variables.gather(chosen)
+        gathered = playbook.gather(chosen)
         # not before everything that was asked for is known to make sense
         if not chosen.check:
             for reason in state_folder.remove_older(chosen.state_dir.resolve(), payload):

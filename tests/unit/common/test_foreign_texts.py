@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote
-from provision import role_variables
+from provision import playbook
 from tests.unit.common import odd
 
 _TEXTS = (odd.DEEP, '{"files": ' * 100_000, "{", "[]", "5", "9" * 5000)
@@ -95,8 +95,8 @@ def test_drop_ins_that_are_no_yaml_are_refused(text):
 
 @pytest.mark.parametrize("value", [odd.DEEP, "2021-13-45", "["])
 def test_an_assignment_that_is_no_yaml_is_refused(value):
-    with pytest.raises(role_variables.UsageError, match="must be a list"):
-        role_variables._assignment(f"base_x={value}", {"base_x": {"type": "list"}})
+    with pytest.raises(playbook.UsageError, match="must be a list"):
+        playbook._assignment(f"base_x={value}", {"base_x": {"type": "list"}})
 
 
 @pytest.mark.parametrize("authority", ["é", "A", "w6k="])
