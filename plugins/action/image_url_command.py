@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_url_command
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import commands
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import StepAction
 
 
@@ -13,4 +13,4 @@ class ActionModule(StepAction):
     """See the documentation of the module of the same name."""
 
     specification = staticmethod(options.image_url_command_spec)
-    step = staticmethod(image_url_command.run)
+    step = staticmethod(commands.image_url_command)

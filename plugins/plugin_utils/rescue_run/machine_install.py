@@ -15,14 +15,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 from ..progress import display, fleet_state
-from . import image_url_command, machine_boot, machine_disks, pre_provision_command, robot_installimage
+from . import commands, machine_boot, machine_disks, robot_installimage
 from .flow import BadInput, Host, named
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {
-    "pre_provision_command": (options.pre_provision_command_spec, pre_provision_command.run),
+    "pre_provision_command": (options.pre_provision_command_spec, commands.pre_provision_command),
     "machine_disks": (options.machine_disks_spec, machine_disks.run),
-    "image_url_command": (options.image_url_command_spec, image_url_command.run),
+    "image_url_command": (options.image_url_command_spec, commands.image_url_command),
     "robot_installimage": (options.robot_installimage_spec, robot_installimage.run),
     "machine_boot": (options.machine_boot_spec, machine_boot.run),
 }

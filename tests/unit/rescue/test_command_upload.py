@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
+    commands,
     image_inputs,
-    image_url_command,
     program_run,
     upload,
 )
@@ -45,9 +45,9 @@ def inputs(folder: Path, size: int) -> image_inputs.Inputs:
 
 
 def run_of(given: image_inputs.Inputs, rescue: Rescue) -> Any:
-    run = image_url_command._Run.__new__(image_url_command._Run)
+    run = commands.ImageCommandRun.__new__(commands.ImageCommandRun)
     run.command, run._remote = given.command, rescue
-    uploaded = image_url_command._uploaded(given)
+    uploaded = commands._uploaded(given)
     rule = protocol.MARKER_AND_EXIT_CODE
     run._job = jobs.Job(b"", given.bootstrap, given.arguments, "", 1, rule, "", uploaded=uploaded)
     run._flow = SimpleNamespace(timeline=SimpleNamespace(to=lambda state: None))
@@ -84,7 +84,7 @@ def test_its_bytes_are_its_identity(tmp_path):
     given = inputs(tmp_path, LARGEST_SENT_ALONG + 1)
     content = (tmp_path / NAME).read_bytes()
     digest = protocol.job_digest(content, given.bootstrap, given.arguments)
-    assert image_url_command._uploaded(given)["digest"] == digest
+    assert commands._uploaded(given)["digest"] == digest
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_it_is_uploaded_only_for_a_start(tmp_path, sent, state, code, of_this_jo
 def test_a_command_that_went_away_names_itself(tmp_path):
     given = inputs(tmp_path, LARGEST_SENT_ALONG + 1)
     (tmp_path / NAME).unlink()
-    with pytest.raises(image_url_command.AnsibleActionFail, match=rf"node-1: command .*{NAME}: it cannot be read"):
-        image_url_command._uploaded(given)
+    with pytest.raises(commands.AnsibleActionFail, match=rf"node-1: command .*{NAME}: it cannot be read"):
+        commands._uploaded(given)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pre_provision_command does on the controller: check, gate, upload, start, watch, decide."""
+"""What image_url_command and pre_provision_command do on the controller: check, gate, upload, start, watch, decide."""
 
 from __future__ import annotations
 
@@ -9,18 +9,100 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, masking
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import (
+    image_url,
+    pre_provision,
+    protocol,
+    steps,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol, steps
 
 from ..progress import display
 from ..ssh import gate
 from ..ssh.remote import Remote, Unreachable
+from ..ssh.system_probe import System
 from . import image_inputs, program_run, rescue_programs, upload, watch
-from .flow import BadInput, Flow, Host, parse_host_keys, run_id
+from .flow import BadInput, Flow, Host, check_consent, check_installation, intent_for, parse_host_keys, run_id
 from .image_inputs import Command, interpreter_of
+
+
+def image_url_command(host: Host, given: dict[str, Any]) -> dict[str, Any]:
+    """Run an image command in the rescue of one machine."""
+    flow = host.flow(given)
+    check_consent(given)
+    inputs = _image_examined(host, given, flow.name)
+    installation = check_installation(given["installation"]) or installed.new_installation()
+    job = jobs.Job(
+        command=b"" if inputs.command.is_large else inputs.command.head,
+        uploaded=_uploaded(inputs) if inputs.command.is_large else None,
+        bootstrap=inputs.bootstrap,
+        arguments=inputs.arguments,
+        token=given["oci_registry_auth_token"] or "",
+        limit=given["timeout"],
+        rule=given["success"],
+        runner=rescue_programs.runner_text(),
+        installation=installation,
+        devices=inputs.root_devices,
+        consent=given["consent"],
+        reinstall=given["reinstall"],
+        empty=given["empty"],
+        still_empty=given["still_empty"],
+        check_image=given["check_image"],
+        intent=intent_for(
+            given, flow.name, installation, image_url=image_url.redact(inputs.image_url), command=given["command"]
+        ),
+    )
+    about = {"job": job.digest, "image_url": image_url.redact(inputs.image_url), "command_path": inputs.command.path}
+    if host.check_mode:
+        return flow.result(changed=True, msg=f"would run {inputs.command.path} in the rescue", **about)
+    secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
+    masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
+    logs = program_run.open_logs(given["log_dir"], flow.name, masker)
+    run = ImageCommandRun(host.remote, given, flow, job, logs, masker)
+    run.command = inputs.command
+    return run.result(about)
+
+
+def _image_examined(host: Host, given: dict[str, Any], name: str) -> image_inputs.Inputs:
+    inputs, findings = image_inputs.examine(dict(given, name=name), given["command_dir"], host.read_file)
+    findings += image_inputs.check_token(given["oci_registry_auth_token"])
+    findings += image_inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
+    findings += image_inputs.check_addresses(given)
+    if findings or inputs is None:
+        raise BadInput(name, findings)
+    return inputs
+
+
+def _uploaded(inputs: image_inputs.Inputs) -> dict[str, Any]:
+    """The options of the start for a command that was uploaded before: digest, size, and the digest of the job."""
+    command = inputs.command
+    try:
+        digest = protocol.job_digest_in_pieces(command.pieces(), command.size, inputs.bootstrap, inputs.arguments)
+    except OSError as exc:
+        raise AnsibleActionFail(f"{inputs.name}: command {command.path}: it cannot be read ({exc.strerror})") from exc
+    return {"sha256": command.sha256, "size": command.size, "digest": digest}
+
+
+class ImageCommandRun(program_run.RescueRun):
+    """One image command on one machine."""
+
+    step = steps.IMAGE_COMMAND
+    command: Command
+
+    def _before_start(self, system: System) -> None:
+        if self.command.is_large:
+            target = f"{protocol.BASE}/{protocol.COMMANDS}/{self.command.sha256}"
+            self._send(upload.COMMAND, Path(self.command.path), target, f"sha256:{self.command.sha256}")
+
+    def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
+        text = protocol.explain_failure(status, self._job.rule, one_line(interpreter_of(self.command.head), 100))
+        return f"the {self.noun} failed: {text}" + self._last_message(about)
+
 
 NOUN, BEFORE = "pre-provision command", "before this run wrote anything"
 #: Lines of its output in results and in the reason of a machine that it stopped.
@@ -28,10 +110,10 @@ TAIL, SHOWN = 20, 10
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
-def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
+def pre_provision_command(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Run a pre-provision command in the rescue of one machine."""
     flow = host.flow(given)
-    program, masker = _examined(host, given, flow.name)
+    program, masker = _program_examined(host, given, flow.name)
     about: dict[str, Any] = {"command_path": program.path, "command_sha256": program.sha256}
     if host.check_mode:
         msg = f"would run {program.path} in the rescue, before anything is written"
@@ -40,10 +122,10 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     name, runner = Path(program.path).name, rescue_programs.runner_text()
     job = pre_provision.make(name, program.sha256, flow.name, facts, given["timeout"], runner, run_id())
     logs = program_run.open_logs(given["log_dir"], "", masker, f"{flow.name}.pre-provision")
-    return _Run(host.remote, given, flow, program, job, logs, masker).result(about)
+    return PreProvisionRun(host.remote, given, flow, program, job, logs, masker).result(about)
 
 
-def _examined(host: Host, given: dict[str, Any], name: str) -> tuple[Command, masking.Masker]:
+def _program_examined(host: Host, given: dict[str, Any], name: str) -> tuple[Command, masking.Masker]:
     spec = {"pre_provision_command": given["command"], "pre_provision_timeout": given["timeout"]}
     program, findings = image_inputs.examine_pre_provision(spec, given["command_dir"], host.find_file)
     own = {"pre_provision_command": "command", "pre_provision_timeout": "timeout"}
@@ -58,7 +140,7 @@ def _examined(host: Host, given: dict[str, Any], name: str) -> tuple[Command, ma
     return program, masking.Masker(masking.of_texts(given["secrets"]), masking.of_lines(bootstrap))
 
 
-class _Run:
+class PreProvisionRun:
     """The program on one machine."""
 
     def __init__(
