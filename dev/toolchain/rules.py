@@ -49,11 +49,11 @@ _ANY_WORDS = ("dev/toolchain/rules.py", ".b64")
 
 #: lines a file may have, by folder
 LENGTHS = {
-    "dev": 400,
+    "dev": 600,
     "lab": 600,
     "tests": 600,
     "plugins": 600,
-    "provision": 400,
+    "provision": 600,
 }
 
 

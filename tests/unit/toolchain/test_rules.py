@@ -83,7 +83,7 @@ def test_parts_of_words_data_and_the_table_itself_are_left_alone(tmp_path, name,
 
 def test_long_files_are_found_by_their_folder(tmp_path):
     names = [
-        write(tmp_path, "dev/long.py", "x = 1\n" * 401),
+        write(tmp_path, "dev/long.py", "x = 1\n" * 601),
         write(tmp_path, "lab/fits.py", "x = 1\n" * 600),
         write(tmp_path, "plugins/modules/m.py", "x = 1\n" * 500),
         write(tmp_path, "lab/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
