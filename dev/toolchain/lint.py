@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import borders, environments, rules, setup
+from . import environments, rules, setup
 from .environments import variables
 from .paths import CHECKOUT, NAME, NAMESPACE, cache, copied_tree, linked_tree, tracked_files
 
@@ -235,7 +235,7 @@ LINTERS = [
     Linter("yamllint", yamllint),
     Linter("shellcheck", shellcheck),
     Linter("ruff", ruff),
-    Linter("borders", lambda job: job.none(borders.findings(CHECKOUT, tracked_files()))),
+    Linter("borders", lambda job: job.none(rules.crossings(CHECKOUT, tracked_files()))),
     Linter("numbers", lambda job: job.none(rules.numbers(CHECKOUT, tracked_files()))),
     Linter("words", words),
     Linter("length", lambda job: job.none(rules.too_long(CHECKOUT, tracked_files()))),

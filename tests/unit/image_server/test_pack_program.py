@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
-from dev.toolchain.borders import imports
+from dev.toolchain.rules import imports
 
 INSIDE = str(pack_program.TOP).rpartition("/")[0]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from dev.toolchain import borders
+from dev.toolchain import rules
 from tests.folders import put
 
 OURS = "ansible_collections.kubenode.provision.plugins"
@@ -14,7 +14,7 @@ OURS = "ansible_collections.kubenode.provision.plugins"
 
 def findings(tmp_path, name: str, source: str) -> list[str]:
     put(tmp_path / name, source)
-    return borders.findings(tmp_path, [name])
+    return rules.crossings(tmp_path, [name])
 
 
 @pytest.mark.parametrize(
