@@ -16,7 +16,8 @@ COMMANDS = {
     "image-server": "release.image_server",
     "lock": "environments.lock",
     "provision": "release.provision",
-    "run": "setup.run",
+    "run": "environments.run",
+    "setup": "environments.setup",
 }
 
 

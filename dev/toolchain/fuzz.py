@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import environments, setup
+from . import environments
 from .paths import CHECKOUT
 from .test import LONG_MARKERS, test_variables
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seconds", type=int, nargs="?", default=600)
     parser.add_argument("pytest", nargs=argparse.REMAINDER, help="tests and further arguments for pytest")
     chosen = parser.parse_args(arguments)
-    setup.ensure_debian(["base"])
+    environments.ensure_debian(["base"])
     environment = {**test_variables("main"), "KUBENODE_HYPOTHESIS": "fuzz"}
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     before = _patches()

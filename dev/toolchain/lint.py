@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import environments, rules, setup
+from . import environments, rules
 from .environments import variables
 from .paths import CHECKOUT, NAME, NAMESPACE, cache, copied_tree, linked_tree, tracked_files
 
@@ -267,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _prepare(linters: list[Linter]) -> None:
     """Make all environments first, so that the linters' times are their own."""
-    setup.ensure_debian(["base"])
+    environments.ensure_debian(["base"])
     for name in dict.fromkeys(name for linter in linters for name in linter.environments):
         environments.ensure(name)
     environments.variables()

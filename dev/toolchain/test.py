@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from . import SetupError, environments, say, setup
+from . import SetupError, environments, say
 from .environments import variables
 from .paths import CHECKOUT, memory, tree_digest
 
@@ -338,7 +338,7 @@ def _seed() -> int:
 
 
 def _environments(part: Part) -> None:
-    setup.ensure_debian(list(part.packages))
+    environments.ensure_debian(list(part.packages))
     environments.ensure("main")
     environments.ensure(environments.CORES[part.core])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import SetupError, environments, paths, setup
+from dev.toolchain import SetupError, environments, paths
 from dev.toolchain import __main__ as toolchain
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
@@ -37,10 +37,10 @@ def test_interpreter_of_no_such_version_is_none():
 
 
 def test_debian_groups_are_read_and_unknown_ones_named():
-    assert "git" in setup.wanted_packages(["base"])
-    assert set(setup.wanted_packages(["base"])) < set(setup.wanted_packages(["base", "lab"]))
+    assert "git" in environments.wanted_packages(["base"])
+    assert set(environments.wanted_packages(["base"])) < set(environments.wanted_packages(["base", "lab"]))
     with pytest.raises(SetupError, match="group nothing is not in"):
-        setup.wanted_packages(["nothing"])
+        environments.wanted_packages(["nothing"])
 
 
 def test_copy_follows_the_checkout(tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_copy_follows_the_checkout(tmp_path, monkeypatch):
 
 def test_debian_list_is_sorted_and_without_doubles():
     for group in ("base", "lab", "test"):
-        packages = setup.wanted_packages([group])
+        packages = environments.wanted_packages([group])
         assert packages == sorted(set(packages))
 
 
