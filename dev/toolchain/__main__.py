@@ -12,6 +12,8 @@ from . import SetupError, say
 
 #: command → its function in a module beside this one; else it is `main` of the module of its name
 COMMANDS = {
+    "bench": "test.bench",
+    "fuzz": "test.fuzz",
     "image-commands": "release.image_commands",
     "image-server": "release.image_server",
     "lock": "environments.lock",

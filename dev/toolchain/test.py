@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/test: the default tests, or parts of the long run, each part in one pytest; one summary and one exit code."""
+"""dev/test: the default tests, or parts of the long run, each part in one pytest; one summary and one exit code.
+
+dev/fuzz: property tests with random data for a given time. dev/bench: the benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ NOTHING_CHOSEN = 5  # pytest's exit code when the arguments leave no test of a p
 PLENTY = 16 << 30
 #: variables by which dev/pytest_suites.py learns where to write its counts, and what is still being built
 COUNTS, BUILDING = "KUBENODE_TEST_COUNTS", "KUBENODE_TEST_BUILDING"
-GRACE = 120  # seconds in which an interrupted pytest closes its labs
+GRACE = 120  # seconds in which an interrupted pytest closes its labs and prints what it found
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,8 @@ class Result:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the chosen parts; 0 when every part that ran passed."""
-    parser = argparse.ArgumentParser(prog="dev/test", description=__doc__.partition(": ")[2])
+    description = __doc__.partition("\n")[0].partition(": ")[2]
+    parser = argparse.ArgumentParser(prog="dev/test", description=description)
     parser.add_argument(
         "parts",
         nargs="*",
@@ -394,6 +398,129 @@ def _summary(results: Sequence[Result], left_out: Sequence[str], out: Callable[[
         out(f"not run: {line}")
     total = [sum(getattr(result, name) for result in results) for name in ("passed", "failed", "skipped")]
     out(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+
+
+PATCHES = CHECKOUT / ".hypothesis" / "patches"
+
+
+def fuzz(arguments: list[str] | None = None) -> int:
+    """dev/fuzz: explore for a given time; 0 when nothing was found."""
+    parser = argparse.ArgumentParser(
+        prog="dev/fuzz",
+        description="property tests with random data for a given time; what fails becomes an @example in its test.",
+    )
+    parser.add_argument("seconds", type=int, nargs="?", default=600)
+    parser.add_argument("pytest", nargs=argparse.REMAINDER, help="tests and further arguments for pytest")
+    chosen = parser.parse_args(arguments)
+    environments.ensure_debian(["base"])
+    environment = {**test_variables("main"), "KUBENODE_HYPOTHESIS": "fuzz"}
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = _patches()
+    failed = _explore(environment, time.monotonic() + chosen.seconds, chosen.pytest)
+    found = sorted(_patches() - before)
+    for patch in found:
+        _keep(patch)
+    print(f"fuzz: {failed} tests failed, {len(found)} patches with examples")
+    return 1 if failed else 0
+
+
+@dataclass
+class Round:
+    """One run of pytest with a seed of its own."""
+
+    process: subprocess.Popen[bytes]
+    counts: Path
+
+    def failed(self) -> int:
+        """How many tests found something; an interrupted round reports it, too."""
+        if not self.counts.exists():
+            return int(self.process.returncode not in (0, 2, 5))  # passed, interrupted, no test chosen
+        failed: int = json.loads(self.counts.read_text(encoding="ascii"))["failed"]
+        return failed
+
+
+def _explore(environment: dict[str, str], deadline: float, further: list[str]) -> int:
+    """One round a core at a time until the deadline; the number of failed tests."""
+    running: list[Round] = []
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < deadline:
+            while len(running) < (os.cpu_count() or 1):
+                running.append(_begin(environment, Path(folder), further))
+            time.sleep(1)
+            ended = [item for item in running if item.process.poll() is not None]
+            failed += sum(item.failed() for item in ended)
+            running = [item for item in running if item not in ended]
+        for item in running:
+            item.process.send_signal(signal.SIGINT)
+        for item in running:
+            try:
+                item.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                item.process.kill()
+                item.process.wait()
+            failed += item.failed()
+    return failed
+
+
+def _begin(environment: dict[str, str], folder: Path, further: list[str]) -> Round:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"fuzz: a round with seed {seed}", flush=True)
+    counts = folder / f"{seed}.json"
+    command = [_python("main"), "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+    command.append(f"--hypothesis-seed={seed}")
+    command += ["-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", *(further or ["tests/unit", "tests/lab"])]
+    own = {**environment, COUNTS: str(counts)}
+    return Round(subprocess.Popen(command, env=own, cwd=CHECKOUT, stdin=subprocess.DEVNULL), counts)
+
+
+def _patches() -> set[Path]:
+    return set(PATCHES.glob("*.patch"))
+
+
+def _keep(patch: Path) -> None:
+    """Put the examples of a patch into their tests; say where it does not fit."""
+    done = subprocess.run(
+        ["git", "-C", str(CHECKOUT), "apply", "--verbose", str(patch)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    print(done.stdout.decode(errors="replace").strip())
+    if done.returncode:
+        print(f"fuzz: {patch} does not apply to these files as they are; it has the examples")
+
+
+BENCHMARKS = CHECKOUT / "tests" / "bench"
+BENCH_RESULTS = CHECKOUT / "build" / "bench"
+
+
+def bench(arguments: list[str] | None = None) -> int:
+    """dev/bench: run the named benchmarks or all; 0 when every one ended well."""
+    known = sorted(path.stem for path in BENCHMARKS.glob("[a-z]*.py"))
+    parser = argparse.ArgumentParser(
+        prog="dev/bench",
+        description="the benchmarks below tests/bench, one after the other; each writes build/bench/NAME.json.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all ({', '.join(known)})")
+    names = parser.parse_args(arguments).names or known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        parser.error(f"benchmark {unknown[0]} is unknown; there are {', '.join(known) or 'none'}")
+    environment = variables()
+    BENCH_RESULTS.mkdir(parents=True, exist_ok=True)
+    failed = [name for name in names if not _benchmark(name, environment)]
+    if failed:
+        say("failed: benchmark " + ", ".join(failed))
+    return 1 if failed else 0
+
+
+def _benchmark(name: str, environment: dict[str, str]) -> bool:
+    """One benchmark as a program of its own; without a result file it counts as failed."""
+    result = BENCH_RESULTS / (name + ".json")
+    result.unlink(missing_ok=True)
+    done = subprocess.run(["python", str(BENCHMARKS / (name + ".py"))], cwd=CHECKOUT, env=environment, check=False)
+    return done.returncode == 0 and result.exists()
 
 
 if __name__ == "__main__":
