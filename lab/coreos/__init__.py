@@ -19,7 +19,7 @@ from lab import cache
 from lab.cache import Progress, quiet
 from lab.errors import ImageError
 
-from .live_image import ARGUMENTS, BUILDERS, FILES, SOURCES, build
+from .live_image import ARGUMENTS, FILES, SOURCES, build
 
 __all__ = ["LiveImage", "ensure"]
 
@@ -63,11 +63,10 @@ def _load(folder: Path) -> LiveImage:
 
 
 def _digest() -> str:
-    """Changes whenever a file or a module that decides the content does."""
+    """Changes whenever a file that decides the content does, the module that builds it among them."""
     here = Path(__file__).parent
     total = hashlib.sha256()
-    modules = (here / f"{name}.py" for name in BUILDERS)
-    for path in [*modules, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
+    for path in [here / "live_image.py", *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
         total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
         total.update(path.read_bytes())
     return total.hexdigest()[: cache.DIGITS]
