@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ipaddress
 import itertools
 import os
 import re
@@ -14,21 +15,25 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import yaml
 from aiohttp import web
 
-from lab.api import metadata_only, metadata_service
+from lab.api import metadata_only
 from lab.api import routes as cloud_routes
 from lab.api.cloud_project import Cloud, Settings
 from lab.api.http import CLOUD, Bucket, CloudAuth
 from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.networks import primary_ip_routes
+from lab.api.resources import Server
 from lab.api.routes import disk_routes, metadata_only_action_routes, power_routes, server_routes
 from lab.api.servers import Power, ServerDisks, Servers, image_routes
+from lab.api.views import datacenter
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
 from lab.machines.backend import Backend, best_kind, open_backend
 from lab.machines.leftovers import clean_up_dead_processes, process_state
@@ -119,6 +124,112 @@ def _add_mirror(app: web.Application) -> None:
         return web.FileResponse(file, headers={"Content-Type": "application/octet-stream"})
 
     app.router.add_get("/mirror/{path:.+}", get)
+
+
+MetadataLeaf = Callable[[Cloud, Server], str]
+
+#: The provider's images allow root to log in with the keys of the server; so does this.
+_VENDOR_DATA = "#cloud-config\ndisable_root: false\n"
+
+
+def _metadata(cloud: Cloud, server: Server) -> dict[str, Any]:
+    """The whole metadata document of a server."""
+    return {
+        "hostname": server.name,
+        "instance-id": server.id,
+        "availability-zone": _zone(server),
+        "region": server.location.network_zone,
+        "public-ipv4": _ipv4(cloud, server),
+        "local-ipv4": server.private_net[0].ip if server.private_net else "",
+        "public-keys": list(server.authorized_keys),
+        "network-config": {
+            "version": 1,
+            "config": [
+                {
+                    "type": "physical",
+                    "name": "eth0",
+                    "mac_address": cloud.backend.mac(server.index),
+                    "subnets": _subnets(server),
+                }
+            ],
+        },
+        "vendor_data": _VENDOR_DATA,
+    }
+
+
+def _metadata_application(cloud: Cloud) -> web.Application:
+    """Every machine reads about itself, recognised by the address it comes from; plain HTTP, without a token."""
+    leaves: dict[str, MetadataLeaf] = {
+        "": lambda cloud, server: _yaml(_metadata(cloud, server)),
+        "/hostname": lambda cloud, server: server.name,
+        "/instance-id": lambda cloud, server: str(server.id),
+        "/public-ipv4": _ipv4,
+        "/local-ipv4": lambda cloud, server: server.private_net[0].ip if server.private_net else "",
+        "/availability-zone": lambda cloud, server: _zone(server),
+        "/region": lambda cloud, server: server.location.network_zone,
+        "/public-keys": lambda cloud, server: _yaml(list(server.authorized_keys)),
+        "/private-networks": _private_networks,
+        "/vendor_data": lambda cloud, server: _VENDOR_DATA,
+    }
+    app = web.Application()
+
+    def add(path: str, leaf: MetadataLeaf) -> None:
+        async def get(request: web.Request) -> web.Response:
+            return web.Response(text=leaf(cloud, _asking(cloud, request)))
+
+        app.router.add_get(path, get)
+
+    for path, leaf in leaves.items():
+        add(f"/hetzner/v1/metadata{path}", leaf)
+    add("/hetzner/v1/userdata", lambda cloud, server: server.user_data or "")
+    return app
+
+
+def _asking(cloud: Cloud, request: web.Request) -> Server:
+    server = cloud.server_by_address(request.remote or "")
+    if server is None:
+        raise web.HTTPNotFound(text=f"no server has the address {request.remote}\n")
+    return server
+
+
+def _zone(server: Server) -> str:
+    return str(datacenter(server.location)["name"])
+
+
+def _subnets(server: Server) -> list[dict[str, Any]]:
+    """How the public interface is to be configured."""
+    found: list[dict[str, Any]] = [{"type": "dhcp", "ipv4": True}] if server.ipv4 or not server.ipv6 else []
+    if server.ipv6:
+        address = f"{ipaddress.IPv6Network(server.ipv6.ip)[1]}/64"
+        found.append({"type": "static", "ipv6": True, "address": address, "gateway": "fe80::1", "dns_nameservers": []})
+    return found
+
+
+def _ipv4(cloud: Cloud, server: Server) -> str:
+    return cloud.backend.address(server.index) if server.ipv4 is not None else ""
+
+
+def _private_networks(cloud: Cloud, server: Server) -> str:
+    networks = []
+    for position, net in enumerate(server.private_net):
+        network = cloud.metadata_only["network"][net.network]
+        networks.append(
+            {
+                "ip": net.ip,
+                "alias_ips": list(net.alias_ips),
+                "interface_num": position + 1,
+                "mac_address": net.mac,
+                "network_id": net.network,
+                "network_name": network.name,
+                "network": network.content["ip_range"],
+            }
+        )
+    return _yaml(networks)
+
+
+def _yaml(value: object) -> str:
+    # One key, one line: people read these with grep.
+    return yaml.safe_dump(value, sort_keys=False, width=100_000)
 
 
 IMAGES_PORT = 8080
@@ -348,7 +459,7 @@ class Lab:
         host, port = METADATA_ADDRESS
         listener = _listen(0) if self.kind == "dry" else self.backend.listen(port, host)
         self.metadata_url = f"{_url(listener)}/hetzner/v1"
-        await self._serve(metadata_service.metadata_application(self.cloud), listener)
+        await self._serve(_metadata_application(self.cloud), listener)
 
     async def _serve(self, application: web.Application, listener: socket.socket) -> web.AppRunner:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
