@@ -18,7 +18,7 @@ import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import (
     imported_files,
@@ -44,20 +44,19 @@ exit 127
 """
 _RESCUE = Path(protocol.__file__).parent
 _making = threading.RLock()
-P = ParamSpec("P")
-T = TypeVar("T")
+Make = TypeVar("Make", bound=Callable[..., Any])
 
 
-def _once(make: Callable[P, T]) -> Callable[P, T]:
+def _once(make: Make) -> Make:
     """Makes a program once in a process: the machines of a fleet, a thread each, ask for it in the same moment."""
     kept = functools.cache(make)
 
     @functools.wraps(make)
-    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+    def made(*args: Any) -> Any:
         with _making:
-            return kept(*args, **kwargs)
+            return kept(*args)
 
-    return made
+    return cast(Make, made)
 
 
 @_once
