@@ -340,11 +340,13 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 #: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
 MOST_ADDRESSES = 400
 
-#: Prints lines ``key=value``: boot_id, hostname, kernel, os, record and intent (packed), its own addresses, and those
-#: of `origin.SCRIPT`. A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file
-#: as base64. Record, intent and addresses are cut, so that the whole answer fits into the 64 KiB that modules read.
-SCRIPT = (
-    r"""exec 2>/dev/null
+#: Prints lines ``key=value``: first those of `ORIGIN_SCRIPT`, which stay what they are as long as a system runs; then
+#: boot_id, hostname, kernel, os, record and intent (packed) and its own addresses. Between both, a caller may wait for
+#: something. A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file as
+#: base64. Record, intent and addresses are cut, so that the whole answer fits into the 64 KiB that modules read.
+ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{ORIGIN_SCRIPT}"
+THEN_WHO = (
+    r"""
 read -r boot </proc/sys/kernel/random/boot_id
 read -r name </proc/sys/kernel/hostname
 read -r kernel </proc/sys/kernel/osrelease
@@ -361,7 +363,6 @@ unquoted() { # TEXT: as $os, without quotation marks
 while read -r line || [ -n "$line" ]; do
     case $line in PRETTY_NAME=*) unquoted "${line#PRETTY_NAME=}" && break ;; esac
 done </etc/os-release
-echo kubenode-probe=1
 echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
@@ -375,13 +376,13 @@ while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address "
     </proc/net/if_inet6
 echo "addresses6=$found"
 """.replace("@MOST@", str(MOST_ADDRESSES))
-    + ORIGIN_SCRIPT
     + r"""
 encode() { [ ! -s "$1" ] || pack "${2:-65536}" <"$1"; }
 printf record=; encode /etc/kubenode/installed.json 16384; echo
 printf intent=; encode /root/.kubenode/intent.json 8192; echo
 """
 )
+SCRIPT = ORIGIN_FIRST + THEN_WHO
 
 
 def fields_of(text: str) -> dict[str, str] | None:

@@ -26,16 +26,18 @@ else
 fi
 """
 #: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).
-#: The second: the seconds that may be waited for cloud-init's end before answering.
+#: The second: the seconds that may be waited for cloud-init's end before answering. What takes longest to find out, and
+#: cannot change meanwhile, comes before: the answer follows at once.
 SCRIPT = (
-    r"""
+    probe.ORIGIN_FIRST
+    + r"""
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
   sleep 0.4 2>/dev/null || sleep 1
   tenths=$((tenths - 4))
 done
 """
-    + probe.SCRIPT
+    + probe.THEN_WHO
     + r"""
 printf host_keys=; cat /etc/ssh/ssh_host_*_key.pub | pack 65536; echo
 if [ -e /run/cloud-init/result.json ]; then state=done
