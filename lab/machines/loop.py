@@ -386,11 +386,12 @@ class DiskWatcher:
         closed = self._inotify.read()
         for watch in closed.ended:
             self._nodes.pop(watch, None)
-        if not self._closed:
-            self._later = self._loop.call_later(_BURST, self._call_closed)
-        self._closed |= (
+        found = (
             set(self._watched) if closed.overflowed else {self._nodes[w] for w in closed.watches if w in self._nodes}
         )
+        if found and not self._closed:
+            self._later = self._loop.call_later(_BURST, self._call_closed)
+        self._closed |= found
 
     def _call_closed(self) -> None:
         closed, self._closed = self._closed, set()

@@ -340,10 +340,11 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 #: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
 MOST_ADDRESSES = 400
 
-#: Prints lines ``key=value``: first those of `ORIGIN_SCRIPT`, which stay what they are as long as a system runs; then
-#: boot_id, hostname, kernel, os, record and intent (packed) and its own addresses. Between both, a caller may wait for
-#: something. A caller's own lines may follow, with ``$boot`` and ``encode FILE [BYTES]``, which prints a file as
-#: base64. Record, intent and addresses are cut, so that the whole answer fits into the 64 KiB that modules read.
+#: Prints lines ``key=value``: first those of `ORIGIN_SCRIPT`, which but for the uptime stay what they are as long as a
+#: system runs; then boot_id, hostname, kernel, os, record and intent (packed) and its own addresses. Between both, a
+#: caller may wait for something, if it does not ask for the uptime. A caller's own lines may follow, with ``$boot`` and
+#: ``encode FILE [BYTES]``, which prints a file as base64. Record, intent and addresses are cut, so that the whole
+#: answer fits into the 64 KiB that modules read.
 ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{ORIGIN_SCRIPT}"
 THEN_WHO = (
     r"""

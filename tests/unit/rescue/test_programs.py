@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_tools
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes, rescue_program
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
@@ -136,6 +137,41 @@ def test_a_tool_that_does_not_end_is_ended_after_the_limit_it_was_given(tmp_path
     put(tmp_path / "quick", "#!/bin/sh\necho done\nexit 3\n", 0o755)
     assert tools("quick") == (3, "done\n", "")
     assert tools("missing") == (127, "", "missing is not there")
+
+
+def test_installimage_hands_the_limit_of_a_tool_on(tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr(rescue_program, "run", lambda argv, limit=60: limits.append(limit) or (0, "", ""))
+    program = rescue_program.Program({"devices": []}, str(tmp_path), 0.0)
+    program._tools("sh", limit=300)
+    program._tools("sh")
+    assert limits == [300, 120]
+
+
+def test_a_program_is_made_once_for_all_who_ask_in_the_same_moment():
+    made, asked, all_asked = [], threading.Semaphore(0), threading.Event()
+
+    def make() -> str:
+        made.append(1)
+        all_asked.wait()
+        return "program"
+
+    once = rescue_programs._once(make)
+    found = []
+
+    def ask() -> None:
+        asked.release()
+        found.append(once())
+
+    threads = [threading.Thread(target=ask) for _number in range(8)]
+    for thread in threads:
+        thread.start()
+    for _thread in threads:
+        asked.acquire()
+    all_asked.set()
+    for thread in threads:
+        thread.join()
+    assert (len(made), found) == (1, ["program"] * 8)
 
 
 @pytest.mark.parametrize(
