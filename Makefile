@@ -5,6 +5,8 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 PYTEST_ARGS ?=
+# as one word of the shell, whatever is quoted in it
+PYTEST_WORD = '$(subst ','\'',$(PYTEST_ARGS))'
 SECONDS ?= 600
 
 help: ## list the targets
@@ -38,7 +40,7 @@ demo-image: setup-go ## node images: a prebaked snapshot, a node of it without d
 	@dev/demo node-images
 
 test: ## whether the product works: every default test, once; 10 to 12 min on two cores, 3 more with empty caches
-	@dev/test default --pytest="$(PYTEST_ARGS)"
+	@dev/test default --pytest=$(PYTEST_WORD)
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min
 	@dev/setup main
@@ -48,7 +50,7 @@ test-long: ## everything else, in parts that passed on this tree are not run aga
 	@dev/test long
 
 test-long-%: ## one part of it: units-CORE, artefact-CORE, machines, fleet, node, qemu, random, walk, faults, awx; 1 to 60 min, dev/test --list says which
-	@dev/test $* --pytest="$(PYTEST_ARGS)"
+	@dev/test $* --pytest=$(PYTEST_WORD)
 
 fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test
 	@dev/fuzz $(SECONDS) $(PYTEST_ARGS)

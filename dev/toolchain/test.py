@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -196,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the parts, what they check and how long they take")
     parser.add_argument("--seconds", type=int, help="how long the whole run may take; says what did not fit")
     parser.add_argument("--again", action="store_true", help="run parts again that passed on this very tree")
-    parser.add_argument("--pytest", default="", help="further arguments for pytest, in one word")
+    parser.add_argument("--pytest", default="", help="further arguments for pytest, quoted as in a shell, in one word")
     chosen = parser.parse_args(arguments)
     if chosen.list:
         print("\n".join(f"{part.name:12} {part.minutes:3} min  {part.checks}" for part in PARTS.values()))
@@ -205,11 +206,15 @@ def main(arguments: list[str] | None = None) -> int:
     names = [name for word in words for name in ([part.name for part in LONG] if word == "long" else [word])]
     if unknown := [name for name in names if name not in PARTS]:
         parser.error(f"part {unknown[0]} is unknown; there are {', '.join(PARTS)}")
+    try:
+        further = shlex.split(chosen.pytest)
+    except ValueError as error:
+        parser.error(f"--pytest: {chosen.pytest!r} cannot be split into arguments ({error}); close what is quoted")
     # started in the background of a shell we ignore Ctrl-C, and so would every program that a test interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + max(0, chosen.seconds) if chosen.seconds is not None else None
-    again = chosen.again or len(names) == 1 or bool(chosen.pytest)
-    return run([PARTS[name] for name in names], deadline, again, chosen.pytest.split())
+    again = chosen.again or len(names) == 1 or bool(further)
+    return run([PARTS[name] for name in names], deadline, again, further)
 
 
 def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ import fcntl
 import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -219,3 +220,40 @@ def test_the_benchmark_of_large_fleets_is_the_first_play_of_the_playbook():
 def test_a_test_with_any_markers_is_in_a_part(one, other):
     chosen = [part.arguments[part.arguments.index("-m") + 1] for part in parts.LONG if "-m" in part.arguments]
     assert any(Expression.compile(words).evaluate(lambda name: name in (one, other)) for words in chosen)
+
+
+QUOTED = """-k 'a or "b"' -k "it's" tests/unit"""
+
+
+@pytest.fixture
+def further(monkeypatch):
+    """What dev/test hands on to pytest, of a run that does nothing."""
+    seen = []
+    monkeypatch.setattr(parts, "run", lambda chosen, deadline, again, further: seen.append(further) or 0)
+    before = signal.getsignal(signal.SIGINT)
+    yield seen
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("target", ["test", "test-long-qemu"])
+def test_quotation_marks_in_pytest_args_are_those_of_a_shell(further, target):
+    command = ["make", "--dry-run", target, f"PYTEST_ARGS={QUOTED}"]
+    environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
+    made = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, check=True).stdout.decode()
+    words = shlex.split(made)
+    assert words[0] == "dev/test"
+    assert parts.main(words[1:]) == 0
+    assert further == [["-k", 'a or "b"', "-k", "it's", "tests/unit"]]
+
+
+def test_a_quotation_mark_that_is_not_closed_is_said(further, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parts.main(["--pytest=-k 'a or b"])
+    assert ended.value.code == 2
+    assert """--pytest: "-k 'a or b" cannot be split into arguments (No closing quotation)""" in capsys.readouterr().err
+    assert further == []
+
+
+def test_without_further_arguments_pytest_gets_none(further):
+    assert parts.main([]) == 0
+    assert further == [[]]
