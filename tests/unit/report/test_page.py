@@ -47,6 +47,17 @@ class Reader(HTMLParser):
         self.texts.append(data)
 
 
+def test_the_template_is_compiled_once(monkeypatch):
+    """A run writes the page all the time."""
+    first = report_files.page(reports.data(1))
+
+    def compile_again(**_options):
+        raise AssertionError("the template is compiled again")
+
+    monkeypatch.setattr(report_files, "Environment", compile_again)
+    assert report_files.page(reports.data(1)) == first
+
+
 @pytest.mark.parametrize("count", [1, 12, 500])
 @pytest.mark.parametrize("roles", [False, True])
 def test_a_page_is_one_file_that_loads_nothing(count, roles):

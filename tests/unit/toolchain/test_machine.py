@@ -96,6 +96,18 @@ def test_what_is_kept_is_made_once_and_again_after_a_failure(tmp_path, monkeypat
     assert made == [False, False], "what the first try left is gone, and the third has nothing to do"
 
 
+@pytest.mark.parametrize(("own", "seconds"), [({}, "600"), ({"UV_COMPILE_BYTECODE_TIMEOUT": "5"}, "5")])
+def test_every_call_of_uv_has_time_to_compile_one_large_file(tmp_path, monkeypatch, own, seconds):
+    uv = program(tmp_path / "uv", '#!/bin/sh\necho "$*: $UV_COMPILE_BYTECODE_TIMEOUT" >>"$0.said"\ncat >>"$0.said"\n')
+    monkeypatch.delenv("UV_COMPILE_BYTECODE_TIMEOUT", raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(environments, "uv", lambda: uv)
+    environments.run_uv(["venv"])
+    environments.run_uv(["pip", "install"], text="a==1\n")
+    assert (tmp_path / "uv.said").read_text() == f"venv: {seconds}\npip install: {seconds}\na==1\n"
+
+
 def test_a_command_says_in_one_line_what_the_machine_lacks(capsys, monkeypatch):
     def lacking(arguments):
         raise SetupError(f"no disk space for {arguments[0]}")
