@@ -97,7 +97,7 @@ def _inputs(hosts: list[Mapping[str, Any]]) -> dict[str, Any]:
                 )
         specs.append(_host(host))
     if not common.get("server"):  # else they are paths of the server
-        common.update({name: _place(hosts[0], str(common[name])) for name in _PATHS if common.get(name)})
+        common.update({name: _place(hosts[0], name, str(common[name])) for name in _PATHS if common.get(name)})
     images = [spec["agent_image"] for spec in specs if "agent_image" in spec]
     if images:
         common["agent_image"] = images[0]  # the default; every host that differs says so itself
@@ -117,18 +117,18 @@ def _host(host: Mapping[str, Any]) -> dict[str, Any]:
     for name, key, read in (("files", "content_base64", _bytes), ("units", "contents", _text)):
         entries = spec.get(name)
         if isinstance(entries, list):
-            spec[name] = [_inlined(host, entry, key, read) for entry in entries]
+            spec[name] = [_inlined(host, name, entry, key, read) for entry in entries]
     return spec
 
 
-def _inlined(host: Mapping[str, Any], entry: Any, key: str, read: Any) -> Any:
+def _inlined(host: Mapping[str, Any], name: str, entry: Any, key: str, read: Any) -> Any:
     """An entry of files or units with its content instead of the name of a file."""
     if not isinstance(entry, Mapping) or not entry.get("src"):
         return entry
-    content = read(_place(host, str(entry["src"])))
+    content = read(_place(host, name, str(entry["src"])))
     if content is None:
         return dict(entry)
-    rest = {name: value for name, value in entry.items() if name != "src"}
+    rest = {one: value for one, value in entry.items() if one != "src"}
     return {**rest, key: base64.b64encode(content).decode("ascii") if isinstance(content, bytes) else content}
 
 
@@ -141,19 +141,26 @@ def _value(host: Mapping[str, Any], name: str, *, strict: bool = False) -> Any:
     who = host["inventory_hostname"]
     if value is not None:
         raise AnsibleFilterError(f"{who}: {PREFIX}{name} and {PREFIX}{name}_file are both set; set one")
-    text = _text(_place(host, str(path)))
+    text = _text(_place(host, f"{name}_file", str(path)))
     if text is None and strict:
-        raise AnsibleFilterError(f"{who}: {PREFIX}{name}_file: {path} cannot be read, or is no text")
+        raise AnsibleFilterError(
+            f"{who}: {PREFIX}{name}_file: {path} cannot be read, or is no text in UTF-8 of at most {_MOST_BYTES} "
+            "bytes; correct the path or the file"
+        )
     return text
 
 
-def _place(host: Mapping[str, Any], path: str) -> str:
-    """Where a path leads to, by the rule for all of them."""
+def _place(host: Mapping[str, Any], name: str, path: str) -> str:
+    """Where a path in a variable leads to, by the rule for all of them."""
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import controller_paths
 
     folder, sources = controller_paths.inventory_dir_of(host), host.get("ansible_inventory_sources") or ()
-    return str(controller_paths.for_writing(path, folder, sources))
+    try:
+        return str(controller_paths.for_writing(path, folder, sources))
+    except controller_paths.NotThere as error:
+        who = host["inventory_hostname"]
+        raise AnsibleFilterError(f"{who}: {PREFIX}{name}: {error}; correct the path") from None
 
 
 def _bytes(path: str) -> bytes | None:

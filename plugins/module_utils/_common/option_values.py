@@ -8,6 +8,7 @@ which variable holds which option, and messages name that one. A module whose op
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +50,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
     odd = option.get("type") == "int" and (
         isinstance(value, list) or (isinstance(value, str) and not is_digits(value[value.startswith("-") :]))
     )
-    odd = odd or (option.get("type") == "path" and isinstance(value, str) and "\0" in value)
+    odd = odd or (option.get("type") == "path" and isinstance(value, str) and no_path(value) != "")
     if not messages and not odd:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))
@@ -58,6 +59,17 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
     if option.get("type") in _KINDS and not option.get("options"):
         return f"{shown}: give {_KINDS[option['type']]}"
     return f"{shown}: {escaped(_shortened('; '.join(messages), 400))}"
+
+
+def no_path(text: str) -> str:
+    """Why a text can be no path; empty when it can be one."""
+    if "\0" in text:
+        return "a path has no NUL in it"
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return "a path has no lone surrogate in it"
+    return ""
 
 
 def _as_specified(option: Mapping[str, Any], value: object) -> object:

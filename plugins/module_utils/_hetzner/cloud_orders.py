@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from .._common.option_values import no_path
 from . import catalog as catalogs
 from . import cloud_networks
 from .api_failures import MachineError
@@ -189,8 +190,8 @@ def read_user_data(machine: Machine) -> None:
         return
     if machine.get("user_data"):
         raise Unfit("user_data_file: there is user_data, too; leave one of the two out")
-    if "\0" in path:
-        raise Unfit(f"user_data_file: {path!r} can be no path: it has a NUL in it")
+    if why := no_path(path):
+        raise Unfit(f"user_data_file: there can be no {path!r}: {why}; correct the path")
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             # more than the API takes is refused later

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import no_path
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 #: Below each place where Ansible searches, as for its own modules.
@@ -26,8 +27,8 @@ class NotThere(AnsibleError):
 
 def places(path: str, inventory_dir: str | None, search: Iterable[str] = ()) -> list[str]:
     """Where a path may lead to, the first one that is there counts. Raises `NotThere` for what can be no path."""
-    if "\0" in path:
-        raise NotThere(f"there can be no {path!r}: a path has no NUL in it")
+    if why := no_path(path):
+        raise NotThere(f"there can be no {path!r}: {why}")
     path = os.path.expanduser(path)
     if os.path.isabs(path):
         return [path]
@@ -64,7 +65,7 @@ def _is_of(inventory_dir: str | None, source: str) -> bool:
 
 def as_found(path: Any, variables: Mapping[str, Any]) -> Any:
     """A path in a variable of a host, absolute when it is there; else it is left for the message of who takes it."""
-    if not isinstance(path, str) or not path or "\0" in path:
+    if not isinstance(path, str) or not path or no_path(path):
         return path
     looked = places(path, inventory_dir_of(variables))
     return next((place for place in looked if os.path.lexists(place)), path)

@@ -11,6 +11,8 @@ from ansible_collections.kubenode.provision.plugins.filter.local_path import loc
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import wrong_value
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import cloud_orders
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
     controller_paths,
     leaving,
@@ -18,6 +20,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight impor
 )
 
 NUL = "keys/a\0b"
+#: what "\\ud800" in YAML or JSON becomes, and no encoding can write
+HALF = "keys/a\ud800b"
 
 
 def test_a_link_that_leads_nowhere_is_named_with_its_variable(tmp_path):
@@ -35,14 +39,16 @@ def test_what_is_nowhere_is_named_with_its_variable(tmp_path):
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_a_path_has_no_nul_in_it(tmp_path, new):
-    with pytest.raises(AnsibleFilterError, match=r"^there can be no 'keys/a\\x00b': a path has no NUL in it$"):
-        local_path(NUL, str(tmp_path), new=new)
+@pytest.mark.parametrize(("odd", "why"), [(NUL, "NUL"), (HALF, "lone surrogate")])
+def test_a_path_has_no_nul_and_no_lone_surrogate_in_it(tmp_path, new, odd, why):
+    with pytest.raises(AnsibleFilterError) as refused:
+        local_path(odd, str(tmp_path), new=new)
+    assert str(refused.value) == f"there can be no {odd!r}: a path has no {why} in it"
     with pytest.raises(controller_paths.NotThere):
-        controller_paths.state_folder([str(tmp_path)], NUL)
-    assert controller_paths.as_found(NUL, {"inventory_dir": str(tmp_path)}) == NUL
+        controller_paths.state_folder([str(tmp_path)], odd)
+    assert controller_paths.as_found(odd, {"inventory_dir": str(tmp_path)}) == odd
     (error,) = leaving._of_host(
-        {"inventory_hostname": "n1", "kubenode_kubeconfig": NUL, "inventory_dir": str(tmp_path)}
+        {"inventory_hostname": "n1", "kubenode_kubeconfig": odd, "inventory_dir": str(tmp_path)}
     )
     assert "which this controller cannot read; correct the path" in error
 
@@ -52,10 +58,17 @@ def test_a_variable_that_holds_a_path_is_judged_before_it_is_read():
     assert paths
     for one in paths:
         assert specification.wrong_kind(one, NUL) == r"'keys/a\x00b': give a path"
+        assert specification.wrong_kind(one, HALF) == r"'keys/a\ud800b': give a path"
         assert specification.wrong_kind(one, "keys/ab") == ""
     assert wrong_value({"type": "str"}, NUL) == ""
 
 
-def test_user_data_of_a_path_with_a_nul_is_refused():
-    with pytest.raises(Unfit, match=r"user_data_file: 'keys/a.*b' can be no path: it has a NUL"):
-        cloud_orders.read_user_data({"name": "n1", "user_data_file": NUL})
+@pytest.mark.parametrize(("odd", "why"), [(NUL, "NUL"), (HALF, "lone surrogate")])
+def test_a_file_of_a_module_that_can_be_none_is_refused(odd, why):
+    said = f"there can be no {odd!r}: a path has no {why} in it; correct the path"
+    with pytest.raises(Unfit) as refused:
+        cloud_orders.read_user_data({"name": "n1", "user_data_file": odd})
+    assert str(refused.value) == f"user_data_file: {said}"
+    with pytest.raises(ImageError) as failed:
+        request.read_file("files: src of /x", odd)
+    assert str(failed.value) == f"files: src of /x: {said}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..._common.option_values import no_path
 from ..._common.text import base64_bytes
 from .. import ignition
 from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
@@ -185,6 +186,8 @@ def needs_agent(params: Mapping[str, Any]) -> bool:
 
 def read_file(what: str, path: str) -> bytes:
     """The content of a small file that an option names."""
+    if why := no_path(path):
+        raise ImageError(f"{what}: there can be no {path!r}: {why}; correct the path")
     with failing(f"{what}: {path} cannot be read"), open(path, "rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:

@@ -98,6 +98,38 @@ def test_an_ambiguous_or_incomplete_inventory_is_refused(hosts, words):
         inputs(*hosts)
 
 
+@pytest.mark.parametrize(("odd", "why"), [("a\0b", "NUL"), ("~a\0b", "NUL"), ("a\ud800b", "lone surrogate")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("network_file", lambda path: path),
+        ("pull_secret_file", lambda path: path),
+        ("dest", lambda path: path),
+        ("files", lambda path: [{"path": "/x", "src": path}]),
+        ("units", lambda path: [{"name": "a.service", "src": path}]),
+    ],
+)
+def test_what_can_be_no_path_is_named_with_its_host_and_variable(tmp_path, name, value, odd, why):
+    with pytest.raises(AnsibleFilterError) as refused:
+        inputs(host(folder=tmp_path, **{name: value(odd)}))
+    said = f"web-1: kubenode_image_{name}: there can be no {odd!r}: a path has no {why} in it; correct the path"
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"\xff", b"x" * (preprov_images._MOST_BYTES + 1)], ids=["folder", "no-utf-8", "long"]
+)
+def test_a_file_of_all_hosts_that_is_no_text_is_named_with_the_fix(tmp_path, content):
+    path = tmp_path / "secret"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(AnsibleFilterError) as refused:
+        inputs(host(folder=tmp_path, pull_secret_file="secret"))
+    assert str(refused.value) == (
+        "web-1: kubenode_image_pull_secret_file: secret cannot be read, or is no text in UTF-8 of at most 16777216 "
+        "bytes; correct the path or the file"
+    )
+
+
 def test_the_table_has_a_line_for_each_image_once():
     image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x"}
     result = {
