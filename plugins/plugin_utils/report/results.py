@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 )
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
-ENDS_WITH = "\nstderr ends with:\n"
+ENDS_WITH = {stream: f"\n{stream} ends with:\n" for stream in ("stderr", "stdout")}
 
 
 #: ``at``: when it came into the state ``to``, RFC 3339. ``seconds``: how long it was in the state ``from``.
@@ -350,9 +350,15 @@ def where(machine: Machine) -> str:
     return ", ".join(text for text in (machine["address"], number) if text)
 
 
+def without_output(msg: str) -> str:
+    """A message without the last lines of a program, which stand at its end."""
+    for start in ENDS_WITH.values():
+        msg = msg.partition(start)[0]
+    return msg
+
+
 def _reason(name: str, result: Mapping[str, Any]) -> str:
-    msg = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0]
-    return spaced(msg, 1000).removeprefix(f"{name}: ")
+    return spaced(without_output(str(result.get("msg") or "no reason given")), 1000).removeprefix(f"{name}: ")
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:

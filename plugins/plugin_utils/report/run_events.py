@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from .results import ENDS_WITH
+from .results import without_output
 
 #: Step of machine_install → how its reasons begin; the first two are those of CAPH.
 _COMMANDS = {"image_url_command": "ImageURLCommand", "robot_installimage": "InstallImage"}
@@ -77,7 +77,7 @@ def _command_event(machine: Mapping[str, Any], noun: str, command: Mapping[str, 
 
 def _said(machine: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """The message of a result with the machine in front, without the output that follows it."""
-    text = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0].partition("\ndebug.txt ends with:")[0]
+    text = without_output(str(result.get("msg") or "no reason given")).partition("\ndebug.txt ends with:")[0]
     return one_line(f"{machine['name']}: {text.removeprefix(str(machine['name']) + ': ')}", 700)
 
 

@@ -29,7 +29,7 @@ from ..ssh.system_probe import System
 from . import rescue_programs, upload, watch
 from .flow import Flow, parse_host_keys
 
-#: Lines of stderr that a message shows.
+#: Lines of its output that a message shows.
 SHOWN = 5
 
 
@@ -264,9 +264,12 @@ class RescueRun:
 
     @staticmethod
     def _ending(about: dict[str, Any]) -> str:
-        """The last lines of stderr, for a message."""
-        lines = [line for line in about["stderr_tail"] if line.strip()][-SHOWN:]
-        return ENDS_WITH + "\n".join(f"  {line}" for line in lines) if lines else ""
+        """The last lines of stderr for a message; of stdout, where there are no others."""
+        for stream in ("stderr",) if about.get("debug_tail") else ("stderr", "stdout"):
+            lines = [line for line in about[f"{stream}_tail"] if line.strip()][-SHOWN:]
+            if lines:
+                return ENDS_WITH[stream] + "\n".join(f"  {line}" for line in lines)
+        return ""
 
     def _keep(self, name: str, script: str, best_effort: bool) -> bytes | None:
         """Store the log that ``script`` prints (gzip, base64, ``end=1``) as ``name``; returns its end."""

@@ -42,11 +42,12 @@ def test_a_machine_that_succeeded_has_one_event_with_the_output_of_its_command()
     assert reported(done)[0][:2] == ("InstallImageSucceeded", "Normal")
 
 
-def test_a_command_that_failed():
+@pytest.mark.parametrize("stream", ["stderr", "stdout"])
+def test_a_command_that_failed(stream):
     command = {
         **COMMAND,
         "failed": True,
-        "msg": "node-1: the image command failed: exit code 3\nstderr ends with:\n  boom",
+        "msg": f"node-1: the image command failed: exit code 3\n{stream} ends with:\n  boom",
     }
     failed = machine(failed=True, msg=command["msg"], steps={"image_url_command": command})
     text = "node-1: the image command failed: exit code 3"

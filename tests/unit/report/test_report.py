@@ -183,13 +183,14 @@ def test_what_is_not_as_it_was_asked_for_is_reported(report):
     assert "Nothing changed" not in text
 
 
-def test_a_failure_shows_what_was_printed_last(report):
+@pytest.mark.parametrize("stream", ["stderr", "stdout"])
+def test_a_failure_shows_what_was_printed_last(report, stream):
     printed = {
         "stderr_tail": ["no space\x1b[31m"],
         "interleaved_tail": ["0.10 out writing", "0.20 err no space\x1b[31m"],
     }
     failed = {"boot_state": "ProvisioningFailed", **printed}
-    msg = "n1: the image command failed: exit code 1. Log: x\nstderr ends with:\n  no space"
+    msg = f"n1: the image command failed: exit code 1. Log: x\n{stream} ends with:\n  no space"
     report.add("localhost", fleet({"name": "n1", "failed": True, "msg": msg, **failed}, {"name": "n2", **failed}))
     n1, n2 = report.as_dict()["machines"]
     assert n1["reason"] == "the image command failed: exit code 1. Log: x"
