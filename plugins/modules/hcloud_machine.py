@@ -440,7 +440,9 @@ machines:
       type: int
       sample: 1
     changed:
-      description: Whether anything about this machine was changed.
+      description:
+        - Whether anything about this machine was changed. A request that the API refused changes nothing; one that got
+          no answer counts as a change, since it may have been carried out.
       type: bool
     failed:
       description: Whether this machine failed.

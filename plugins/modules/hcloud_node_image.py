@@ -212,7 +212,9 @@ images:
       type: int
       sample: 1
     changed:
-      description: Whether anything was changed.
+      description:
+        - Whether anything was changed. A request that the API refused changes nothing; one that got no answer counts
+          as a change, since it may have been carried out.
       type: bool
     failed:
       description: Whether this image failed.

@@ -131,7 +131,7 @@ machines:
       type: int
       sample: 1
     changed:
-      description: Whether the server got another name.
+      description: Whether the server got another name, or may have got it by a request that got no answer.
       type: bool
     failed:
       description: Whether this machine failed.

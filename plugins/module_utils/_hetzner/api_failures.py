@@ -38,6 +38,9 @@ _MOST = 4000
 class ApiError(Exception):
     """The API answered with an error."""
 
+    #: Of a request that changes something: it was certainly not carried out.
+    refused = False
+
     def __init__(
         self, status: int, code: str, message: object, details: object = None, correlation_id: str | None = None
     ) -> None:
@@ -79,13 +82,16 @@ def raise_if_ended(run: OwnRun | None) -> None:
 
 
 class MachineError(Exception):
-    """Concerns one machine: it failed. ``permanent``: a retry cannot help."""
+    """Concerns one machine: it failed. ``permanent``: a retry cannot help. ``refused``: as of ApiError."""
 
     permanent = False
+    refused = False
 
 
 class Refused(MachineError):
     """One machine was left exactly as it was, because going on would have been wrong or dangerous."""
+
+    refused = True
 
 
 class TimeLimit(MachineError):
@@ -297,8 +303,10 @@ class Deadline:
         """The error to raise when time is up; ``reason`` says what was seen last."""
         return TimeLimit(f"{self.what} was not reached within {self.seconds:g} s: {reason}")
 
-    def sleep(self, seconds: float, reason: str) -> None:
-        """Sleep, or raise TimeLimit when the limit would pass during the sleep."""
+    def sleep(self, seconds: float, reason: str, refused: bool = False) -> None:
+        """Sleep, or raise TimeLimit when the limit would pass during the sleep; ``refused``: as of ApiError."""
         if seconds > self.left():
-            raise self.exceeded(reason)
+            late = self.exceeded(reason)
+            late.refused = refused
+            raise late
         self._sleep(seconds)

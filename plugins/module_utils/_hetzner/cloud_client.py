@@ -333,10 +333,12 @@ class Api(Client):
             except (ApiError, NoAnswer) as error:
                 judgement = verdict(error)
                 if judgement == FINAL:
+                    if isinstance(error, ApiError):
+                        error.refused = True
                     raise
                 if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
                     locked()
-                deadline.sleep(self._first.pause(backoff.pause()), str(error))
+                deadline.sleep(self._first.pause(backoff.pause()), str(error), refused=judgement == AGAIN)
                 if judgement != AGAIN:
                     found = look(sent_at)
                     if found is not None:

@@ -33,7 +33,7 @@ from .cloud_orders import (
     words,
 )
 from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
-from .fleet_run import MachineRun, difference, name_findings, refuse_findings, run_all
+from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half
 
@@ -243,17 +243,18 @@ class MachineFleet:
         after.update(image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
             after["user_data"] = f"({len(after['user_data'].encode('utf-8'))} bytes, hidden)"
-        run.result.update(changed=True, created=True, fresh=True, diff=difference(run.name, {}, after))
-        if self._check:
-            run.result["msg"] = "would create the server"
-            return
-        server, action = self._create_where_there_is_room(run, body, deadline)
+        with noted(run.result, created=True, fresh=True, diff=difference(run.name, {}, after)):
+            if self._check:
+                run.result["msg"] = "would create the server"
+                return
+            server, action = self._create_where_there_is_room(run, body, deadline)
         run.timeline.to(boot_states.INITIALIZING)
         places = [place for place in resolved["networks"] if cloud_networks.needs_action(place)]
         reached_inside = resolved["networks"] and ssh_address(server) is None
         if action is not None and (self._wait or places or reached_inside):
             action = self._board.wait(action, deadline)
-        self._attach(server, places, deadline)
+        for place in places:
+            self._attach(server, place, deadline)
         if resolved["networks"] and (self._wait or places or reached_inside):
             server = self._servers.by_id(server, deadline) or server
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
@@ -268,10 +269,9 @@ class MachineFleet:
         if action is not None and action.get("status") == "success":
             run.result["status"] = "off"
 
-    def _attach(self, server: Server, places: Sequence[Attachment], deadline: Deadline) -> None:
-        """Give a server its places in private networks, one after the other."""
-        for place in places:
-            self._board.wait(self._servers.attach(server, place, deadline), deadline)
+    def _attach(self, server: Server, place: Attachment, deadline: Deadline) -> None:
+        """Give a server its place in a private network."""
+        self._board.wait(self._servers.attach(server, place, deadline), deadline)
 
     def _complete(self, run: MachineRun, machine: Machine, server: Server, deadline: Deadline) -> None:
         """Attach what an interrupted run has left out of a server of ours that never started."""
@@ -283,11 +283,12 @@ class MachineFleet:
         if not ours or not never_started(self._servers.history(server, deadline)):
             run.result["msg"] += f", without {len(places)} of the networks, which is left as it is"
             return
-        run.result.setdefault("diff", difference(run.name, {}, {}))["after"]["networks"] = list(places)
-        run.result["changed"] = True
+        for count, place in enumerate(places, start=1):
+            with noted(run.result, diff=_with_after(run, networks=list(places[:count]))):
+                if not self._check:
+                    self._attach(server, place, deadline)
         run.result["msg"] += f", {'would attach' if self._check else 'attached'} its networks"
         if not self._check:
-            self._attach(server, places, deadline)
             run.result.update(addresses_of(self._servers.by_id(server, deadline) or server))
 
     def _create_where_there_is_room(
@@ -313,16 +314,15 @@ class MachineFleet:
         """Power the server on, whether it was made just now or is off."""
         if server is not None and server["status"] in GOING:
             return
-        run.result.setdefault("diff", difference(run.name, {}, {}))["after"]["status"] = "running"
-        run.result["changed"] = True
-        if self._check:
-            run.result["msg"] += ", would power on"
-            return
         known: Server = server or {"id": run.result["id"], "name": run.name}
         if run.result["create_action"] is not None and not self._wait:
             # Until it is created, the power button does nothing.
             run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
-        action = self._servers.power_on(known, deadline)
+        with noted(run.result, diff=_with_after(run, status="running")):
+            if self._check:
+                run.result["msg"] += ", would power on"
+                return
+            action = self._servers.power_on(known, deadline)
         run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
         run.result.update(status="running", fresh=False, msg=f"{run.result['msg']}, powered on")
         if self._wait:
@@ -338,10 +338,10 @@ class MachineFleet:
     ) -> None:
         before = server.get("labels") or {}
         after = dict(labelled(before, wanted_labels(machine)), **dict(more or {}))
-        run.result.update(changed=True, diff=difference(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
-        if not self._check:
-            self._servers.relabel(server, after, deadline)
+        with noted(run.result, diff=difference(run.name, {"labels": before}, {"labels": after})):
+            if not self._check:
+                self._servers.relabel(server, after, deadline)
 
     def _adopt(self, run: MachineRun, machine: Machine, server: Server, deadline: Deadline) -> None:
         self._relabel(run, machine, server, deadline, {ADOPTED_LABEL: run.name})
@@ -349,11 +349,11 @@ class MachineFleet:
 
     def _delete(self, run: MachineRun, _machine: Machine, server: Server, deadline: Deadline) -> None:
         before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
-        run.result.update(changed=True, diff=difference(run.name, before, {}))
         run.result["msg"] = "would delete the server" if self._check else "deleted"
-        if self._check:
-            return
-        action = self._servers.delete(server, deadline)
+        with noted(run.result, diff=difference(run.name, before, {})):
+            if self._check:
+                return
+            action = self._servers.delete(server, deadline)
         if self._wait and action is not None:
             self._board.wait(action, deadline)
         run.result["status"] = "deleted" if self._wait else "deleting"
@@ -415,6 +415,12 @@ class MachineFleet:
         if places and place not in places:
             notes.append(f"location {place} instead of {_any_of(places)}")
         return "exists" + (f" with {' and '.join(notes)}, which is left as it is" if notes else "")
+
+
+def _with_after(run: MachineRun, **more: Any) -> dict[str, Any]:
+    """The difference that the result of a machine has, or a new one, with more in what is there afterwards."""
+    known = run.result.get("diff") or difference(run.name, {}, {})
+    return {**known, "after": {**known["after"], **more}}
 
 
 def _any_of(names: Iterable[str]) -> str:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ansible.module_utils.common.parameters import remove_values
@@ -187,6 +188,25 @@ def run_all(api: FleetApi, runs: Sequence[AnyRun], work: Callable[[AnyRun], None
         raise
     if fatal:
         raise next((error for error in fatal if not isinstance(error, FleetError)), fatal[0])
+
+
+@contextlib.contextmanager
+def noted(result: dict[str, Any], **more: Any) -> Generator[None, None, None]:
+    """Notes in a result that something is changed, before the request; one that was refused takes it back.
+
+    A request whose outcome is not known counts as a change: what it may have made is there to be looked at.
+    """
+    said = {"changed": True, **more}
+    before = {key: result[key] for key in said if key in result}
+    result.update(said)
+    try:
+        yield
+    except (ApiError, MachineError) as error:
+        if error.refused:
+            for key in said.keys() - before.keys():
+                del result[key]
+            result.update(before)
+        raise
 
 
 def explain(error: Exception) -> Exception:

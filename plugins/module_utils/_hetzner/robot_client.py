@@ -472,20 +472,24 @@ class Robot(Client):
             try:
                 return self.request(method, path, deadline, machine=machine, data=data)
             except (ApiError, NoAnswer) as error:
-                if self._pause_after(error, backoff, deadline) != AGAIN:
+                if self._pause_after(error, backoff, deadline, changes=True) != AGAIN:
                     found = look()
                     if found is not None:
                         return found
 
-    def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
+    def _pause_after(
+        self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline, changes: bool = False
+    ) -> str:
         """Pause after an error that will pass, raise any other one; returns its verdict."""
         if is_limit(error):
             # How long to wait is the limits' business: the next request waits for them.
             return AGAIN
         judgement = FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
         if judgement == FINAL:
+            if isinstance(error, ApiError):
+                error.refused = changes
             raise error
-        deadline.sleep(self._first.pause(backoff.pause()), str(error))
+        deadline.sleep(self._first.pause(backoff.pause()), str(error), refused=changes and judgement == AGAIN)
         return judgement
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._common.text import whole_number
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Permanent, Refused
 from .api_types import Machine
-from .fleet_run import MachineRun, difference, name_findings, refuse_findings, run_all
+from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
 from .robot_client import RESET, is_limit, items, part
 
 if TYPE_CHECKING:
@@ -369,12 +369,9 @@ class RobotServerFleet:
         present, number = run.result["server_name"], run.result["server_number"]
         if wanted is None or wanted == present:
             return
-        run.result.update(
-            changed=True,
-            msg=f"would be renamed from '{present}' to '{wanted}'",
-            diff=difference(run.name, {"server_name": present}, {"server_name": wanted}),
-        )
+        diff = difference(run.name, {"server_name": present}, {"server_name": wanted})
         if self._check:
+            run.result.update(changed=True, msg=f"would be renamed from '{present}' to '{wanted}'", diff=diff)
             return
         deadline, path = Deadline(self._timeout, "the new name"), f"/server/{number}"
 
@@ -383,10 +380,10 @@ class RobotServerFleet:
             return answer if (part(answer, "server") or {}).get("server_name") == wanted else None
 
         try:
-            self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})
+            with noted(run.result, diff=diff):
+                self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})
         except (MachineError, ApiError, NoAnswer) as error:
             # Its name says nothing of what runs on it: the boot state stays.
-            run.result["changed"] = False
             run.fail(error, provisioning=False)
             return
         run.result.update(server_name=wanted, msg=f"renamed from '{present}' to '{wanted}'")

@@ -18,7 +18,7 @@ from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer
 from .api_types import Action, Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
 from .cloud_servers import Servers, begun_after
-from .fleet_run import difference, refuse_findings, run_all
+from .fleet_run import difference, noted, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us, is_ours
 
 if TYPE_CHECKING:
@@ -313,21 +313,21 @@ class ImageFleet:
         wanted, server = run.wanted, run.server
         every = labels.all_labels(wanted)
         after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
-        run.result["diff"] = difference(run.key, {}, after)
         if server is None and not self._check:
             raise Refused(
                 f"there is no such snapshot, and no server '{wanted.get('server')}' to make it from; create the "
                 "server, or correct server"
             )
-        if server is not None and (not self._check or wanted["running"] == REFUSE):
-            self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
-        run.result["changed"] = True
-        if server is None or self._check:
-            run.result.update(created=True, labels=every)
-            run.say(f"would make a snapshot of server '{wanted.get('server')}'")
-            return
-        description = wanted.get("description") or run.name
-        image = self._snapshots.create(run.key, server, every, description, deadline)
+        if server is not None and server["status"] != "off" and (not self._check or wanted["running"] == REFUSE):
+            with noted(run.result):
+                self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
+        with noted(run.result, diff=difference(run.key, {}, after)):
+            if server is None or self._check:
+                run.result.update(created=True, labels=every)
+                run.say(f"would make a snapshot of server '{wanted.get('server')}'")
+                return
+            description = wanted.get("description") or run.name
+            image = self._snapshots.create(run.key, server, every, description, deadline)
         run.result.update(dict(describe(image), status="available", created=True))
         run.say(f"made of server '{server['name']}'")
 
@@ -341,14 +341,12 @@ class ImageFleet:
         if doomed:
             doomed, stay = judge(images, keep, self._protected(deadline))
         run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
-        if doomed:
-            run.result.setdefault("diff", difference(run.key, {}, {}))["before"]["snapshots"] = [
-                image["id"] for image in doomed
-            ]
         for image in doomed:
-            if not self._check:
-                self._snapshots.delete(image, deadline)
-            run.result["changed"] = True
+            diff = run.result.get("diff") or difference(run.key, {}, {})
+            before = {**diff["before"], "snapshots": [*run.result["deleted"], image["id"]]}
+            with noted(run.result, diff={**diff, "before": before}):
+                if not self._check:
+                    self._snapshots.delete(image, deadline)
             run.result["deleted"].append(image["id"])
         gone = set(run.result["deleted"])
         run.result["others"] = [

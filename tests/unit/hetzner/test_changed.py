@@ -1,0 +1,197 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a machine or image is called changed whose request failed: not when the API refused it, else it is.
+
+What became of a request without an answer is unknown, so that it counts as a change.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client, robot_servers, snapshots
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import Deadline, TimeLimit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_types import Choice
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import IMAGE_LABEL, LABEL, MADE_LABEL
+from tests.clock import Clock
+from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
+
+OURS = {"id": 7, "name": "n1", "labels": {LABEL: "n1"}, "status": "off", "private_net": []}
+PLACES = [{"network": number, "ip": None, "alias_ips": [], "ip_range": None} for number in (3, 4)]
+DONE = {"id": 1, "command": "any", "status": "success", "progress": 100}
+MADE = {"server": OURS, "action": DONE}
+#: an answer, and whether the request may have been carried out; no time is left for a second one
+ENDS = [
+    pytest.param(failure(422, "invalid_input"), False, id="refused"),
+    pytest.param(failure(423, "locked"), False, id="locked-until-the-end"),
+    pytest.param(Reply(drop=True), True, id="no-answer"),
+    pytest.param(failure(500, "server_error"), True, id="error-of-the-api"),
+]
+
+
+def choice(name):
+    return Choice({"name": name}, "fsn1", {"id": 9})
+
+
+def brought_about(server, *replies, state="present", labels=None, places=(), choices=("cx23",), timeout=0.1, **more):
+    """The result of one machine, for which the API answers this."""
+    machine = {"name": "n1", "labels": labels or {}, **more}
+    with ScriptedServer(*replies) as script:
+        api = Api("token", script.endpoint)
+        fleet = MachineFleet(api, [machine], state=state, timeout=timeout, delete=["n1"])
+        fleet._found = {"n1": server} if server else {}
+        fleet._resolved["n1"] = {
+            "choices": [choice(name) for name in choices], "ssh_keys": [], "networks": list(places), "primary_ips": {},
+            "firewalls": [], "placement_group": None,
+        }  # fmt: skip
+        run = MachineRun("n1")
+        run_all(api, [run], fleet._bring_about)
+    return run.result
+
+
+@pytest.mark.parametrize(("answer", "unknown"), ENDS)
+@pytest.mark.parametrize(
+    ("server", "options"),
+    [
+        (None, {}),
+        (OURS, {"labels": {"pool": "a"}}),
+        ({**OURS, "labels": {}}, {"adopt": True}),
+        (OURS, {"state": "absent"}),
+        (OURS, {"state": "started"}),
+    ],
+    ids=["create", "relabel", "adopt", "delete", "start"],
+)
+def test_a_request_that_was_refused_changes_no_machine(server, options, answer, unknown):
+    result = brought_about(server, answer, **options)
+    assert result["failed"]
+    assert (result["changed"], "diff" in result) == (unknown, unknown)
+    assert (result["created"], result["fresh"]) == ((True, True) if unknown and not server else (False, None))
+    assert not result["adopted"]
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "answer"),
+    [
+        (None, {}, MADE),
+        (OURS, {"labels": {"pool": "a"}}, {"server": OURS}),
+        (OURS, {"state": "absent"}, {"action": DONE}),
+        (OURS, {"state": "started"}, {"action": DONE}),
+    ],
+    ids=["create", "relabel", "delete", "start"],
+)
+def test_a_request_that_was_carried_out_changes_a_machine(server, options, answer):
+    result = brought_about(server, Reply(201, answer), **options)
+    assert (result["failed"], result["changed"], "diff" in result) == (False, True, True)
+
+
+def test_a_machine_for_which_there_is_no_room_is_not_changed():
+    result = brought_about(None, failure(412, "resource_unavailable"), choices=("cx23", "cx33"))
+    assert [one["server_type"] for one in result["tried"]] == ["cx23", "cx33"]
+    assert (result["failed"], result["changed"], result["created"]) == (True, False, False)
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_the_networks_that_were_attached_count(refused):
+    history = Reply(200, {"actions": [{"id": 2, "command": "create_server", "status": "success"}]})
+    attached = [Reply(201, {"action": DONE})] * refused
+    result = brought_about(OURS, history, *attached, failure(422, "invalid_input"), places=PLACES)
+    assert (result["failed"], result["changed"]) == (True, bool(refused))
+    assert [one["network"] for one in result.get("diff", {"after": {"networks": []}})["after"]["networks"]] == (
+        [3, 4][:refused]
+    )
+
+
+def test_a_machine_that_was_labelled_and_not_started_is_changed():
+    answers = [Reply(200, {"server": OURS}), failure(422, "invalid_input")]
+    result = brought_about(OURS, *answers, state="started", labels={"pool": "a"})
+    assert (result["failed"], result["changed"]) == (True, True)
+    assert result["diff"]["after"] == {"labels": {LABEL: "n1", "pool": "a"}}
+
+
+def test_a_refusal_after_a_lost_answer_says_nothing_of_the_lost_one():
+    """The API knows the name, and does not show the server yet."""
+    none = Reply(200, {"servers": []})
+    answers = [Reply(drop=True), none, failure(409, "uniqueness_error"), none]
+    result = brought_about(None, *answers, timeout=30)
+    assert "uniqueness_error" in result["msg"]
+    assert (result["failed"], result["changed"], result["created"]) == (True, True, True)
+
+
+# --- snapshots and names of dedicated servers
+
+
+def snapshot_of(server, *replies, state="present"):
+    """The result of one image, for which the API answers this."""
+    wanted = {"name": "i1", "architecture": "x86", "server": "n1", "running": snapshots.SHUTDOWN, "labels": {}}
+    with ScriptedServer(*replies) as script:
+        api = Api("token", script.endpoint)
+        fleet = snapshots.ImageFleet(api, [wanted], state=state, timeout=0.1)
+        run = snapshots.ImageRun(wanted)
+        run.server = server
+        fleet._found = {"i1": [] if state == "present" else OLD}
+        fleet._used = {}
+        run_all(api, [run], fleet._bring_about if state == "present" else fleet._prune)
+    return run.result
+
+
+OLD = [
+    {
+        "id": number, "type": "snapshot", "labels": {IMAGE_LABEL: "i1", MADE_LABEL: "i1"}, "architecture": "x86",
+        "created": "2026-11-21T00:00:00Z", "status": "available",
+    }
+    for number in (6, 5)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "unknown"), ENDS)
+def test_a_request_that_was_refused_makes_and_deletes_no_snapshot(answer, unknown):
+    made = snapshot_of(OURS, answer)
+    assert (made["failed"], made["changed"], "diff" in made) == (True, unknown, unknown)
+    stopped = snapshot_of({**OURS, "status": "running"}, answer)
+    assert (stopped["failed"], stopped["changed"]) == (True, unknown)
+    deleted = snapshot_of(None, answer, state="absent")
+    assert (deleted["failed"], deleted["changed"], "diff" in deleted) == (True, unknown, unknown)
+
+
+def test_snapshots_that_were_deleted_count():
+    result = snapshot_of(None, Reply(204), failure(422, "invalid_input"), state="absent")
+    assert (result["failed"], result["changed"], result["deleted"]) == (True, True, [6])
+    assert result["diff"]["before"] == {"snapshots": [6]}
+
+
+def test_a_server_that_was_shut_down_for_a_snapshot_is_changed():
+    running, off = {**OURS, "status": "running"}, Reply(200, {"server": OURS})
+    result = snapshot_of(running, Reply(201, {"action": DONE}), off, failure(422, "invalid_input"))
+    assert (result["failed"], result["changed"], "diff" in result) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "unknown"),
+    [
+        (Reply(404, {"error": {"status": 404, "code": "NOT_FOUND", "message": "no"}}), False),
+        (Reply(drop=True), True),
+        (Reply(500, {"error": {"status": 500, "code": "INTERNAL_ERROR", "message": "no"}}), True),
+    ],
+    ids=["refused", "no-answer", "error-of-the-api"],
+)
+def test_a_new_name_that_was_refused_changes_no_dedicated_server(answer, unknown):
+    clock = Clock()
+    with ScriptedServer(answer) as script:
+        api = robot_client.Robot("u", "p", script.endpoint, robot_client.Limits(clock), clock=clock, sleep=clock.sleep)
+        fleet = robot_servers.RobotServerFleet(api, [], timeout=0.1, check_mode=False)
+        run = MachineRun("n1")
+        run.result.update(server_name="old", server_number=321)
+        fleet._name(run, "new")
+    assert (run.result["failed"], run.result["changed"], "diff" in run.result) == (True, unknown, unknown)
+    assert run.result["server_name"] == "old"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_time_limit_says_what_became_of_the_last_try(refused):
+    clock = Clock()
+    with pytest.raises(TimeLimit) as late:
+        Deadline(1, "the end", clock, clock.sleep).sleep(2, "locked", refused)
+    assert late.value.refused is refused
