@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -21,15 +22,24 @@ if TYPE_CHECKING:
 BATCH = 50
 #: Age (seconds) at which the first action of all is looked at, to know whether this platform is a quick one.
 EARLY_LOOK = 0.5
-#: Usual durations (seconds) of actions, at which they are looked at first; others are looked at from the start.
-#: Of 100 creations 43 have ended then, and of 100 armings 51: looking earlier costs a request for little.
-USUALLY = {"create_server": 20.0, "enable_rescue": 13.0, "create_image": 10.0, "delete_server": 2.0}
-#: The part of its age that an action waits for the next look: alone, and in a fleet of half a batch or more.
-SHARE_ALONE, SHARE_IN_FLEET = 0.1, 0.2
-LONGEST_TICK = 9.0
-#: Where more than a batch is waited for, the first look comes so many times later: of 100 armings 85 have ended then.
-#: Requests count there: the API allows 3,600 an hour.
-LATER_IN_CROWD = {"enable_rescue": 1.5}
+#: Ages (seconds) at which actions are looked at; others are looked at from the start. The first look finds the quickest
+#: ones, whose machines go on while the others are waited for; at the last one, usually all have ended.
+AGES: dict[str, tuple[float, ...]] = {
+    "create_server": (15.0, 21.0),
+    "enable_rescue": (13.0, 18.0, 23.0),
+    "create_image": (10.0,),
+    "delete_server": (2.0,),
+}
+#: The same where half a batch and more is waited for, and more than a batch: requests count there, the API allows
+#: 3,600 an hour.
+AGES_IN_FLEET = {**AGES, "enable_rescue": (14.0, 23.0)}
+AGES_IN_CROWD = {**AGES, "create_server": (19.0,), "enable_rescue": (19.5,)}
+#: The part of its age that an action waits for the next look, and for others so that one look has them all: alone, and
+#: in a fleet of half a batch or more.
+SHARE_ALONE, SHARE_IN_FLEET = 0.1, 0.25
+SHORTEST_TICK, LONGEST_TICK = 0.5, 9.0
+#: A look at so much of an age is the look at this age, too.
+NEARLY = 0.9
 #: Actions that take minutes: a few seconds more are nothing to them, dozens of requests are.
 LONG = frozenset(["create_image"])
 LONGEST_TICK_OF_LONG = 10.0
@@ -55,12 +65,13 @@ class Schedule:
     """Decides when to look at which actions (pure): add, due_at, choose, remove."""
 
     def __init__(self) -> None:
-        self._pending: dict[int, tuple[str | None, float]] = {}
-        self._usual = dict(USUALLY)
+        #: Of each action its command, about when it started, and when it was looked at last.
+        self._pending: dict[int, tuple[str | None, float, float]] = {}
+        #: What is known of this platform.
+        self._learned: dict[str, tuple[float, ...]] = {}
         self._early: float | None = None
         self._known = False
-        self._looked: dict[int, float] = {}
-        self._last_tick: float | None = None
+        self._looked = -math.inf
         self._peak = 0
 
     def __len__(self) -> int:
@@ -70,69 +81,70 @@ class Schedule:
         """It is known from elsewhere whether the actions of this platform take much less time than usual."""
         self._known = True
         if quick:
-            self._usual.update(dict.fromkeys(USUALLY, EARLY_LOOK))
+            self._learned.update(dict.fromkeys(AGES, (EARLY_LOOK,)))
 
     def add(self, action_id: int, command: str | None, since: float) -> None:
         """An action is running, started at about ``since``."""
-        if self._early is None and self._last_tick is None and not self._known:
+        if self._early is None and not self._known and self._looked < 0:
             self._early = since + EARLY_LOOK
-        self._pending[action_id] = (command, since)
-        self._looked[action_id] = 0.0
+        self._pending[action_id] = (command, since, -math.inf)
         self._peak = max(self._peak, len(self._pending))
 
     def remove(self, action_id: int, finished_at: float | None = None) -> None:
         """The action is no longer waited for; a much shorter duration than usual is learned from it."""
-        command, since = self._pending.pop(action_id, (None, 0.0))
-        self._looked.pop(action_id, None)
-        if finished_at is None or command is None or finished_at - since >= self._usual_of(command) / 2:
+        command, since, _looked = self._pending.pop(action_id, (None, 0.0, 0.0))
+        if finished_at is None or command is None or finished_at - since >= self._ages(command)[0] / 2:
             return
-        self._usual[command] = max(0.25, (finished_at - since) * 0.8)
+        self._learned[command] = (max(0.25, (finished_at - since) * 0.8),)
         if self._early is not None:
             # The first look found it ended: on this platform the others are quick, too.
-            self._usual.update((kind, EARLY_LOOK) for kind in USUALLY if kind != command)
+            self._learned.update((kind, (EARLY_LOOK,)) for kind in AGES if kind != command)
             self._early = None
 
     def due_at(self, now: float) -> float | None:
         """When to look next, or None when nothing is pending."""
         if not self._pending:
             return None
-        ready = min(self._ready_at(action_id) for action_id in self._pending)
-        if self._last_tick is not None:
-            return max(ready, self._last_tick + self._tick(max(now, ready)))
-        return ready if self._early is None else min(ready, self._early)
+        times = [(self._ready_at(*action), action[1]) for action in self._pending.values()]
+        first, since = min(times)
+        # one look for all that are due soon
+        together = first + self._share() * max(0.0, first - since)
+        ready = max(time for time, _since in times if time <= together)
+        if self._early is not None and self._looked < 0:
+            return min(ready, self._early)
+        return max(ready, self._looked + SHORTEST_TICK)
 
     def choose(self, now: float) -> list[list[int]]:
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""
+        times = {action_id: self._ready_at(*action) for action_id, action in self._pending.items()}
         # Least recently looked at first, so that stuck actions never keep the others from being looked at.
-        ordered = sorted(
-            self._pending,
-            key=lambda action_id: (self._ready_at(action_id) > now, self._looked[action_id], self._ready_at(action_id)),
-        )
-        due = sum(1 for action_id in ordered if self._ready_at(action_id) <= now)
-        if self._last_tick is not None:
+        ordered = sorted(times, key=lambda one: (times[one] > now, self._pending[one][2], times[one]))
+        due = sum(1 for ready in times.values() if ready <= now)
+        if self._looked >= 0:
             self._early = None
-        self._last_tick = now
+        self._looked = now
         # A small remainder is not worth a request of its own: those are the youngest, and the next look has them.
         wanted = ordered[: BATCH * max(1, (due + BATCH // 3) // BATCH)]
-        self._looked.update((action_id, now) for action_id in wanted)
+        for action_id in wanted:
+            command, since, _looked = self._pending[action_id]
+            self._pending[action_id] = (command, since, now)
         return [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
 
-    def _tick(self, now: float) -> float:
-        """Seconds between two looks: longer for a large fleet, and for actions that take long."""
-        due = [action_id for action_id in self._pending if self._ready_at(action_id) <= now]
-        age = max([now - self._pending[action_id][1] for action_id in due] or [0.0])
-        if due and all(self._pending[action_id][0] in LONG for action_id in due):
-            return min(LONGEST_TICK_OF_LONG, max(0.5, age / 6))
-        share = SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
-        return min(LONGEST_TICK, max(0.5, age * share))
+    def _ready_at(self, command: str | None, since: float, looked: float) -> float:
+        """When to look at an action next."""
+        for age in self._ages(command):
+            if looked - since < age * NEARLY:
+                return since + age
+        if command in LONG:
+            return looked + min(LONGEST_TICK_OF_LONG, max(SHORTEST_TICK, (looked - since) / 6))
+        return looked + min(LONGEST_TICK, max(SHORTEST_TICK, (looked - since) * self._share()))
 
-    def _ready_at(self, action_id: int) -> float:
-        command, since = self._pending[action_id]
-        later = LATER_IN_CROWD.get(command or "", 1.0) if len(self._pending) > BATCH else 1.0
-        return since + self._usual_of(command) * later
+    def _share(self) -> float:
+        return SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
 
-    def _usual_of(self, command: str | None) -> float:
-        return self._usual.get(command or "", EARLY_LOOK)
+    def _ages(self, command: str | None) -> tuple[float, ...]:
+        many = AGES_IN_CROWD if len(self._pending) > BATCH else AGES_IN_FLEET if self._peak > BATCH // 2 else AGES
+        return self._learned.get(command or "") or many.get(command or "", (EARLY_LOOK,))
 
 
 class ActionBoard:

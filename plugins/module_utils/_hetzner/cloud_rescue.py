@@ -13,7 +13,7 @@ from .._common import boot_states, installed, intents
 from .._common import consent as consents
 from .._common.text import from_rfc3339
 from . import boot_decision as decision
-from .action_board import USUALLY, ActionBoard
+from .action_board import ActionBoard
 from .api_failures import LOOK_EVERY, Deadline, FleetError, MachineError, Refused, TimeLimit
 from .api_types import Action, Machine, RegisteredKey, Server
 from .boot_decision import NONE, ObservedState
@@ -87,6 +87,10 @@ _REFUSALS = {
         "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
 }
+
+
+#: Seconds that a creation usually takes at most.
+LONGEST_CREATION = 20.0
 
 
 class NotArrived(MachineError):
@@ -166,13 +170,13 @@ class CloudRescue(BootFleet):
         Until the API has made a server, it is locked. That takes longer than these are old, so that the list would show
         nothing else; the action that makes it is waited for.
         """
-        young = [self.machines[name] for name in names if _age(self.machines[name]) < USUALLY["create_server"]]
+        young = [self.machines[name] for name in names if _age(self.machines[name]) < LONGEST_CREATION]
         made = {one["name"]: as_ordered(one) for one in young if self._is_made(one["name"]) and is_known(one)}
         return made if self.options.state == "rescue" and len(made) > PER_PAGE else {}
 
     def _learn(self, made: list[str]) -> None:
         """Whether this platform is a quick one: servers that are ready long before one usually is say so."""
-        young = [name for name in made if _age(self.machines[name]) < USUALLY["create_server"] / 2]
+        young = [name for name in made if _age(self.machines[name]) < LONGEST_CREATION / 2]
         if any(self._found[name]["status"] != "initializing" for name in young):
             self.board.learn(quick=True)
         elif made:
