@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
-MOST_THREADS = 500
+MOST_THREADS = 1000
 
 
 class FleetApi(Protocol):
