@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from .._common.text import moment
@@ -37,7 +37,8 @@ AGES_IN_CROWD = {**AGES, "create_server": (19.0,), "enable_rescue": (19.5,)}
 #: The part of its age that an action waits for the next look, and for others so that one look has them all: alone, and
 #: in a fleet of half a batch or more.
 SHARE_ALONE, SHARE_IN_FLEET = 0.1, 0.25
-SHORTEST_TICK, LONGEST_TICK = 0.5, 9.0
+#: Seconds between two looks.
+SHORTEST_TICK, SHORTEST_TICK_IN_FLEET, LONGEST_TICK = 0.5, 2.0, 9.0
 #: A look at so much of an age is the look at this age, too.
 NEARLY = 0.9
 #: Actions that take minutes: a few seconds more are nothing to them, dozens of requests are.
@@ -93,7 +94,7 @@ class Schedule:
     def remove(self, action_id: int, finished_at: float | None = None) -> None:
         """The action is no longer waited for; a much shorter duration than usual is learned from it."""
         command, since, _looked = self._pending.pop(action_id, (None, 0.0, 0.0))
-        if finished_at is None or command is None or finished_at - since >= self._ages(command)[0] / 2:
+        if finished_at is None or command is None or finished_at - since >= self._usual(command)[0] / 2:
             return
         self._learned[command] = (max(0.25, (finished_at - since) * 0.8),)
         if self._early is not None:
@@ -108,11 +109,11 @@ class Schedule:
         times = [(self._ready_at(*action), action[1]) for action in self._pending.values()]
         first, since = min(times)
         # one look for all that are due soon
-        together = first + self._share() * max(0.0, first - since)
+        together = first + min(LONGEST_TICK, self._share() * max(0.0, first - since))
         ready = max(time for time, _since in times if time <= together)
         if self._early is not None and self._looked < 0:
             return min(ready, self._early)
-        return max(ready, self._looked + SHORTEST_TICK)
+        return max(ready, self._looked + self._between(SHORTEST_TICK, SHORTEST_TICK_IN_FLEET))
 
     def choose(self, now: float) -> list[list[int]]:
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""
@@ -140,11 +141,18 @@ class Schedule:
         return looked + min(LONGEST_TICK, max(SHORTEST_TICK, (looked - since) * self._share()))
 
     def _share(self) -> float:
-        return SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
+        return self._between(SHARE_ALONE, SHARE_IN_FLEET)
+
+    def _between(self, alone: float, in_fleet: float) -> float:
+        """A figure for as many actions as were waited for at once."""
+        return alone + (in_fleet - alone) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
 
     def _ages(self, command: str | None) -> tuple[float, ...]:
         many = AGES_IN_CROWD if len(self._pending) > BATCH else AGES_IN_FLEET if self._peak > BATCH // 2 else AGES
-        return self._learned.get(command or "") or many.get(command or "", (EARLY_LOOK,))
+        return self._usual(command, many)
+
+    def _usual(self, command: str | None, ages: Mapping[str, tuple[float, ...]] = AGES) -> tuple[float, ...]:
+        return self._learned.get(command or "") or ages.get(command or "", (EARLY_LOOK,))
 
 
 class ActionBoard:

@@ -139,6 +139,65 @@ def test_stuck_actions_do_not_keep_others_from_being_looked_at():
     assert {("late", number) for number in range(8)} <= seen
 
 
+def test_a_stuck_action_delays_no_look_at_others():
+    """The window of one look is not as long as the age of the action that is due first says."""
+    schedule, now, lags = Schedule(), 0.0, []
+    schedule.learn(quick=False)
+    for number in range(26):
+        schedule.add(("creation", number), "create_server", now)
+    ends = {("creation", number): 18.0 for number in range(25)}  # one of them is stuck
+    added = 0
+    while now < 300:
+        if now >= 200 + added < 260:
+            schedule.add(("arming", added), "enable_rescue", now)
+            ends["arming", added] = now + 13
+            added += 1
+        if schedule.due_at(now) <= now:
+            for action in [action for batch in schedule.choose(now) for action in batch]:
+                if ends.get(action, 999) <= now:
+                    schedule.remove(action, finished_at=now)
+                    lags.append(now - ends[action])
+        now += 0.25
+    assert len(lags) == 25 + 60
+    assert max(lags) <= 10
+
+
+def test_a_quick_arming_in_a_crowd_is_no_quick_platform():
+    schedule = Schedule()
+    schedule.learn(quick=False)
+    for number in range(100):
+        schedule.add(number, "enable_rescue", 0.0)
+    schedule.choose(9.7)
+    schedule.remove(0, finished_at=9.7)
+    for number in range(1, 100):
+        schedule.remove(number)
+    schedule.add(100, "enable_rescue", 100.0)
+    assert schedule.due_at(100.0) >= 113
+
+
+@pytest.mark.parametrize(("fleet", "looks"), [(1, 40), (50, 11)])
+def test_short_actions_of_a_fleet_are_looked_at_together(fleet, looks):
+    """A new one comes every half second, and each takes half a second."""
+    schedule, now, ends, count = Schedule(), 0.0, {}, 0
+    schedule.learn(quick=False)
+    for number in range(fleet):
+        schedule.add(("first", number), "reset_server", 0.0)
+    for number in range(fleet):
+        schedule.remove(("first", number))
+    for step in range(200):
+        now = step / 10
+        if step % 5 == 0:
+            schedule.add(step, "reset_server", now)
+            ends[step] = now + 0.5
+        due = schedule.due_at(now)
+        if due is not None and due <= now:
+            count += 1
+            for action in [action for batch in schedule.choose(now) for action in batch]:
+                if ends[action] <= now:
+                    schedule.remove(action, finished_at=now)
+    assert count <= looks
+
+
 def test_nothing_pending_needs_no_look():
     schedule = Schedule()
     assert schedule.due_at(5.0) is None
