@@ -38,7 +38,7 @@ _MOST = 4000
 class ApiError(Exception):
     """The API answered with an error."""
 
-    #: Of a request that changes something: it was certainly not carried out.
+    #: Of a request that changes something: none of its tries can have been carried out.
     refused = False
 
     def __init__(
@@ -186,6 +186,24 @@ def transport_reason(error: Exception) -> str:
     return f"{kind} ({found.group().strip(' .,')})".replace("'", "") if found else kind
 
 
+class Tries:
+    """All tries of one request that changes something; an error that leaves it says whether it was ``refused``."""
+
+    def __init__(self) -> None:
+        self._unclear = False
+
+    def __enter__(self) -> Tries:
+        return self
+
+    def may_have_been_carried_out(self) -> None:
+        """The outcome of a try is not known; what later ones say does not change that."""
+        self._unclear = True
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, (ApiError, MachineError)):
+            error.refused = not self._unclear
+
+
 class Backoff:
     """Growing pauses, with jitter so that the machines of a fleet do not come back all at once."""
 
@@ -303,10 +321,8 @@ class Deadline:
         """The error to raise when time is up; ``reason`` says what was seen last."""
         return TimeLimit(f"{self.what} was not reached within {self.seconds:g} s: {reason}")
 
-    def sleep(self, seconds: float, reason: str, refused: bool = False) -> None:
-        """Sleep, or raise TimeLimit when the limit would pass during the sleep; ``refused``: as of ApiError."""
+    def sleep(self, seconds: float, reason: str) -> None:
+        """Sleep, or raise TimeLimit when the limit would pass during the sleep."""
         if seconds > self.left():
-            late = self.exceeded(reason)
-            late.refused = refused
-            raise late
+            raise self.exceeded(reason)
         self._sleep(seconds)

@@ -29,6 +29,7 @@ from .api_failures import (
     Client,
     FleetError,
     NoAnswer,
+    Tries,
     verdict,
 )
 
@@ -326,23 +327,24 @@ class Api(Client):
         something else is being done to the object.
         """
         backoff = Backoff()
-        while True:
-            sent_at = self.server_time()
-            try:
-                return self.request(method, path, machine=machine, json=json)
-            except (ApiError, NoAnswer) as error:
-                judgement = verdict(error)
-                if judgement == FINAL:
-                    if isinstance(error, ApiError):
-                        error.refused = True
-                    raise
-                if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
-                    locked()
-                deadline.sleep(self._first.pause(backoff.pause()), str(error), refused=judgement == AGAIN)
-                if judgement != AGAIN:
-                    found = look(sent_at)
-                    if found is not None:
-                        return found
+        with Tries() as tries:
+            while True:
+                sent_at = self.server_time()
+                try:
+                    return self.request(method, path, machine=machine, json=json)
+                except (ApiError, NoAnswer) as error:
+                    judgement = verdict(error)
+                    if judgement == FINAL:
+                        raise
+                    if judgement != AGAIN:
+                        tries.may_have_been_carried_out()
+                    if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
+                        locked()
+                    deadline.sleep(self._first.pause(backoff.pause()), str(error))
+                    if judgement != AGAIN:
+                        found = look(sent_at)
+                        if found is not None:
+                            return found
 
     def server_time(self) -> float | None:
         """The API's clock (epoch seconds) as far as its answers gave it, else None."""

@@ -13,7 +13,7 @@ from .._common import consent as consents
 from . import catalog as catalogs
 from . import cloud_networks
 from .action_board import ActionBoard
-from .api_failures import ApiError, Deadline, FleetError, Refused
+from .api_failures import ApiError, Deadline, FleetError, MachineError, Refused, Tries
 from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
 from .cloud_client import CONCURRENCY
@@ -298,17 +298,20 @@ class MachineFleet:
         choices, group = self._resolved[run.name]["choices"], self._resolved[run.name]["placement_group"]
         if len(choices) == 1:
             return self._servers.create(run.name, dict(body, **choices[0].body()), deadline)
-        while True:
-            with self._room.turns:
-                choice, run.result["tried"] = self._room.of(choices, group)
-                if choice is None:
-                    raise out_of_room(run.result["tried"])
-                try:
-                    return self._servers.create(run.name, dict(body, **choice.body()), deadline)
-                except ApiError as error:
-                    if error.code not in NO_ROOM:
-                        raise
-                    self._room.none_for(choice, group, error.code)
+        with Tries() as tries:
+            while True:
+                with self._room.turns:
+                    choice, run.result["tried"] = self._room.of(choices, group)
+                    if choice is None:
+                        raise out_of_room(run.result["tried"])
+                    try:
+                        return self._servers.create(run.name, dict(body, **choice.body()), deadline)
+                    except (ApiError, MachineError) as error:
+                        if not error.refused:
+                            tries.may_have_been_carried_out()
+                        if not isinstance(error, ApiError) or error.code not in NO_ROOM:
+                            raise
+                        self._room.none_for(choice, group, error.code)
 
     def _start(self, run: MachineRun, server: Server | None, deadline: Deadline) -> None:
         """Power the server on, whether it was made just now or is off."""

@@ -155,12 +155,10 @@ def instead(found: Mapping[str, Any], given_up: Sequence[Tried]) -> str:
 
 def out_of_room(given_up: Sequence[Tried]) -> MachineError:
     """The error of a machine for which nothing was left to try."""
-    error = MachineError(
+    return MachineError(
         f"the API had no room for {_pairs(given_up)}. Name further server types or locations (machines[].server_type, "
         "machines[].location), or try later"
     )
-    error.refused = True
-    return error
 
 
 def _pairs(given: Iterable[Tried]) -> str:

@@ -193,7 +193,6 @@ class Servers:
             # Only after a lost answer can the server of this name be the one we asked for.
             found = look(None) if error.code == "uniqueness_error" and retried else None
             if found is None:
-                error.refused = error.refused and not retried
                 raise
             answer = found
         return answer["server"], answer["action"]

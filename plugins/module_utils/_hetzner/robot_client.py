@@ -31,6 +31,7 @@ from .._common.web import AGENT, VERSION, is_http_url
 from .api_failures import (
     AGAIN,
     FINAL,
+    LOOK_FIRST,
     UNAUTHORIZED,
     ApiError,
     Backoff,
@@ -38,6 +39,7 @@ from .api_failures import (
     FleetError,
     LimitSpent,
     NoAnswer,
+    Tries,
     verdict,
 )
 
@@ -468,28 +470,32 @@ class Robot(Client):
         lost answer would have had, or None when nothing happened and the request may be sent again.
         """
         backoff = Backoff()
-        while True:
-            try:
-                return self.request(method, path, deadline, machine=machine, data=data)
-            except (ApiError, NoAnswer) as error:
-                if self._pause_after(error, backoff, deadline, changes=True) != AGAIN:
-                    found = look()
-                    if found is not None:
-                        return found
+        with Tries() as tries:
+            while True:
+                try:
+                    return self.request(method, path, deadline, machine=machine, data=data)
+                except (ApiError, NoAnswer) as error:
+                    if self._verdict(error) == LOOK_FIRST:
+                        tries.may_have_been_carried_out()
+                    if self._pause_after(error, backoff, deadline) != AGAIN:
+                        found = look()
+                        if found is not None:
+                            return found
 
-    def _pause_after(
-        self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline, changes: bool = False
-    ) -> str:
-        """Pause after an error that will pass, raise any other one; returns its verdict."""
+    @staticmethod
+    def _verdict(error: ApiError | NoAnswer) -> str:
         if is_limit(error):
-            # How long to wait is the limits' business: the next request waits for them.
             return AGAIN
-        judgement = FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
+        return FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
+
+    def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
+        """Pause after an error that will pass, raise any other one; returns its verdict."""
+        judgement = self._verdict(error)
         if judgement == FINAL:
-            if isinstance(error, ApiError):
-                error.refused = changes
             raise error
-        deadline.sleep(self._first.pause(backoff.pause()), str(error), refused=changes and judgement == AGAIN)
+        # How long a limit makes us wait is the limits' business: the next request waits for them.
+        if not is_limit(error):
+            deadline.sleep(self._first.pause(backoff.pause()), str(error))
         return judgement
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:

@@ -318,8 +318,9 @@ class ImageFleet:
                 f"there is no such snapshot, and no server '{wanted.get('server')}' to make it from; create the "
                 "server, or correct server"
             )
-        if server is not None and server["status"] != "off" and (not self._check or wanted["running"] == REFUSE):
-            with noted(run.result):
+        if server is not None and (not self._check or wanted["running"] == REFUSE):
+            asks = server["status"] not in ("off", "stopping")
+            with noted(run.result) if asks else contextlib.nullcontext():
                 self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
         with noted(run.result, diff=difference(run.key, {}, after)):
             if server is None or self._check:

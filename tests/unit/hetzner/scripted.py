@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
+from http import HTTPStatus
 from urllib.parse import parse_qs
 
 from tests.web_servers import Handler, Server
@@ -72,6 +73,8 @@ class ScriptedServer:
                     self.close_connection = True
                     return
                 data = (reply.text if reply.text is not None else json.dumps(reply.body or {})).encode()
+                if reply.status == HTTPStatus.NO_CONTENT:
+                    data = b""  # else it would begin the next answer of this connection
                 self.reply(reply.status, data, reply.headers)
 
             do_GET = do_POST = do_PUT = do_DELETE = _play

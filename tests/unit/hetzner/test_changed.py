@@ -7,10 +7,13 @@ What became of a request without an answer is unknown, so that it counts as a ch
 
 from __future__ import annotations
 
+import contextlib
+from unittest import mock
+
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import robot_client, robot_servers, snapshots
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import Deadline, TimeLimit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_types import Choice
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_machines import MachineFleet
@@ -36,12 +39,26 @@ def choice(name):
     return Choice({"name": name}, "fsn1", {"id": 9})
 
 
-def brought_about(server, *replies, state="present", labels=None, places=(), choices=("cx23",), timeout=0.1, **more):
-    """The result of one machine, for which the API answers this."""
+@contextlib.contextmanager
+def time_for(pauses):
+    """The time limit passes in the pause after so many, and no pause takes time."""
+    left = [None] * pauses
+
+    def sleep(self, _seconds, reason):
+        if not left:
+            raise self.exceeded(reason)
+        left.pop()
+
+    with mock.patch.object(Deadline, "sleep", sleep):
+        yield
+
+
+def brought_about(server, *replies, state="present", labels=None, places=(), choices=("cx23",), **more):
+    """The result of one machine, for which the API answers this; there is time for one pause after a lost answer."""
     machine = {"name": "n1", "labels": labels or {}, **more}
-    with ScriptedServer(*replies) as script:
+    with ScriptedServer(*replies) as script, time_for(len(replies) > 1):
         api = Api("token", script.endpoint)
-        fleet = MachineFleet(api, [machine], state=state, timeout=timeout, delete=["n1"])
+        fleet = MachineFleet(api, [machine], state=state, timeout=60, delete=["n1"])
         fleet._found = {"n1": server} if server else {}
         fleet._resolved["n1"] = {
             "choices": [choice(name) for name in choices], "ssh_keys": [], "networks": list(places), "primary_ips": {},
@@ -115,9 +132,41 @@ def test_a_refusal_after_a_lost_answer_says_nothing_of_the_lost_one():
     """The API knows the name, and does not show the server yet."""
     none = Reply(200, {"servers": []})
     answers = [Reply(drop=True), none, failure(409, "uniqueness_error"), none]
-    result = brought_about(None, *answers, timeout=30)
+    result = brought_about(None, *answers)
     assert "uniqueness_error" in result["msg"]
     assert (result["failed"], result["changed"], result["created"]) == (True, True, True)
+
+
+NO_SERVERS, NO_ACTIONS = Reply(200, {"servers": []}), Reply(200, {"actions": []})
+RUNNING = Reply(200, {"server": {**OURS, "status": "running"}})
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "answers"),
+    [
+        (OURS, {"state": "started"}, [NO_ACTIONS, *[failure(423, "locked")] * 8]),
+        (None, {}, [NO_SERVERS, *[failure(409, "conflict")] * 8]),
+        (OURS, {"state": "absent"}, [RUNNING, *[failure(423, "locked")] * 8]),
+        (
+            None,
+            {"choices": ("cx23", "cx33")},
+            [NO_SERVERS, failure(412, "resource_unavailable"), failure(409, "uniqueness_error"), NO_SERVERS],
+        ),
+        (None, {"choices": ("cx23", "cx33")}, [NO_SERVERS, *[failure(412, "resource_unavailable")] * 2]),
+    ],
+    ids=["start", "create", "delete", "create-with-choices", "no-room"],
+)
+def test_what_later_tries_say_does_not_make_a_lost_one_undone(server, options, answers):
+    result = brought_about(server, Reply(drop=True), *answers, **options)
+    assert (result["failed"], result["changed"], "diff" in result) == (True, True, True)
+    assert result["created"] is (server is None)
+
+
+def test_a_network_may_be_attached_by_a_lost_request():
+    history = Reply(200, {"actions": [{"id": 2, "command": "create_server", "status": "success"}]})
+    answers = [history, Reply(drop=True), NO_ACTIONS, failure(409, "server_already_attached")]
+    result = brought_about(OURS, *answers, places=PLACES[:1])
+    assert (result["failed"], result["changed"], "diff" in result) == (True, True, True)
 
 
 # --- snapshots and names of dedicated servers
@@ -126,9 +175,9 @@ def test_a_refusal_after_a_lost_answer_says_nothing_of_the_lost_one():
 def snapshot_of(server, *replies, state="present"):
     """The result of one image, for which the API answers this."""
     wanted = {"name": "i1", "architecture": "x86", "server": "n1", "running": snapshots.SHUTDOWN, "labels": {}}
-    with ScriptedServer(*replies) as script:
+    with ScriptedServer(*replies) as script, time_for(len(replies) > 1):
         api = Api("token", script.endpoint)
-        fleet = snapshots.ImageFleet(api, [wanted], state=state, timeout=0.1)
+        fleet = snapshots.ImageFleet(api, [wanted], state=state, timeout=60)
         run = snapshots.ImageRun(wanted)
         run.server = server
         fleet._found = {"i1": [] if state == "present" else OLD}
@@ -152,6 +201,8 @@ def test_a_request_that_was_refused_makes_and_deletes_no_snapshot(answer, unknow
     assert (made["failed"], made["changed"], "diff" in made) == (True, unknown, unknown)
     stopped = snapshot_of({**OURS, "status": "running"}, answer)
     assert (stopped["failed"], stopped["changed"]) == (True, unknown)
+    stopping = snapshot_of({**OURS, "status": "stopping"}, answer)
+    assert (stopping["failed"], stopping["changed"]) == (True, False)
     deleted = snapshot_of(None, answer, state="absent")
     assert (deleted["failed"], deleted["changed"], "diff" in deleted) == (True, unknown, unknown)
 
@@ -178,20 +229,32 @@ def test_a_server_that_was_shut_down_for_a_snapshot_is_changed():
     ids=["refused", "no-answer", "error-of-the-api"],
 )
 def test_a_new_name_that_was_refused_changes_no_dedicated_server(answer, unknown):
+    result = renamed(answer)
+    assert (result["failed"], result["changed"], "diff" in result) == (True, unknown, unknown)
+    assert result["server_name"] == "old"
+
+
+LIMITED = {"status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "no", "interval": 3600, "max_request": 200}
+
+
+@pytest.mark.parametrize("looked", [[], [Reply(200, {"server": {"server_name": "old"}})]], ids=["look", "next-try"])
+def test_a_limit_after_a_lost_answer_does_not_make_it_undone(looked):
+    result = renamed(Reply(drop=True), *looked, Reply(403, {"error": LIMITED}))
+    assert (result["failed"], result["changed"], "diff" in result) == (True, True, True)
+
+
+def test_a_limit_before_any_request_changes_no_dedicated_server():
+    result = renamed(Reply(403, {"error": LIMITED}))
+    assert (result["failed"], result["changed"], "diff" in result) == (True, False, False)
+
+
+def renamed(*answers):
+    """The result of a dedicated server that gets a new name, for which the webservice answers this."""
     clock = Clock()
-    with ScriptedServer(answer) as script:
+    with ScriptedServer(*answers) as script, time_for(len(answers) > 1):
         api = robot_client.Robot("u", "p", script.endpoint, robot_client.Limits(clock), clock=clock, sleep=clock.sleep)
-        fleet = robot_servers.RobotServerFleet(api, [], timeout=0.1, check_mode=False)
+        fleet = robot_servers.RobotServerFleet(api, [], timeout=60, check_mode=False)
         run = MachineRun("n1")
         run.result.update(server_name="old", server_number=321)
         fleet._name(run, "new")
-    assert (run.result["failed"], run.result["changed"], "diff" in run.result) == (True, unknown, unknown)
-    assert run.result["server_name"] == "old"
-
-
-@pytest.mark.parametrize("refused", [False, True])
-def test_a_time_limit_says_what_became_of_the_last_try(refused):
-    clock = Clock()
-    with pytest.raises(TimeLimit) as late:
-        Deadline(1, "the end", clock, clock.sleep).sleep(2, "locked", refused)
-    assert late.value.refused is refused
+    return run.result
