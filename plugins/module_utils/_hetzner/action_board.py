@@ -71,7 +71,7 @@ class Schedule:
         #: What is known of this platform.
         self._learned: dict[str, tuple[float, ...]] = {}
         self._early: float | None = None
-        self._known = False
+        self._known, self._quick = False, False
         self._looked = -math.inf
         self._peak = 0
 
@@ -80,7 +80,7 @@ class Schedule:
 
     def learn(self, quick: bool) -> None:
         """It is known from elsewhere whether the actions of this platform take much less time than usual."""
-        self._known = True
+        self._known, self._quick = True, quick
         if quick:
             self._learned.update(dict.fromkeys(AGES, (EARLY_LOOK,)))
 
@@ -99,6 +99,7 @@ class Schedule:
         self._learned[command] = (max(0.25, (finished_at - since) * 0.8),)
         if self._early is not None:
             # The first look found it ended: on this platform the others are quick, too.
+            self._quick = True
             self._learned.update((kind, (EARLY_LOOK,)) for kind in AGES if kind != command)
             self._early = None
 
@@ -113,7 +114,8 @@ class Schedule:
         ready = max(time for time, _since in times if time <= together)
         if self._early is not None and self._looked < 0:
             return min(ready, self._early)
-        return max(ready, self._looked + self._between(SHORTEST_TICK, SHORTEST_TICK_IN_FLEET))
+        in_fleet = SHORTEST_TICK if self._quick else SHORTEST_TICK_IN_FLEET
+        return max(ready, self._looked + self._between(SHORTEST_TICK, in_fleet))
 
     def choose(self, now: float) -> list[list[int]]:
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""

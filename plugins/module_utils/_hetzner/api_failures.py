@@ -187,7 +187,10 @@ def transport_reason(error: Exception) -> str:
 
 
 class Tries:
-    """All tries of one request that changes something; an error that leaves it says whether it was ``refused``."""
+    """All tries of one request that changes something; an error that leaves it says whether it was ``refused``.
+
+    Tries within tries: the outer ones learn of an error of the inner ones only what they are given.
+    """
 
     def __init__(self) -> None:
         self._unclear = False
