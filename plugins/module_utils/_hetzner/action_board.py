@@ -94,7 +94,7 @@ class Schedule:
     def remove(self, action_id: int, finished_at: float | None = None) -> None:
         """The action is no longer waited for; a much shorter duration than usual is learned from it."""
         command, since, _looked = self._pending.pop(action_id, (None, 0.0, 0.0))
-        if finished_at is None or command is None or finished_at - since >= self._usual(command)[0] / 2:
+        if finished_at is None or command is None or finished_at - since >= self._usual(command, AGES)[0] / 2:
             return
         self._learned[command] = (max(0.25, (finished_at - since) * 0.8),)
         if self._early is not None:
@@ -153,7 +153,7 @@ class Schedule:
         many = AGES_IN_CROWD if len(self._pending) > BATCH else AGES_IN_FLEET if self._peak > BATCH // 2 else AGES
         return self._usual(command, many)
 
-    def _usual(self, command: str | None, ages: Mapping[str, tuple[float, ...]] = AGES) -> tuple[float, ...]:
+    def _usual(self, command: str | None, ages: Mapping[str, tuple[float, ...]]) -> tuple[float, ...]:
         return self._learned.get(command or "") or ages.get(command or "", (EARLY_LOOK,))
 
 

@@ -141,7 +141,7 @@ def bench(tmp_path, monkeypatch):
 
     def run(command, **kwargs):
         assert command[0] == "python"
-        return original([sys.executable, *command[1:]], **{"check": False, **kwargs})
+        return original([sys.executable, *command[1:]], check=kwargs.pop("check", False), **kwargs)
 
     monkeypatch.setattr(parts.subprocess, "run", run)
 
