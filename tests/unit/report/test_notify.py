@@ -26,12 +26,13 @@ class Receiver:
 
     def __init__(self):
         self.answers, self.got = [200], []
-        self.silent = threading.Event()
+        self.silent, self.came = threading.Event(), threading.Event()
         receiver = self
 
         class Webhook(Handler):
             def do_POST(self):
                 receiver.got.append((self.path, dict(self.headers), self.body()))
+                receiver.came.set()
                 answer = receiver.answers.pop(0) if len(receiver.answers) > 1 else receiver.answers[0]
                 if answer == "drop":
                     self.close_connection = True
@@ -140,6 +141,7 @@ def test_a_receiver_that_is_silent_holds_no_run_up(receiver):
     receiver.answers = ["silence"]
     (warning,) = tell(receiver, notify_timeout=0.3).warned
     assert "no answer" in warning
+    assert receiver.came.wait(60)  # on a loaded machine the run gives up before the server has read it
     assert len(receiver.got) == 1
 
 
