@@ -39,7 +39,7 @@ demo-images: setup ## live images for two hosts: served, compared byte for byte,
 demo-image: setup-go ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server; 3 min
 	@dev/demo node-images
 
-test: ## whether the product works: every default test, once; 10 to 12 min on two cores, 3 more with empty caches
+test: ## whether the product works: every default test, once; 10 to 13 min on two cores, 3 more with empty caches
 	@dev/test default --pytest=$(PYTEST_WORD)
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min

@@ -82,7 +82,7 @@ class Actions:
     async def poll(self) -> None:
         """Look for ever."""
         while True:
-            due, now = self._schedule.due_at(time.monotonic()), time.monotonic()
+            due, now = self._schedule.due_at(), time.monotonic()
             if due is None or due > now:
                 self._changed.clear()
                 with contextlib.suppress(TimeoutError):

@@ -103,7 +103,7 @@ class Schedule:
             self._learned.update((kind, (EARLY_LOOK,)) for kind in AGES if kind != command)
             self._early = None
 
-    def due_at(self, now: float) -> float | None:
+    def due_at(self) -> float | None:
         """When to look next, or None when nothing is pending."""
         if not self._pending:
             return None
@@ -222,7 +222,7 @@ class ActionBoard:
         with self._changed:
             while True:
                 now = self._clock()
-                due = self._schedule.due_at(now)
+                due = self._schedule.due_at()
                 if due is not None and due <= now:
                     return self._schedule.choose(now)
                 self._changed.wait(None if due is None else due - now)

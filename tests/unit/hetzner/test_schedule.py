@@ -45,7 +45,7 @@ class Fleet:
     def run(self, machines):
         while self.armed < machines:
             self._start_what_is_due()
-            due = self.schedule.due_at(self.now)
+            due = self.schedule.due_at()
             if due is not None and due <= self.now:
                 self._look()
             self.now += 0.1
@@ -134,7 +134,7 @@ def test_stuck_actions_do_not_keep_others_from_being_looked_at():
         schedule.add(("late", number), "create_server", now)
     seen, until = set(), now + 60
     while now < until:
-        now = max(now + 0.1, schedule.due_at(now))
+        now = max(now + 0.1, schedule.due_at())
         seen.update(action for batch in schedule.choose(now) for action in batch)
     assert {("late", number) for number in range(8)} <= seen
 
@@ -152,7 +152,7 @@ def test_a_stuck_action_delays_no_look_at_others():
             schedule.add(("arming", added), "enable_rescue", now)
             ends["arming", added] = now + 13
             added += 1
-        if schedule.due_at(now) <= now:
+        if schedule.due_at() <= now:
             for action in [action for batch in schedule.choose(now) for action in batch]:
                 if ends.get(action, 999) <= now:
                     schedule.remove(action, finished_at=now)
@@ -172,7 +172,7 @@ def test_a_quick_arming_in_a_crowd_is_no_quick_platform():
     for number in range(1, 100):
         schedule.remove(number)
     schedule.add(100, "enable_rescue", 100.0)
-    assert schedule.due_at(100.0) >= 113
+    assert schedule.due_at() >= 113
 
 
 @pytest.mark.parametrize(("fleet", "looks"), [(1, 40), (50, 11)])
@@ -189,7 +189,7 @@ def test_short_actions_of_a_fleet_are_looked_at_together(fleet, looks):
         if step % 5 == 0:
             schedule.add(step, "reset_server", now)
             ends[step] = now + 0.5
-        due = schedule.due_at(now)
+        due = schedule.due_at()
         if due is not None and due <= now:
             count += 1
             for action in [action for batch in schedule.choose(now) for action in batch]:
@@ -200,10 +200,10 @@ def test_short_actions_of_a_fleet_are_looked_at_together(fleet, looks):
 
 def test_nothing_pending_needs_no_look():
     schedule = Schedule()
-    assert schedule.due_at(5.0) is None
+    assert schedule.due_at() is None
     schedule.add(1, "create_server", 5.0)
     schedule.remove(1)
-    assert schedule.due_at(6.0) is None
+    assert schedule.due_at() is None
     assert len(schedule) == 0
 
 
@@ -221,7 +221,7 @@ def test_every_action_is_looked_at_again_and_again(starts):
         schedule.add(number, command, since)
     looks = dict.fromkeys(range(len(starts)), 0)
     for _tick in range(60):
-        due = schedule.due_at(now)
+        due = schedule.due_at()
         assert due is not None
         assert due - now <= 20
         now = max(now, due)
@@ -229,7 +229,7 @@ def test_every_action_is_looked_at_again_and_again(starts):
             assert 0 < len(batch) <= BATCH
             for number in batch:
                 looks[number] += 1
-        assert len(starts) > BATCH or schedule.due_at(now) > now
+        assert len(starts) > BATCH or schedule.due_at() > now
     assert min(looks.values()) >= 2
 
 
@@ -238,7 +238,7 @@ def looks(command, duration):
     schedule, now, count = Schedule(), 0.0, 0
     schedule.add(1, command, now)
     while True:
-        due = schedule.due_at(now)
+        due = schedule.due_at()
         if due <= now:
             schedule.choose(now)
             count += 1
