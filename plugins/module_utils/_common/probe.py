@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from . import mounts
-from .text import ascii_words, base64_bytes, json_object, whole_number
+from .text import ascii_words, base64_bytes, whole_number
 
 #: Where the root file system lies.
 RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
@@ -80,17 +80,11 @@ seen_disks() { # NAME…: kernel names, WWNs, or names below /dev/disk/by-id
 """
 )
 
-#: Shell functions and commands (POSIX) that print what `Origin.parse` reads, as lines ``key=value``. They need /proc,
-#: and say less where /sys or udev's database is missing.
-ORIGIN_SCRIPT = (
+#: Shell functions and commands (POSIX) that print what `Origin.parse` reads, as lines ``key=value``, and keep the texts
+#: for `_TEXTS`. They need /proc, and say less where /sys or udev's database is missing.
+_ORIGIN = (
     _ABOUT_DISK
     + r"""
-pack() { # [BYTES]: stdin in base64, on one line
-    set -- $(head -c "${1:-49152}" | base64)
-    IFS=
-    printf %s "$*"
-    unset IFS
-}
 on() { # PATH: as $all the lines of mountinfo of what is mounted there, as $last the one that is seen
     all= last=
     set -f
@@ -134,15 +128,15 @@ echo "uid=$uid"
 read -r uptime _ </proc/uptime
 echo "uptime=$uptime"
 on /
-printf root=; printf %s "$all" | pack; echo
-case $all in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
+root=$all mounts=
+case $root in *' - overlay '*) mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | head -c 32768) ;; esac
 marks=
 [ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
 while read -r line || [ -n "$line" ]; do
     case $line in *'Hetzner Rescue System'*) marks=$marks,motd && break ;; esac
 done </etc/motd
 echo "rescue_marks=${marks#,}"
-printf root_disks=; seen_root | pack; echo
+disks=$(seen_root)
 """
 )
 
@@ -207,12 +201,12 @@ class Origin:
 
     @classmethod
     def parse(cls, fields: Mapping[str, str]) -> Origin:
-        """From the lines of `SCRIPT` as a dictionary; nothing in it is trusted to be well-formed."""
+        """From `fields_of`; nothing in it is trusted to be well-formed."""
         uid, uptime = whole_number(fields.get("uid")), fields.get("uptime", "")
-        disks, uuids = parse_disks(unpacked(fields.get("root_disks", "")))
+        disks, uuids = parse_disks(fields.get("root_disks", ""))
         return cls(
             uid=-1 if uid is None else uid,
-            root=place_of(unpacked(fields.get("root", "")), unpacked(fields.get("block_mounts", ""))),
+            root=place_of(fields.get("root", ""), fields.get("block_mounts", "")),
             marks=[mark for mark in fields.get("rescue_marks", "").split(",") if mark in ("oldroot", "motd")],
             uptime=float(uptime) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", uptime) else None,
             disks=disks,
@@ -340,13 +334,8 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 #: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
 MOST_ADDRESSES = 400
 
-#: Prints lines ``key=value``: first those of `ORIGIN_SCRIPT`, which but for the uptime stay what they are as long as a
-#: system runs; then boot_id, hostname, kernel, os, record and intent (packed) and its own addresses. Between both, a
-#: caller may wait for something, if it does not ask for the uptime. A caller's own lines may follow, with ``$boot`` and
-#: ``encode FILE [BYTES]``, which prints a file as base64. Record, intent and addresses are cut, so that the whole
-#: answer fits into the 64 KiB that modules read.
-ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{ORIGIN_SCRIPT}"
-THEN_WHO = (
+_ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{_ORIGIN}"
+_THEN_WHO = (
     r"""
 read -r boot </proc/sys/kernel/random/boot_id
 read -r name </proc/sys/kernel/hostname
@@ -377,13 +366,43 @@ while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address "
     </proc/net/if_inet6
 echo "addresses6=$found"
 """.replace("@MOST@", str(MOST_ADDRESSES))
-    + r"""
-encode() { [ ! -s "$1" ] || pack "${2:-65536}" <"$1"; }
-printf record=; encode /etc/kubenode/installed.json 16384; echo
-printf intent=; encode /root/.kubenode/intent.json 8192; echo
-"""
 )
-SCRIPT = ORIGIN_FIRST + THEN_WHO
+
+#: Prints texts of several lines behind each other, each after a line that no file can hold, in base64 by one process.
+#: Record and intent are cut, so that the whole answer fits into the 64 KiB that modules read; of a root file system
+#: that takes more than its share, nothing is known.
+_TEXTS = r"""
+read -r mark </proc/sys/kernel/random/uuid
+text() { # NAME [FILE BYTES]
+    [ "$#" -eq 1 ] || [ -s "$2" ] || return 0
+    printf '\n%s %s\n' "$mark" "$1"
+    [ "$#" -eq 1 ] || head -c "$3" "$2"
+}
+echo "texts=$mark"
+{
+    [ "${#root}" -gt 8192 ] || { text root && printf %s "$root"; }
+    [ -z "$mounts" ] || { text block_mounts && printf %s "$mounts"; }
+    [ "${#disks}" -gt 12288 ] || { text root_disks && printf %s "$disks"; }
+    text record /etc/kubenode/installed.json 12288
+    text intent /root/.kubenode/intent.json 8192
+    @MORE@
+    text end
+} | base64
+echo --
+"""
+
+
+def script(before: str = "", texts: str = "", after: str = "") -> str:
+    """A script that prints what `fields_of` reads: lines ``key=value``, then texts.
+
+    ``before``: commands that may wait for something; what has been asked before them, the uptime apart, stays what it
+    is as long as a system runs. ``texts``: calls of ``text NAME FILE BYTES``; ``text NAME`` is followed by what the
+    next command prints. ``after``: commands that print lines; ``$boot`` is the boot id.
+    """
+    return _ORIGIN_FIRST + before + _THEN_WHO + _TEXTS.replace("@MORE@", texts or ":") + after
+
+
+SCRIPT = script()
 
 
 def fields_of(text: str) -> dict[str, str] | None:
@@ -395,27 +414,29 @@ def fields_of(text: str) -> dict[str, str] | None:
     if not start:
         return None
     fields: dict[str, str] = {}
-    for line in answer.split("\n"):
+    lines, _equals, packed = answer.partition("\ntexts=")
+    mark, _end, packed = packed.partition("\n")
+    encoded, _dashes, more = packed.partition("--\n")
+    for line in (lines + "\n" + more).split("\n"):
         key, equals, value = line.partition("=")
         if equals:
             fields.setdefault(key, value.strip())
+    fields.update(_texts(mark, encoded))
     return fields
+
+
+def _texts(mark: str, encoded: str) -> dict[str, str]:
+    """The texts behind each other, by name; none when their end is missing."""
+    packed = (base64_bytes(encoded.replace("\n", "")) or b"").decode("utf-8", "replace")
+    parts = packed.split(f"\n{mark} ")[1:] if mark else []
+    named = [part.partition("\n")[::2] for part in parts]
+    return dict(named[:-1]) if named and named[-1][0] == "end" else {}
 
 
 def boot_id_of(fields: dict[str, str]) -> str:
     """The kernel's boot id; empty when the answer has none."""
     found = fields.get("boot_id", "")
     return found if _BOOT_ID.match(found) else ""
-
-
-def unpacked(encoded: str) -> str:
-    """The text of a file that ``encode`` printed; empty for anything else."""
-    return (base64_bytes(encoded) or b"").decode("utf-8", "replace")
-
-
-def unpacked_json(encoded: str) -> dict[str, Any] | None:
-    """The JSON object in a file that ``encode`` printed; None for anything else."""
-    return json_object(unpacked(encoded))
 
 
 def addresses_of(fields: Mapping[str, str]) -> tuple[str, ...]:

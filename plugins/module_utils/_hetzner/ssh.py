@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .._common import intents, probe, ssh_access
 from .._common.safe_files import replacing
-from .._common.text import ascii_words
+from .._common.text import ascii_words, json_object
 from .api_failures import FleetError, MachineError
 
 #: The most bytes that are read from either stream.
@@ -141,9 +141,9 @@ def parse_probe(output: str) -> Answer:
         hostname=hostname if _HOSTNAME.match(hostname) else None,
         boot_id=probe.boot_id_of(fields) or None,
         os_name=ascii_words(fields.get("os", "")) or None,
-        installed=_record(probe.unpacked_json(fields.get("record", ""))),
+        installed=_record(json_object(fields.get("record", ""))),
         origin=probe.Origin.parse(fields),
-        intent=intents.parse(probe.unpacked(fields.get("intent", ""))),
+        intent=intents.parse(fields.get("intent", "")),
         addresses=probe.addresses_of(fields),
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe as origins
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
 
 #: BOOT_ID: reboots the system of that boot ("any": whichever answers), and says whether it does.
 REBOOT = r"""
@@ -28,37 +28,35 @@ fi
 #: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).
 #: The second: the seconds that may be waited for cloud-init's end before answering. What takes longest to find out, and
 #: cannot change meanwhile, comes before: the answer follows at once.
-SCRIPT = (
-    probe.ORIGIN_FIRST
-    + r"""
+SCRIPT = probe.script(
+    before=r"""
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
   sleep 0.4 2>/dev/null || sleep 1
   tenths=$((tenths - 4))
 done
-"""
-    + probe.THEN_WHO
-    + r"""
-printf host_keys=; cat /etc/ssh/ssh_host_*_key.pub | pack 65536; echo
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
 elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; then state=disabled
 elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
 else state=unknown
 fi
-instance=
-[ ! -s /run/cloud-init/.instance-id ] || instance=$(head -c 200 /run/cloud-init/.instance-id)
-echo "instance=$instance"
 echo "cloud_init=$state"
-printf cloud_init_result=; encode /run/cloud-init/result.json; echo
-printf cloud_init_status=; encode /run/cloud-init/status.json; echo
+""",
+    texts=r"""
+text host_keys; cat /etc/ssh/ssh_host_*_key.pub | head -c 65536
+text instance /run/cloud-init/.instance-id 200
+text cloud_init_result /run/cloud-init/result.json 65536
+text cloud_init_status /run/cloud-init/status.json 65536
+""",
+    after=r"""
 [ -z "${1-}" ] || {
 """
     + REBOOT
     + r"""
 }
 echo end=1
-"""
+""",
 )
 
 _SEEDED = re.compile(r"iid-kubenode-([0-9a-f]{32})\Z")
@@ -128,17 +126,17 @@ def parse(text: str, mask: Callable[[str], str] = str) -> System:
         os=one_line(fields.get("os", ""), 200),
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields, mask),
-        record=probe.unpacked_json(fields.get("record", "")),
+        record=json_object(fields.get("record", "")),
         addresses=probe.addresses_of(fields),
-        host_keys=tuple(probe.unpacked(fields.get("host_keys", "")).splitlines()),
+        host_keys=tuple(fields.get("host_keys", "").splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
-        seeded=seeded[1] if (seeded := _SEEDED.match(fields.get("instance", ""))) else "",
+        seeded=seeded[1] if (seeded := _SEEDED.match(fields.get("instance", "").strip())) else "",
     )
 
 
 def _cloud_init(fields: dict[str, str], mask: Callable[[str], str]) -> CloudInit:
-    result = _inner(probe.unpacked_json(fields.get("cloud_init_result", "")))
-    status = _inner(probe.unpacked_json(fields.get("cloud_init_status", "")))
+    result = _inner(json_object(fields.get("cloud_init_result", "")))
+    status = _inner(json_object(fields.get("cloud_init_status", "")))
     errors = _strings(result.get("errors"), mask)
     warnings = []
     for stage in status.values():

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 
 import pytest
@@ -97,19 +96,69 @@ def test_a_root_on_a_disk_is_never_hidden_by_other_lines(before, after):
 
 def test_the_script_describes_this_very_system():
     """The machine of the tests is no rescue of Hetzner's."""
-    done = subprocess.run(
-        ["sh"], input="exec 2>/dev/null\n" + probe.ORIGIN_SCRIPT, text=True, capture_output=True, check=True
-    )
-    fields = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    done = subprocess.run(["sh"], input=probe.SCRIPT, text=True, capture_output=True, check=True)
+    fields = probe.fields_of("a banner\n" + done.stdout)
     assert sorted(fields) == sorted({*fields, "uid", "uptime", "root", "rescue_marks", "root_disks"})
-    assert probe.unpacked(fields["root"]).splitlines()[-1].split()[4] == "/"
+    assert fields["root"].splitlines()[-1].split()[4] == "/"
+    assert not Origin.parse(fields).is_rescue
+
+
+def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text extra; printf more"):
+    """What comes of a system whose root file system, disks and record are these."""
+    paths = {"/etc/kubenode/installed.json": tmp_path / "record", "/root/.kubenode": tmp_path / "none"}
+    (tmp_path / "record").write_bytes(record)
+    (tmp_path / "root").write_text(root)
+    (tmp_path / "disks").write_text(disks)
+    script = probe.script(
+        f"root=$(cat {tmp_path}/root) disks=$(cat {tmp_path}/disks)\n", more, 'echo "after=$boot"\n'
+    )
+    for path, other in paths.items():
+        script = script.replace(path, str(other))
+    done = subprocess.run([shell], input=script.encode(), capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    "record",
+    [b"", b"\n", b"a\nroot=b\n\n", b"no end", b"\0" * 3000, b"x\0\ntexts=\n--\nend=1", bytes(range(256)) * 20, b"end\n"],
+)
+def test_texts_come_as_they_are_whatever_a_file_holds(tmp_path, shell, record):
+    fields = probe.fields_of(answer_with(tmp_path, shell, "1 2\n3 4", "disk sda\nsize 1", record))
+    expected = {"root": "1 2\n3 4", "root_disks": "disk sda\nsize 1", "extra": "more", "after": fields["boot_id"]}
+    expected["record"] = record.decode("utf-8", "replace")
+    assert {key: fields.get(key, "") for key in expected} == expected
+    assert "intent" not in fields
+    assert "end" not in fields
+
+
+def test_a_file_that_is_too_long_is_cut_and_of_a_root_that_is_nothing_is_known(tmp_path):
+    text = answer_with(tmp_path, "sh", "r" * 9000, "d" * 13000, b"x" * 99999)
+    fields = probe.fields_of(text)
+    assert fields["record"] == "x" * 12288
+    assert "root" not in fields
+    assert Origin.parse(fields).root == UNKNOWN
+    assert len(text) < 65536
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.7, 0.99])
+def test_of_texts_that_are_cut_nothing_is_taken(tmp_path, cut):
+    text = answer_with(tmp_path, "sh", ROOTFS, record=b'{"installation": "x"}' * 200)
+    begin = text.index("texts=")
+    fields = probe.fields_of(text[: begin + int((text.index("\n--\n") - begin) * cut)])
+    assert fields["boot_id"]
+    assert not {"root", "record", "extra", "after"} & set(fields)
+
+
+@given(st.text(), st.text())
+def test_odd_texts_say_nothing_of_the_root(mark, encoded):
+    fields = probe.fields_of(f"kubenode-probe=1\nuid=0\ntexts={mark}\n{encoded}\n--\n")
     assert not Origin.parse(fields).is_rescue
 
 
 def test_disks_are_read_from_the_listing():
     text = "on 8:2\nuuid 1234-ABCD\ndisk sda\nsize 16\nwwn naa.5002\nwwn 0x5002\nserial S 1 \ndisk sdb\nsize x\n"
-    fields = {"root_disks": base64.b64encode(text.encode()).decode()}
-    found = Origin.parse(fields)
+    found = Origin.parse({"root_disks": text})
     assert found.uuids == ("1234-abcd",)
     assert found.disks == (
         {"name": "sda", "size": 8192, "wwns": ["naa.5002", "0x5002"], "serials": ["S 1"]},

@@ -32,10 +32,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
 from tests.folders import put
 from tests.waiting import until
 
-IN_RAM = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
-ON_DISK = base64.b64encode(b"1 1 8:2 / / rw - ext4 /dev/sda2 rw\n").decode()
+IN_RAM = "1 1 0:2 / / rw - rootfs rootfs rw"
+ON_DISK = "1 1 8:2 / / rw - ext4 /dev/sda2 rw"
 BOOT_ID = "0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11"
-RECORD = base64.b64encode(b'{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}').decode()
+RECORD = '{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}'
 GOOD = f"""kubenode-probe=1
 uid=0
 hostname=renamed
@@ -72,16 +72,16 @@ def test_output_of_another_program_is_some_system():
 
 
 def test_a_record_with_a_byte_that_is_no_utf_8_is_read():
-    record = base64.b64encode(b'{"machine": "n1", "consent": "reinstall", "image_url": "http://x/\xe9.img"}').decode()
-    installed = parse_probe("kubenode-probe=1\nrecord=" + record).installed
+    record = b'\nM record\n{"machine": "n1", "consent": "reinstall", "image_url": "http://x/\xe9.img"}\nM end\n'
+    texts = base64.encodebytes(record).decode()
+    installed = parse_probe(f"kubenode-probe=1\nuid=0\ntexts=M\n{texts}--\n").installed
     assert installed is not None
     assert installed["consent"] == "reinstall"
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "{", "7", '"x"'])
 def test_a_broken_record_is_no_record(text):
-    record = base64.b64encode(text.encode()).decode()
-    assert parse_probe("kubenode-probe=1\nrecord=" + record).installed is None
+    assert parse_probe("kubenode-probe=1\nrecord=" + text).installed is None
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

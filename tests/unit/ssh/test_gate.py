@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 
@@ -32,11 +31,7 @@ from tests.unit.common import odd
 OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
 
 
-def mounted(line: str) -> str:
-    return base64.b64encode(f"{line}\n".encode()).decode()
-
-
-RAM, DISK = mounted("1 1 0:2 / / rw - rootfs rootfs rw"), mounted("29 1 8:2 / / rw shared:1 - ext4 /dev/sda2 rw")
+RAM, DISK = "1 1 0:2 / / rw - rootfs rootfs rw", "29 1 8:2 / / rw shared:1 - ext4 /dev/sda2 rw"
 
 
 def probe(**fields: str) -> str:
@@ -49,10 +44,6 @@ def probe(**fields: str) -> str:
 
 def system(**fields: str) -> probe_module.System:
     return probe_module.parse(probe(**fields))
-
-
-def packed(content: object) -> str:
-    return base64.b64encode(json.dumps(content).encode()).decode()
 
 
 class World:
@@ -273,12 +264,12 @@ def test_a_new_system_with_another_name_is_not_verified(tmp_path, monkeypatch, m
         ({"cloud_init": "running"}, 999, Verdict.WAIT, "running"),
         ({"cloud_init": "unknown"}, 5, Verdict.WAIT, "unknown"),
         ({"cloud_init": "unknown"}, 25, Verdict.OPEN, "unknown"),
-        ({"cloud_init": "done", "cloud_init_result": packed({"v1": {"errors": []}})}, 0, Verdict.OPEN, "done"),
-        ({"cloud_init": "done", "cloud_init_result": packed({"v1": {"errors": ["bad"]}})}, 0, Verdict.NEVER, "error"),
+        ({"cloud_init": "done", "cloud_init_result": json.dumps({"v1": {"errors": []}})}, 0, Verdict.OPEN, "done"),
+        ({"cloud_init": "done", "cloud_init_result": json.dumps({"v1": {"errors": ["bad"]}})}, 0, Verdict.NEVER, "error"),
         (
             {
                 "cloud_init": "done",
-                "cloud_init_status": packed({"v1": {"init": {"recoverable_errors": {"WARNING": ["odd key"]}}}}),
+                "cloud_init_status": json.dumps({"v1": {"init": {"recoverable_errors": {"WARNING": ["odd key"]}}}}),
             },
             0,
             Verdict.NEVER,
@@ -287,7 +278,7 @@ def test_a_new_system_with_another_name_is_not_verified(tmp_path, monkeypatch, m
         (
             {
                 "cloud_init": "done",
-                "cloud_init_status": packed({"v1": {"init": {"recoverable_errors": {"DEPRECATED": ["old key"]}}}}),
+                "cloud_init_status": json.dumps({"v1": {"init": {"recoverable_errors": {"DEPRECATED": ["old key"]}}}}),
             },
             0,
             Verdict.OPEN,
@@ -306,7 +297,7 @@ def test_cloud_init_has_to_end_well(fields, unknown_for, verdict, status):
 
 def test_a_probe_is_read():
     record = {"machine": "node-1", "image_url": "https://x/y"}
-    found = system(hostname="node-1", record=packed(record), os="Debian GNU/Linux 13 (trixie)", uid="0")
+    found = system(hostname="node-1", record=json.dumps(record), os="Debian GNU/Linux 13 (trixie)", uid="0")
     assert found.record == record
     assert (found.os, found.origin.uid, found.reboot_sent) == ("Debian GNU/Linux 13 (trixie)", 0, False)
     assert system(reboot="sent").reboot_sent
@@ -338,7 +329,7 @@ def test_a_user_id_that_is_no_number_is_none(user):
 )
 def test_cloud_init_files_of_any_shape_are_read(content):
     for shape in (content, {"v1": content}, {"v1": {"init": content, "errors": content, "datasource": content}}):
-        found = system(cloud_init="done", cloud_init_result=packed(shape), cloud_init_status=packed(shape))
+        found = system(cloud_init="done", cloud_init_result=json.dumps(shape), cloud_init_status=json.dumps(shape))
         assert found.cloud_init.status in ("done", "error", "degraded")
 
 
@@ -357,7 +348,7 @@ def test_the_seed_of_an_installation_shows_its_id(instance, seeded):
 
 def test_what_cloud_init_repeats_of_the_bootstrap_data_is_masked(tmp_path):
     line = "kubeadm join  --token abcdef.0123456789abcdef"
-    error = packed({"v1": {"errors": [f"Command failed: {line} " + "x" * 500], "datasource": "DataSourceNoCloud"}})
+    error = json.dumps({"v1": {"errors": [f"Command failed: {line} " + "x" * 500], "datasource": "DataSourceNoCloud"}})
     answer = probe(hostname="node-1", cloud_init="done", cloud_init_result=error)
     data = f"#cloud-config\nruncmd:\n - {line}\n"
     result = booted(tmp_path, answer, data, bootstrap_data_file="data.yml", proof="ssh")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
 import os
@@ -215,7 +214,7 @@ RESCUE = "kubenode-probe=1\nboot_id=9db909e1-5bfc-4279-8ee4-7ec4a94b92f6\nuid=0\
 
 
 def test_a_rescue_that_was_found_is_not_asked_again_over_the_same_connection(machine, monkeypatch):
-    root = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
+    root = "1 1 0:2 / / rw - rootfs rootfs rw"
     script = f"echo asked >>{machine.folder}/asked; printf {RESCUE.format(root)!r}"
     monkeypatch.setattr(gate.system_probe, "SCRIPT", script)
     remote, given = machine.remote(), {"previous_boot_id": None, "addresses": (), "rescue_timeout": 0}
