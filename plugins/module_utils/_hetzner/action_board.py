@@ -32,7 +32,7 @@ AGES: dict[str, tuple[float, ...]] = {
 }
 #: The same where half a batch and more is waited for, and more than a batch: requests count there, the API allows
 #: 3,600 an hour.
-AGES_IN_FLEET = {**AGES, "enable_rescue": (14.0, 23.0)}
+AGES_IN_FLEET = {**AGES, "create_server": (14.0, 22.0), "enable_rescue": (14.0, 23.0)}
 AGES_IN_CROWD = {**AGES, "create_server": (19.0,), "enable_rescue": (19.5,)}
 #: The part of its age that an action waits for the next look, and for others so that one look has them all: alone, and
 #: in a fleet of half a batch or more.
