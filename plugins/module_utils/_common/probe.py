@@ -335,8 +335,7 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 MOST_ADDRESSES = 400
 
 _ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{_ORIGIN}"
-_THEN_WHO = (
-    r"""
+_THEN_WHO = r"""
 read -r boot </proc/sys/kernel/random/boot_id
 read -r name </proc/sys/kernel/hostname
 read -r kernel </proc/sys/kernel/osrelease
@@ -357,8 +356,6 @@ echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
 echo "os=$os"
-"""
-    + r"""
 most=@MOST@ number=0 found=
 echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
     /proc/net/fib_trie)"
@@ -366,7 +363,6 @@ while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address "
     </proc/net/if_inet6
 echo "addresses6=$found"
 """.replace("@MOST@", str(MOST_ADDRESSES))
-)
 
 #: Prints texts of several lines behind each other, each after a line that no file can hold, in base64 by one process.
 #: Record and intent are cut, so that the whole answer fits into the 64 KiB that modules read; of a root file system

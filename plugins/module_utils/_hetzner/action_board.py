@@ -32,7 +32,7 @@ AGES: dict[str, tuple[float, ...]] = {
 }
 #: The same where half a batch and more is waited for, and more than a batch: requests count there, the API allows
 #: 3,600 an hour.
-AGES_IN_FLEET = {**AGES, "create_server": (14.0, 22.0), "enable_rescue": (14.0, 23.0)}
+AGES_IN_FLEET = {**AGES, "create_server": (16.0, 21.0), "enable_rescue": (13.0, 23.0)}
 AGES_IN_CROWD = {**AGES, "create_server": (19.0,), "enable_rescue": (19.5,)}
 #: The part of its age that an action waits for the next look, and for others so that one look has them all: alone, and
 #: in a fleet of half a batch or more.
@@ -172,18 +172,22 @@ class ActionBoard:
         """Whether actions take much less time here than usual, when something else has shown it."""
         self._schedule.learn(quick)
 
-    def wait(self, action: Action, deadline: Deadline) -> Action:
-        """Wait until ``action`` (as the API gave it) ends; returns it, raises ActionFailed or TimeLimit."""
-        final = action if action.get("status") != "running" else self._await(action, deadline)
+    def wait(self, action: Action, deadline: Deadline, longest: float = math.inf) -> Action:
+        """Wait until ``action`` (as the API gave it) ends; returns it, raises ActionFailed or TimeLimit.
+
+        ``longest``: the seconds for which it can have been running by now. The API tells times in whole seconds.
+        """
+        final = action if action.get("status") != "running" else self._await(action, deadline, longest)
         if final.get("status") == "error":
             raise ActionFailed(final)
         return final
 
-    def _await(self, action: Action, deadline: Deadline) -> Action:
+    def _await(self, action: Action, deadline: Deadline, longest: float) -> Action:
         waiter = _Waiter(action)
         with self._changed:
             self._waiters[action["id"]] = waiter
-            self._schedule.add(action["id"], action.get("command"), self._clock() - self._age(action))
+            age = max(0.0, min(self._age(action), longest))
+            self._schedule.add(action["id"], action.get("command"), self._clock() - age)
             if self._poller is None:
                 self._poller = threading.Thread(target=self._poll, name="actions", daemon=True)
                 self._poller.start()

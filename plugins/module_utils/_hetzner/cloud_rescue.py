@@ -274,9 +274,9 @@ class CloudFlow(BootFlow):
 
     def _settle(self) -> None:
         """Wait until the server is neither being created nor in between two states."""
-        action: Action = self.given.get("create_action") or Action()
+        action: Action = {**(self.given.get("create_action") or Action()), "status": "running"}
         if self.seen.status == "initializing" and action.get("id"):
-            self._arming.made = self.fleet.board.wait({**action, "status": "running"}, self.deadline)
+            self._arming.made = self.fleet.board.wait(action, self.deadline, longest=_age(self.given))
             self.seen.status = "off"
             return
         pause = 2.0

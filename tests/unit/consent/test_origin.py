@@ -109,9 +109,7 @@ def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text ext
     (tmp_path / "record").write_bytes(record)
     (tmp_path / "root").write_text(root)
     (tmp_path / "disks").write_text(disks)
-    script = probe.script(
-        f"root=$(cat {tmp_path}/root) disks=$(cat {tmp_path}/disks)\n", more, 'echo "after=$boot"\n'
-    )
+    script = probe.script(f"root=$(cat {tmp_path}/root) disks=$(cat {tmp_path}/disks)\n", more, 'echo "after=$boot"\n')
     for path, other in paths.items():
         script = script.replace(path, str(other))
     done = subprocess.run([shell], input=script.encode(), capture_output=True, check=True)
@@ -121,7 +119,16 @@ def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text ext
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
     "record",
-    [b"", b"\n", b"a\nroot=b\n\n", b"no end", b"\0" * 3000, b"x\0\ntexts=\n--\nend=1", bytes(range(256)) * 20, b"end\n"],
+    [
+        b"",
+        b"\n",
+        b"a\nroot=b\n\n",
+        b"no end",
+        b"\0" * 3000,
+        b"x\0\ntexts=\n--\nend=1",
+        bytes(range(256)) * 20,
+        b"end\n",
+    ],
 )
 def test_texts_come_as_they_are_whatever_a_file_holds(tmp_path, shell, record):
     fields = probe.fields_of(answer_with(tmp_path, shell, "1 2\n3 4", "disk sda\nsize 1", record))

@@ -65,6 +65,20 @@ def test_many_waiters_share_their_requests():
     assert all(path.count("id=") <= BATCH for _method, path, _headers, _body in server.requests)
 
 
+@pytest.mark.parametrize(
+    ("longest", "age"), [({}, 0.95), ({"longest": 0.2}, 0.2), ({"longest": 5}, 0.95), ({"longest": -3}, 0)]
+)
+def test_an_action_is_no_older_than_the_request_for_it(monkeypatch, longest, age):
+    """The API tells in whole seconds when an action began."""
+    common, since = ActionBoard(Api("token", "http://127.0.0.1:1"), lambda: 50.0), []
+    monkeypatch.setattr(common._api, "server_time", lambda: 100.95)
+    monkeypatch.setattr(common._schedule, "add", lambda _number, _command, at: since.append(at))
+    monkeypatch.setattr(common, "_poll", lambda: None)
+    with pytest.raises(TimeLimit):
+        common.wait(action(1, started="1970-01-01T00:01:40+00:00"), Deadline(0, "the state"), **longest)
+    assert since == [pytest.approx(50 - age)]
+
+
 def test_a_lost_look_is_repeated():
     with ScriptedServer(Reply(drop=True), answer(action(1, "success"))) as server:
         assert board(server).wait(action(1), soon())["id"] == 1

@@ -265,7 +265,12 @@ def test_a_new_system_with_another_name_is_not_verified(tmp_path, monkeypatch, m
         ({"cloud_init": "unknown"}, 5, Verdict.WAIT, "unknown"),
         ({"cloud_init": "unknown"}, 25, Verdict.OPEN, "unknown"),
         ({"cloud_init": "done", "cloud_init_result": json.dumps({"v1": {"errors": []}})}, 0, Verdict.OPEN, "done"),
-        ({"cloud_init": "done", "cloud_init_result": json.dumps({"v1": {"errors": ["bad"]}})}, 0, Verdict.NEVER, "error"),
+        (
+            {"cloud_init": "done", "cloud_init_result": json.dumps({"v1": {"errors": ["bad"]}})},
+            0,
+            Verdict.NEVER,
+            "error",
+        ),
         (
             {
                 "cloud_init": "done",
