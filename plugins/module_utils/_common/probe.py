@@ -80,6 +80,9 @@ seen_disks() { # NAME…: kernel names, WWNs, or names below /dev/disk/by-id
 """
 )
 
+#: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
+MOST_ADDRESSES = 400
+
 #: Shell functions and commands (POSIX) that print what `Origin.parse` reads, as lines ``key=value``, and keep the texts
 #: for `_TEXTS`. They need /proc, and say less where /sys or udev's database is missing.
 _ORIGIN = (
@@ -137,7 +140,13 @@ while read -r line || [ -n "$line" ]; do
 done </etc/motd
 echo "rescue_marks=${marks#,}"
 disks=$(seen_root)
-"""
+most=@MOST@ number=0 found=
+echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
+    /proc/net/fib_trie)"
+while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address " && number=$((number + 1)); done \
+    </proc/net/if_inet6
+echo "addresses6=$found"
+""".replace("@MOST@", str(MOST_ADDRESSES))
 )
 
 
@@ -331,9 +340,6 @@ def _serials(disk: Mapping[str, Any]) -> set[str]:
 _BEGIN = "kubenode-probe=1"
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
-#: Addresses that a system tells of each kind. A node whose kube-proxy uses IPVS has one for each service.
-MOST_ADDRESSES = 400
-
 _ORIGIN_FIRST = f"exec 2>/dev/null\necho {_BEGIN}\n{_ORIGIN}"
 _THEN_WHO = r"""
 read -r boot </proc/sys/kernel/random/boot_id
@@ -356,13 +362,7 @@ echo "boot_id=$boot"
 echo "hostname=$name"
 echo "kernel=$kernel"
 echo "os=$os"
-most=@MOST@ number=0 found=
-echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
-    /proc/net/fib_trie)"
-while [ "$number" -lt "$most" ] && read -r address _; do found="$found$address " && number=$((number + 1)); done \
-    </proc/net/if_inet6
-echo "addresses6=$found"
-""".replace("@MOST@", str(MOST_ADDRESSES))
+"""
 
 #: Prints texts of several lines behind each other, each after a line that no file can hold, in base64 by one process.
 #: Record and intent are cut, so that the whole answer fits into the 64 KiB that modules read; of a root file system
@@ -391,9 +391,9 @@ echo --
 def script(before: str = "", texts: str = "", after: str = "") -> str:
     """A script that prints what `fields_of` reads: lines ``key=value``, then texts.
 
-    ``before``: commands that may wait for something; what has been asked before them, the uptime apart, stays what it
-    is as long as a system runs. ``texts``: calls of ``text NAME FILE BYTES``; ``text NAME`` is followed by what the
-    next command prints. ``after``: commands that print lines; ``$boot`` is the boot id.
+    ``before``: commands that may wait for something; where the root file system lies and which addresses there are has
+    been asked before them, the names are asked after them. ``texts``: calls of ``text NAME FILE BYTES``; ``text NAME``
+    is followed by what the next command prints. ``after``: commands that print lines; ``$boot`` is the boot id.
     """
     return _ORIGIN_FIRST + before + _THEN_WHO + _TEXTS.replace("@MORE@", texts or ":") + after
 
