@@ -34,12 +34,13 @@ first_line() { # FILE: its first line as $line
     read -r line <"$1" || :
 }
 about_disk() { # FOLDER in /sys: what tells the disk from others
-    echo "disk ${1##*/}"
     first_line "$1/size"
-    echo "size $line"
-    for file in "$1/wwid" "$1/device/wwid"; do [ ! -r "$file" ] || { first_line "$file" && echo "wwn $line"; }; done
+    printf '%s\n' "disk ${1##*/}" "size $line"
+    for file in "$1/wwid" "$1/device/wwid"; do
+        [ ! -r "$file" ] || { first_line "$file" && printf 'wwn %s\n' "$line"; }
+    done
     for file in "$1/serial" "$1/device/serial"; do
-        [ ! -r "$file" ] || { first_line "$file" && echo "serial $line"; }
+        [ ! -r "$file" ] || { first_line "$file" && printf 'serial %s\n' "$line"; }
     done
     first_line "$1/dev"
     sed -n -e 's/^E:ID_WWN=/wwn /p' -e 's/^E:ID_WWN_WITH_EXTENSION=/wwn /p' -e 's/^E:ID_SERIAL_SHORT=/serial /p' \
@@ -132,14 +133,18 @@ read -r uptime _ </proc/uptime
 echo "uptime=$uptime"
 on /
 root=$all mounts=
-case $root in *' - overlay '*) mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | head -c 32768) ;; esac
+case $root in *' - overlay '*)
+    mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo)
+    # a layer may lie on any of them: without all of them, nothing is known of the root
+    [ "$?" -le 1 ] && [ "${#mounts}" -le 32768 ] || root= mounts= ;;
+esac
 marks=
 [ ! -d /root/.oldroot/nfs ] || marks=$marks,oldroot
 while read -r line || [ -n "$line" ]; do
     case $line in *'Hetzner Rescue System'*) marks=$marks,motd && break ;; esac
 done </etc/motd
 echo "rescue_marks=${marks#,}"
-disks=$(seen_root)
+disks=$(seen_root) || :
 most=@MOST@ number=0 found=
 echo "addresses=$(awk -v most=$most '/32 host LOCAL/ && !seen[a]++ && n++ < most { printf "%s ", a } { a = $2 }' \
     /proc/net/fib_trie)"
@@ -358,16 +363,19 @@ unquoted() { # TEXT: as $os, without quotation marks
 while read -r line || [ -n "$line" ]; do
     case $line in PRETTY_NAME=*) unquoted "${line#PRETTY_NAME=}" && break ;; esac
 done </etc/os-release
-echo "boot_id=$boot"
-echo "hostname=$name"
-echo "kernel=$kernel"
-echo "os=$os"
+printf '%s\n' "boot_id=$boot" "hostname=$name" "kernel=$kernel" "os=$os" # echo may obey a backslash in them
 """
 
+#: What only a text says, and no line.
+_NAMES_OF_TEXTS = frozenset(
+    ["root", "block_mounts", "root_disks", "record", "intent"]
+    + ["host_keys", "instance", "cloud_init_result", "cloud_init_status"]
+)
 #: Prints texts of several lines behind each other, each after a line that no file can hold, in base64 by one process.
-#: Record and intent are cut, so that the whole answer fits into the 64 KiB that modules read; of a root file system
-#: that takes more than its share, nothing is known.
+#: They are bounded: modules read 64 KiB of an answer, and of texts that are cut they know nothing. Nor is anything
+#: known of a root file system that takes more than its share.
 _TEXTS = r"""
+mark=
 read -r mark </proc/sys/kernel/random/uuid
 text() { # NAME [FILE BYTES]
     [ "$#" -eq 1 ] || [ -s "$2" ] || return 0
@@ -378,8 +386,8 @@ echo "texts=$mark"
 {
     [ "${#root}" -gt 8192 ] || { text root && printf %s "$root"; }
     [ -z "$mounts" ] || { text block_mounts && printf %s "$mounts"; }
-    [ "${#disks}" -gt 12288 ] || { text root_disks && printf %s "$disks"; }
-    text record /etc/kubenode/installed.json 12288
+    [ "${#disks}" -gt 16384 ] || { text root_disks && printf %s "$disks"; }
+    text record /etc/kubenode/installed.json 16384
     text intent /root/.kubenode/intent.json 8192
     @MORE@
     text end
@@ -402,31 +410,35 @@ SCRIPT = script()
 
 
 def fields_of(text: str) -> dict[str, str] | None:
-    """The lines of an answer as a dictionary, the first of each key; None when the probe did not run.
+    """The lines and texts of an answer by their names, the first of each; None when the probe did not run.
 
-    Text before the answer, such as a banner, is left out.
+    Text before the answer, such as a banner, is left out. Without a part of its texts, an answer has no ``end``.
     """
     _before, start, answer = text.replace("\r\n", "\n").partition(_BEGIN + "\n")
     if not start:
         return None
     fields: dict[str, str] = {}
-    lines, _equals, packed = answer.partition("\ntexts=")
+    before, _equals, packed = ("\n" + answer).partition("\ntexts=")
     mark, _end, packed = packed.partition("\n")
-    encoded, _dashes, more = packed.partition("--\n")
-    for line in (lines + "\n" + more).split("\n"):
+    encoded, _dashes, after = packed.partition("--\n")
+    texts = _texts(mark, encoded)
+    for line in (before + "\n" + after).split("\n"):
         key, equals, value = line.partition("=")
-        if equals:
+        if equals and key not in _NAMES_OF_TEXTS:
             fields.setdefault(key, value.strip())
-    fields.update(_texts(mark, encoded))
-    return fields
+    if texts is None:
+        fields.pop("end", None)
+    return {**fields, **{key: value for key, value in (texts or {}).items() if key in _NAMES_OF_TEXTS}}
 
 
-def _texts(mark: str, encoded: str) -> dict[str, str]:
-    """The texts behind each other, by name; none when their end is missing."""
+def _texts(mark: str, encoded: str) -> dict[str, str] | None:
+    """The texts behind each other, by name; None when not all of them came."""
     packed = (base64_bytes(encoded.replace("\n", "")) or b"").decode("utf-8", "replace")
     parts = packed.split(f"\n{mark} ")[1:] if mark else []
     named = [part.partition("\n")[::2] for part in parts]
-    return dict(named[:-1]) if named and named[-1][0] == "end" else {}
+    if encoded and not (named and named[-1][0] == "end"):
+        return None
+    return dict(named[:-1])
 
 
 def boot_id_of(fields: dict[str, str]) -> str:

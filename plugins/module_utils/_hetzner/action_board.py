@@ -172,22 +172,24 @@ class ActionBoard:
         """Whether actions take much less time here than usual, when something else has shown it."""
         self._schedule.learn(quick)
 
-    def wait(self, action: Action, deadline: Deadline, longest: float = math.inf) -> Action:
+    def wait(self, action: Action, deadline: Deadline, since_answer: float = math.inf) -> Action:
         """Wait until ``action`` (as the API gave it) ends; returns it, raises ActionFailed or TimeLimit.
 
-        ``longest``: the seconds for which it can have been running by now. The API tells times in whole seconds.
+        ``since_answer``: the seconds since the API answered that it runs. They correct an age that whole seconds make
+        too long, and nothing else: after a lost answer it may have run for long.
         """
-        final = action if action.get("status") != "running" else self._await(action, deadline, longest)
+        final = action if action.get("status") != "running" else self._await(action, deadline, since_answer)
         if final.get("status") == "error":
             raise ActionFailed(final)
         return final
 
-    def _await(self, action: Action, deadline: Deadline, longest: float) -> Action:
+    def _await(self, action: Action, deadline: Deadline, since_answer: float) -> Action:
         waiter = _Waiter(action)
         with self._changed:
             self._waiters[action["id"]] = waiter
-            age = max(0.0, min(self._age(action), longest))
-            self._schedule.add(action["id"], action.get("command"), self._clock() - age)
+            age = self._age(action)
+            age = since_answer if age - 1.0 < since_answer < age else age
+            self._schedule.add(action["id"], action.get("command"), self._clock() - max(0.0, age))
             if self._poller is None:
                 self._poller = threading.Thread(target=self._poll, name="actions", daemon=True)
                 self._poller.start()

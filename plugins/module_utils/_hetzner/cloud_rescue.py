@@ -276,7 +276,7 @@ class CloudFlow(BootFlow):
         """Wait until the server is neither being created nor in between two states."""
         action: Action = {**(self.given.get("create_action") or Action()), "status": "running"}
         if self.seen.status == "initializing" and action.get("id"):
-            self._arming.made = self.fleet.board.wait(action, self.deadline, longest=_age(self.given))
+            self._arming.made = self.fleet.board.wait(action, self.deadline, since_answer=_age(self.given))
             self.seen.status = "off"
             return
         pause = 2.0

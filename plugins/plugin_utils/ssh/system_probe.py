@@ -44,7 +44,7 @@ fi
 echo "cloud_init=$state"
 """,
     texts=r"""
-text host_keys; head -q -c 4096 /etc/ssh/ssh_host_*_key.pub
+text host_keys; cat /etc/ssh/ssh_host_*_key.pub | head -c 65536
 text instance /run/cloud-init/.instance-id 200
 text cloud_init_result /run/cloud-init/result.json 65536
 text cloud_init_status /run/cloud-init/status.json 65536

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 
 import pytest
@@ -103,7 +104,7 @@ def test_the_script_describes_this_very_system():
     assert not Origin.parse(fields).is_rescue
 
 
-def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text extra; printf more"):
+def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text host_keys; printf more"):
     """What comes of a system whose root file system, disks and record are these."""
     paths = {"/etc/kubenode/installed.json": tmp_path / "record", "/root/.kubenode": tmp_path / "none"}
     (tmp_path / "record").write_bytes(record)
@@ -132,7 +133,7 @@ def answer_with(tmp_path, shell, root="r", disks="d", record=b"", more="text ext
 )
 def test_texts_come_as_they_are_whatever_a_file_holds(tmp_path, shell, record):
     fields = probe.fields_of(answer_with(tmp_path, shell, "1 2\n3 4", "disk sda\nsize 1", record))
-    expected = {"root": "1 2\n3 4", "root_disks": "disk sda\nsize 1", "extra": "more", "after": fields["boot_id"]}
+    expected = {"root": "1 2\n3 4", "root_disks": "disk sda\nsize 1", "host_keys": "more", "after": fields["boot_id"]}
     expected["record"] = record.decode("utf-8", "replace")
     assert {key: fields.get(key, "") for key in expected} == expected
     assert "intent" not in fields
@@ -140,9 +141,9 @@ def test_texts_come_as_they_are_whatever_a_file_holds(tmp_path, shell, record):
 
 
 def test_a_file_that_is_too_long_is_cut_and_of_a_root_that_is_nothing_is_known(tmp_path):
-    text = answer_with(tmp_path, "sh", "r" * 9000, "d" * 13000, b"x" * 99999)
+    text = answer_with(tmp_path, "sh", "r" * 9000, "d" * 17000, b"x" * 99999)
     fields = probe.fields_of(text)
-    assert fields["record"] == "x" * 12288
+    assert fields["record"] == "x" * 16384
     assert "root" not in fields
     assert Origin.parse(fields).root == UNKNOWN
     assert len(text) < 65536
@@ -154,7 +155,54 @@ def test_of_texts_that_are_cut_nothing_is_taken(tmp_path, cut):
     begin = text.index("texts=")
     fields = probe.fields_of(text[: begin + int((text.index("\n--\n") - begin) * cut)])
     assert fields["boot_id"]
-    assert not {"root", "record", "extra", "after"} & set(fields)
+    assert not {"root", "record", "host_keys", "after"} & set(fields)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        (r"x\nroot=1 1 0:2 / / rw - rootfs a b\ntexts=", "Debian"),
+        ("x", r"Debian\ntexts=M\n@\n--\nroot=1 1 0:2 / / rw - rootfs a b\n"),
+        ("x", r"My\cOS"),
+        (r"x\nrecord={}\nuid=0", "Debian"),
+    ],
+)
+def test_a_name_with_backslashes_is_a_name(tmp_path, shell, name, system):
+    """The echo of some shells makes a line of them."""
+    answer = base64.b64encode(b"\nM root\n1 1 0:2 / / rw - rootfs a b\nM end\n").decode()
+    (tmp_path / "hostname").write_text(name)
+    (tmp_path / "os-release").write_text(f'PRETTY_NAME="{system.replace("@", answer)}"\n')
+    script = probe.SCRIPT
+    for path in ("/proc/sys/kernel/hostname", "/etc/os-release"):
+        script = script.replace(path, f"{tmp_path}/{path.rpartition('/')[2]}")
+    fields = probe.fields_of(subprocess.run([shell], input=script, text=True, capture_output=True, check=True).stdout)
+    assert (fields["hostname"], fields["os"]) == (name, system.replace("@", answer))
+    assert fields["root"].splitlines()[-1].split()[4] == "/"
+    assert "rootfs a b" not in fields["root"]
+    assert "record" not in fields or "machine" in fields["record"]
+
+
+@pytest.mark.parametrize("more", ["", "texts=\n--\n", "texts=M\n--\n", "texts=M\nAAAA\n--\n"])
+def test_a_line_says_nothing_of_the_root(more):
+    lines = "".join(f"{name}=1 1 0:2 / / rw - rootfs a b\n" for name in sorted(probe._NAMES_OF_TEXTS))
+    fields = probe.fields_of(f"kubenode-probe=1\nuid=0\nrescue_marks=motd\n{lines}{more}{lines}end=1\n")
+    assert not probe._NAMES_OF_TEXTS & set(fields)
+    assert not Origin.parse(fields).is_rescue
+    assert ("end" in fields) == ("AAAA" not in more)
+
+
+@pytest.mark.parametrize("mounts", [0, 300, 3000])
+def test_without_all_mounts_nothing_is_known_of_a_root_in_layers(tmp_path, mounts):
+    """The layer on a disk is the last of them."""
+    lines = [f"{number} 1 8:1 / /var/lib/volumes/{number} rw - ext4 /dev/sda1 rw" for number in range(mounts)]
+    overlay = "9 1 0:9 / / rw - overlay o rw,lowerdir=/run/lower,upperdir=/run/up"
+    (tmp_path / "mountinfo").write_text(
+        "\n".join([overlay, *lines, "8 1 8:2 / /run/lower ro - ext4 /dev/sda2 ro"]) + "\n"
+    )
+    script = probe.SCRIPT.replace("/proc/self/mountinfo", f"{tmp_path}/mountinfo")
+    done = subprocess.run(["sh"], input=script, text=True, capture_output=True, check=True)
+    assert Origin.parse(probe.fields_of(done.stdout)).root == (DISK if mounts < 3000 else UNKNOWN)
 
 
 @given(st.text(), st.text())

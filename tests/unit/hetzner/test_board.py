@@ -66,16 +66,18 @@ def test_many_waiters_share_their_requests():
 
 
 @pytest.mark.parametrize(
-    ("longest", "age"), [({}, 0.95), ({"longest": 0.2}, 0.2), ({"longest": 5}, 0.95), ({"longest": -3}, 0)]
+    ("said", "since_answer", "age"),
+    [(0.95, None, 0.95), (0.95, 0.2, 0.2), (0.95, 5, 0.95), (0.95, -3, 0.95), (12.0, 0.1, 12.0), (-0.5, 0.2, 0)],
 )
-def test_an_action_is_no_older_than_the_request_for_it(monkeypatch, longest, age):
-    """The API tells in whole seconds when an action began."""
+def test_whole_seconds_make_no_action_older_than_it_is(monkeypatch, said, since_answer, age):
+    """After a lost answer, the one that came in the end says nothing of its age."""
     common, since = ActionBoard(Api("token", "http://127.0.0.1:1"), lambda: 50.0), []
-    monkeypatch.setattr(common._api, "server_time", lambda: 100.95)
+    monkeypatch.setattr(common._api, "server_time", lambda: 100.0 + said)
     monkeypatch.setattr(common._schedule, "add", lambda _number, _command, at: since.append(at))
     monkeypatch.setattr(common, "_poll", lambda: None)
+    known = {} if since_answer is None else {"since_answer": since_answer}
     with pytest.raises(TimeLimit):
-        common.wait(action(1, started="1970-01-01T00:01:40+00:00"), Deadline(0, "the state"), **longest)
+        common.wait(action(1, started="1970-01-01T00:01:40+00:00"), Deadline(0, "the state"), **known)
     assert since == [pytest.approx(50 - age)]
 
 

@@ -29,7 +29,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_fa
     NoAnswer,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import Api
-from tests.unit.common import odd
+from tests.unit.common import answers, odd
 from tests.unit.hetzner.scripted import Reply, ScriptedServer
 
 ENDPOINTS = ("http://[", "https://[::1/v1", "https://h:99999/v1", "https://h:²/v1", "https://h:0/v1", "https://h:1_0/")
@@ -92,7 +92,7 @@ def test_only_digits_are_asked_for_as_an_id(wanted, monkeypatch):
 
 
 def test_an_installed_record_may_be_any_json():
-    assert ssh.parse_probe(f"kubenode-probe=1\nrecord={odd.DEEP}\n").installed is None
+    assert ssh.parse_probe(answers.of_probe(record=odd.DEEP)).installed is None
 
 
 # --- times

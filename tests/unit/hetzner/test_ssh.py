@@ -30,37 +30,35 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
     run_limited,
 )
 from tests.folders import put
+from tests.unit.common.answers import of_probe
 from tests.waiting import until
 
 IN_RAM = "1 1 0:2 / / rw - rootfs rootfs rw"
 ON_DISK = "1 1 8:2 / / rw - ext4 /dev/sda2 rw"
 BOOT_ID = "0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11"
 RECORD = '{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}'
-GOOD = f"""kubenode-probe=1
-uid=0
-hostname=renamed
-root={IN_RAM}
-rescue_marks=oldroot,motd
-boot_id={BOOT_ID}
-os=Debian GNU/Linux 12 (bookworm)
-record={RECORD}
-"""
+RESCUE = {
+    "uid": "0",
+    "hostname": "renamed",
+    "root": IN_RAM,
+    "rescue_marks": "oldroot,motd",
+    "boot_id": BOOT_ID,
+    "os": "Debian GNU/Linux 12 (bookworm)",
+    "record": RECORD,
+}
 
 
 def test_a_rescue_is_recognised():
-    answer = parse_probe(GOOD)
+    answer = parse_probe(of_probe(**RESCUE))
     assert answer.in_rescue
     assert answer.boot_id == BOOT_ID
     assert answer.os_name == "Debian GNU/Linux 12 (bookworm)"
     assert answer.installed == {"machine": "n1", "image_url": "https://example.com/a=b"}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(IN_RAM, ON_DISK), (IN_RAM, ""), ("marks=oldroot,motd", "marks="), ("uid=0", "uid=1000")],
-)
-def test_what_is_no_rescue_under_any_name(old, new):
-    answer = parse_probe(GOOD.replace(old, new).replace("renamed", "rescue"))
+@pytest.mark.parametrize("other", [{"root": ON_DISK}, {"root": ""}, {"rescue_marks": ""}, {"uid": "1000"}])
+def test_what_is_no_rescue_under_any_name(other):
+    answer = parse_probe(of_probe(**{**RESCUE, "hostname": "rescue", **other}))
     assert not answer.in_rescue
     assert f"which is no rescue: {answer.origin.why_no_rescue}" in answer.describe()
 
@@ -72,16 +70,15 @@ def test_output_of_another_program_is_some_system():
 
 
 def test_a_record_with_a_byte_that_is_no_utf_8_is_read():
-    record = b'\nM record\n{"machine": "n1", "consent": "reinstall", "image_url": "http://x/\xe9.img"}\nM end\n'
-    texts = base64.encodebytes(record).decode()
-    installed = parse_probe(f"kubenode-probe=1\nuid=0\ntexts=M\n{texts}--\n").installed
+    record = b'{"machine": "n1", "consent": "reinstall", "image_url": "http://x/\xe9.img"}'
+    installed = parse_probe(of_probe(record=record)).installed
     assert installed is not None
     assert installed["consent"] == "reinstall"
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "{", "7", '"x"'])
 def test_a_broken_record_is_no_record(text):
-    assert parse_probe("kubenode-probe=1\nrecord=" + text).installed is None
+    assert parse_probe(of_probe(record=text)).installed is None
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

@@ -26,7 +26,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Unreachable,
     classify,
 )
-from tests.unit.common import odd
+from tests.unit.common import answers, odd
 
 OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
 
@@ -39,7 +39,7 @@ def probe(**fields: str) -> str:
     known = {"boot_id": NEW, "hostname": "rescue", "kernel": "6.12", "os": "Debian", "uid": "0", "record": ""}
     known.update({"root": DISK if "hostname" in fields else RAM, "rescue_marks": "oldroot"})
     known.update({"cloud_init": "absent", "cloud_init_result": "", "cloud_init_status": "", **fields})
-    return "kubenode-probe=1\n" + "".join(f"{key}={value}\n" for key, value in known.items()) + "end=1\n"
+    return answers.of_probe(**known)
 
 
 def system(**fields: str) -> probe_module.System:

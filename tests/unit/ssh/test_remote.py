@@ -36,6 +36,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
 )
 from tests.clock import Clock
 from tests.folders import put
+from tests.unit.common.answers import of_probe
 from tests.waiting import until
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
@@ -210,12 +211,16 @@ def test_behind_a_jump_host_an_absent_machine_is_not_waited_for_long(machine):
     assert "ConnectTimeout=5" in machine.logins[0]
 
 
-RESCUE = "kubenode-probe=1\nboot_id=9db909e1-5bfc-4279-8ee4-7ec4a94b92f6\nuid=0\nroot={}\nrescue_marks=motd\nend=1\n"
+RESCUE = of_probe(
+    boot_id="9db909e1-5bfc-4279-8ee4-7ec4a94b92f6",
+    uid="0",
+    rescue_marks="motd",
+    root="1 1 0:2 / / rw - rootfs rootfs rw",
+)
 
 
 def test_a_rescue_that_was_found_is_not_asked_again_over_the_same_connection(machine, monkeypatch):
-    root = "1 1 0:2 / / rw - rootfs rootfs rw"
-    script = f"echo asked >>{machine.folder}/asked; printf {RESCUE.format(root)!r}"
+    script = f"echo asked >>{machine.folder}/asked; printf {RESCUE!r}"
     monkeypatch.setattr(gate.system_probe, "SCRIPT", script)
     remote, given = machine.remote(), {"previous_boot_id": None, "addresses": (), "rescue_timeout": 0}
 
