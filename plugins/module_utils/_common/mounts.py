@@ -37,7 +37,7 @@ def unescape(text: str) -> str:
 def parse(text: str | None) -> list[Mount]:
     """The lines of a mountinfo as a list of :class:`Mount`. Pure."""
     found = []
-    for line in (text or "").splitlines():
+    for line in (text or "").split("\n"):
         fields = line.split(" ")
         # optional fields, any number of them, end with a field of one dash
         number, dash = whole_number(fields[0]), fields.index("-", 6) if "-" in fields[6:-3] else 0

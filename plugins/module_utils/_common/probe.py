@@ -134,7 +134,7 @@ echo "uptime=$uptime"
 on /
 root=$all mounts=
 case $root in *' - overlay '*)
-    mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo)
+    mounts=$(LC_ALL=C grep ' - [^ ]* /dev/' /proc/self/mountinfo)
     # a layer may lie on any of them: without all of them, nothing is known of the root
     [ "$?" -le 1 ] && [ "${#mounts}" -le 32768 ] || root= mounts= ;;
 esac
@@ -269,7 +269,7 @@ def parse_disks(text: str) -> tuple[list[Disk], list[str]]:
     """``(disks, uuids)`` of the listing that the script makes of the root's disks."""
     disks: list[Disk] = []
     uuids: list[str] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         key, _blank, value = line.partition(" ")
         value = ascii_words(value)
         if key == "disk" and value and len(disks) < _MOST:
@@ -288,7 +288,7 @@ def parse_disks(text: str) -> tuple[list[Disk], list[str]]:
 def parse_written(text: str) -> list[WrittenDisk] | None:
     """What ``seen_disks`` said: each disk with what it ``holds`` (UUIDs), the ``kinds`` of that, and whether it is the
     ``only`` disk of the machine. None when the listing is not whole."""
-    lines = text.splitlines()
+    lines = text.split("\n")
     if "end of disks" not in lines:
         return None
     only = "disks 1" in lines
@@ -376,7 +376,7 @@ _NAMES_OF_TEXTS = frozenset(
 #: known of a root file system that takes more than its share.
 _TEXTS = r"""
 mark=
-read -r mark </proc/sys/kernel/random/uuid
+! command -v base64 >/dev/null || read -r mark </proc/sys/kernel/random/uuid
 text() { # NAME [FILE BYTES]
     [ "$#" -eq 1 ] || [ -s "$2" ] || return 0
     printf '\n%s %s\n' "$mark" "$1"
@@ -403,7 +403,7 @@ def script(before: str = "", texts: str = "", after: str = "") -> str:
     been asked before them, the names are asked after them. ``texts``: calls of ``text NAME FILE BYTES``; ``text NAME``
     is followed by what the next command prints. ``after``: commands that print lines; ``$boot`` is the boot id.
     """
-    return _ORIGIN_FIRST + before + _THEN_WHO + _TEXTS.replace("@MORE@", texts or ":") + after
+    return _ORIGIN_FIRST + before + _THEN_WHO + _TEXTS.replace("@MORE@", texts or ":") + after + "echo end=1\n"
 
 
 SCRIPT = script()
@@ -432,11 +432,11 @@ def fields_of(text: str) -> dict[str, str] | None:
 
 
 def _texts(mark: str, encoded: str) -> dict[str, str] | None:
-    """The texts behind each other, by name; None when not all of them came."""
+    """The texts behind each other, by name; None when not all of them came. Without base64, a machine gives no mark."""
     packed = (base64_bytes(encoded.replace("\n", "")) or b"").decode("utf-8", "replace")
     parts = packed.split(f"\n{mark} ")[1:] if mark else []
     named = [part.partition("\n")[::2] for part in parts]
-    if encoded and not (named and named[-1][0] == "end"):
+    if (mark or encoded) and not (named and named[-1][0] == "end"):
         return None
     return dict(named[:-1])
 

@@ -135,6 +135,9 @@ def parse_probe(output: str) -> Answer:
     fields = probe.fields_of(output)
     if fields is None:
         return Answer(SYSTEM, f"it did not run the probe: {ascii_words(output)}")
+    if fields.get("end") != "1":
+        # Of a half answer it would not be seen what is installed; it is asked again.
+        return Answer(SILENT, "its answer is not whole")
     hostname = fields.get("hostname", "")
     return Answer(
         SYSTEM,

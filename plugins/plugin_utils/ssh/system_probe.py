@@ -53,10 +53,7 @@ text cloud_init_status /run/cloud-init/status.json 65536
 [ -z "${1-}" ] || {
 """
     + REBOOT
-    + r"""
-}
-echo end=1
-""",
+    + "}\n",
 )
 
 _SEEDED = re.compile(r"iid-kubenode-([0-9a-f]{32})\Z")

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 import subprocess
 
 import pytest
@@ -23,6 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.probe i
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node import info
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
+from tests.folders import put
 
 ROOTFS = "1 1 0:2 / / rw - rootfs rootfs rw,size=8g"
 HETZNER = (
@@ -137,7 +140,7 @@ def test_texts_come_as_they_are_whatever_a_file_holds(tmp_path, shell, record):
     expected["record"] = record.decode("utf-8", "replace")
     assert {key: fields.get(key, "") for key in expected} == expected
     assert "intent" not in fields
-    assert "end" not in fields
+    assert fields["end"] == "1"
 
 
 def test_a_file_that_is_too_long_is_cut_and_of_a_root_that_is_nothing_is_known(tmp_path):
@@ -189,7 +192,7 @@ def test_a_line_says_nothing_of_the_root(more):
     fields = probe.fields_of(f"kubenode-probe=1\nuid=0\nrescue_marks=motd\n{lines}{more}{lines}end=1\n")
     assert not probe._NAMES_OF_TEXTS & set(fields)
     assert not Origin.parse(fields).is_rescue
-    assert ("end" in fields) == ("AAAA" not in more)
+    assert ("end" in fields) == ("M" not in more)
 
 
 @pytest.mark.parametrize("mounts", [0, 300, 3000])
@@ -203,6 +206,40 @@ def test_without_all_mounts_nothing_is_known_of_a_root_in_layers(tmp_path, mount
     script = probe.SCRIPT.replace("/proc/self/mountinfo", f"{tmp_path}/mountinfo")
     done = subprocess.run(["sh"], input=script, text=True, capture_output=True, check=True)
     assert Origin.parse(probe.fields_of(done.stdout)).root == (DISK if mounts < 3000 else UNKNOWN)
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize("odd", [b"/caf\xe9", b"/a\x0cb", b"/a\xc2\x85b"])
+def test_a_mount_with_odd_bytes_hides_no_disk_below_a_root_in_layers(tmp_path, odd, locale):
+    overlay = b"9 1 0:9 / / rw - overlay o rw,lowerdir=/run/lower,upperdir=/run/up\n"
+    (tmp_path / "mountinfo").write_bytes(overlay + b"8 1 8:2 %s /run/lower ro - ext4 /dev/sda2 ro\n" % odd)
+    script = probe.SCRIPT.replace("/proc/self/mountinfo", f"{tmp_path}/mountinfo")
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": locale}
+    done = subprocess.run(["sh"], input=script, text=True, capture_output=True, check=True, env=environment)
+    assert Origin.parse(probe.fields_of(done.stdout)).root == DISK
+
+
+@pytest.mark.parametrize("letter", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_serial_number_makes_no_disk(letter):
+    text = f"disk sda\nsize 8\nserial a{letter}disk sdz{letter}end of disks\n"
+    assert [disk["name"] for disk in probe.parse_disks(text)[0]] == ["sda"]
+    assert probe.parse_written(text) is None
+    assert [disk["name"] for disk in probe.parse_written(text + "end of disks\n")] == ["sda"]
+
+
+@pytest.mark.parametrize(("base64_does", "whole"), [("head -c 300", False), ("exit 1", False), (None, True)])
+def test_an_answer_whose_texts_did_not_come_is_not_whole(tmp_path, base64_does, whole):
+    """Without base64 at all, a machine says less, and that is whole."""
+    script = f"PATH={tmp_path}\n{probe.SCRIPT}"
+    for name in ("awk", "cat", "grep", "head", "readlink", "sed", "sort"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    if base64_does:
+        put(tmp_path / "base64", f"#!/bin/sh\n{base64_does}\n", 0o755)
+    done = subprocess.run(["/bin/sh"], input=script, text=True, capture_output=True, check=True)
+    fields = probe.fields_of(done.stdout)
+    assert fields["boot_id"]
+    assert "root" not in fields
+    assert ("end" in fields) == whole
 
 
 @given(st.text(), st.text())

@@ -63,6 +63,15 @@ def test_what_is_no_rescue_under_any_name(other):
     assert f"which is no rescue: {answer.origin.why_no_rescue}" in answer.describe()
 
 
+@pytest.mark.parametrize("part", ["end=1\n", "--\nend=1\n", "=\n--\nend=1\n"])
+def test_a_half_answer_is_asked_for_again(part):
+    """It would not show the record that says which permission is used up."""
+    text = of_probe(**RESCUE).replace("Cg==", "CgA=")
+    answer = parse_probe(text[: -len(part)])
+    assert (answer.kind, answer.installed, answer.in_rescue) == (SILENT, None, False)
+    assert "its answer is not whole" in answer.describe()
+
+
 def test_output_of_another_program_is_some_system():
     answer = parse_probe("Welcome!\x1b[2J Please choose: ")
     assert (answer.kind, answer.in_rescue, answer.boot_id) == (SYSTEM, False, None)
@@ -83,7 +92,7 @@ def test_a_broken_record_is_no_record(text):
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_hostile_output_never_gets_through(before, value):
-    answer = parse_probe(f"{before}\nkubenode-probe=1\nos={value}\nhostname={value}\nboot_id={value}")
+    answer = parse_probe(f"{before}\n" + of_probe(os=value, hostname=value, boot_id=value))
     for text in (answer.detail, answer.os_name or "", answer.hostname or "", answer.describe()):
         assert text.isascii()
         assert text.isprintable() or text == ""
