@@ -7,6 +7,7 @@ import re
 import pytest
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
+from hypothesis import strategies as st
 
 from lab import nodes
 from lab.api import cloud_project, http, schemas
@@ -28,10 +29,17 @@ def wanted(text: str) -> int | None:
 @given(odd.texts)
 def test_a_number_is_ascii_digits_or_nothing(text):
     assert schemas.whole_number(text) == cloud_project.as_id(text) == wanted(text)
+
+
+@odd.examples("0M", "8G", "1T", "M", "", "1MM", "1m")
+@given(odd.texts | st.builds("{}{}".format, odd.texts, st.sampled_from("MGT")))
+def test_a_size_is_a_number_with_or_without_a_unit(text):
+    shift = {"M": 20, "G": 30, "T": 40}.get(text[-1:], 0)
+    number = wanted(text[:-1] if shift else text)
     try:
-        assert nodes._bytes(text) == wanted(text)
+        assert nodes._bytes(text) == number << shift
     except LabError:
-        assert wanted(text) is None or text == ""
+        assert number is None
 
 
 @odd.examples()
