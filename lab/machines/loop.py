@@ -203,14 +203,13 @@ def detach_all(below: Path) -> int:
     """Detach every loop device whose file lies below a folder (left by a lab that died); returns how many."""
     count = 0
     for entry in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            file = entry.read_text().strip().removesuffix(" (deleted)")
-        except OSError:
-            continue
-        if not Path(file).is_relative_to(below):
+        if not _backing_file(entry).is_relative_to(below):
             continue
         fd = os.open(f"/dev/{entry.parts[3]}", os.O_RDONLY | os.O_CLOEXEC)
         try:
+            # Its number may have gone to another file; as long as it is open here, it does not.
+            if not _backing_file(entry).is_relative_to(below):
+                continue
             fcntl.ioctl(fd, _SET_READ_ONLY, struct.pack("i", 0))  # a guest of the dead lab may have protected it
             fcntl.ioctl(fd, _CLEAR)
             count += 1
@@ -220,6 +219,14 @@ def detach_all(below: Path) -> int:
         finally:
             os.close(fd)
     return count
+
+
+def _backing_file(entry: Path) -> Path:
+    """The file of a loop device; an empty path when it has none."""
+    try:
+        return Path(entry.read_text().strip().removesuffix(" (deleted)"))
+    except OSError:
+        return Path()
 
 
 def sync_partitions(loop: Loop, size: int) -> None:

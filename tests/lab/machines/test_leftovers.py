@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.machines import lab_network, leftovers
+from lab.machines import lab_network, leftovers, loop
 from lab.machines.backend import Backend, open_backend
 from lab.machines.cgroup import CGroup, hierarchy
 from lab.machines.leftovers import label_of, store_folder
@@ -138,6 +138,31 @@ async def test_two_labs_have_networks_of_their_own(nspawn_backend: Backend, key:
         )
     finally:
         await other.close()
+
+
+def test_a_loop_device_that_goes_to_another_file_meanwhile_stays(tmp_path, monkeypatch):
+    """The file of a dead lab is detached by another process after the look, and a new file gets the number."""
+    dead, other = tmp_path / "dead", tmp_path / "other.raw"
+    dead.mkdir()
+    with other.open("wb") as file:
+        file.truncate(1 << 20)
+    attached = loop.Loop(other)
+    looks = []
+
+    def backing_file(entry):
+        if f"loop{attached.number}/" not in str(entry):
+            return Path()
+        looks.append(entry)
+        return other if len(looks) > 1 else dead / "disk.raw"
+
+    monkeypatch.setattr(loop, "_backing_file", backing_file)
+    try:
+        assert loop.detach_all(dead) == 0
+        entry = Path(f"/sys/block/loop{attached.number}/loop/backing_file")
+        assert entry.read_text().strip() == str(other)
+        assert len(looks) == 2
+    finally:
+        attached.close()
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ENODEV, errno.EPERM])
