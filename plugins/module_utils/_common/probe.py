@@ -391,7 +391,7 @@ echo "texts=$mark"
     text intent /root/.kubenode/intent.json 8192
     @MORE@
     text end
-} | base64
+} | base64 || [ -z "$mark" ] || exit 0 # without its texts, nothing is done that comes after them
 echo --
 """
 

@@ -408,13 +408,13 @@ class BootFlow(ABC):
         return consents.extra_var("reinstall", [self.run.name])
 
     def look(self) -> None:
-        """Find out by SSH who answers; one lost connection does not count as silence, nor one refusal as an answer."""
+        """Find out by SSH who answers; one lost connection is no silence, one refusal or half an answer no answer."""
         deadline = Deadline(self.look_seconds(), "an answer by SSH")
         refused: Deadline | None = None
         while True:
             answer = self.probe()
             refused = (refused or Deadline(REFUSAL_TAKES, "a login")) if answer.kind == DENIED else None
-            enough = answer.kind == SYSTEM or (self.seen.unproven and answer.listens)
+            enough = answer.whole and (answer.kind == SYSTEM or (self.seen.unproven and answer.listens))
             enough = enough or (refused is not None and not refused.left())
             if enough or deadline.left() <= LOOK_EVERY:
                 break

@@ -108,6 +108,8 @@ class Answer:
     intent: dict[str, Any] | None = None
     #: Its own IP addresses.
     addresses: tuple[str, ...] = ()
+    #: Whether it has come to its end; half of one may not show what is installed.
+    whole: bool = True
 
     @property
     def in_rescue(self) -> bool:
@@ -123,6 +125,7 @@ class Answer:
         """One clause for a message."""
         if self.kind == SYSTEM:
             text = f"hostname '{self.hostname or '?'}' ({self.os_name or 'unknown system'}) answers"
+            text += "" if self.whole else f", but {self.detail}"
             called_so = self.hostname == "rescue" and not self.in_rescue
             return text + (f", which is no rescue: {self.origin.why_no_rescue}" if called_so else "")
         if self.kind == DENIED:
@@ -135,14 +138,13 @@ def parse_probe(output: str) -> Answer:
     fields = probe.fields_of(output)
     if fields is None:
         return Answer(SYSTEM, f"it did not run the probe: {ascii_words(output)}")
+    hostname, boot_id = fields.get("hostname", ""), probe.boot_id_of(fields) or None
     if fields.get("end") != "1":
-        # Of a half answer it would not be seen what is installed; it is asked again.
-        return Answer(SILENT, "its answer is not whole")
-    hostname = fields.get("hostname", "")
+        return Answer(SYSTEM, "its answer is not whole", boot_id=boot_id, whole=False)
     return Answer(
         SYSTEM,
         hostname=hostname if _HOSTNAME.match(hostname) else None,
-        boot_id=probe.boot_id_of(fields) or None,
+        boot_id=boot_id,
         os_name=ascii_words(fields.get("os", "")) or None,
         installed=_record(json_object(fields.get("record", ""))),
         origin=probe.Origin.parse(fields),

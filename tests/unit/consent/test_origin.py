@@ -230,7 +230,7 @@ def test_a_serial_number_makes_no_disk(letter):
 @pytest.mark.parametrize(("base64_does", "whole"), [("head -c 300", False), ("exit 1", False), (None, True)])
 def test_an_answer_whose_texts_did_not_come_is_not_whole(tmp_path, base64_does, whole):
     """Without base64 at all, a machine says less, and that is whole."""
-    script = f"PATH={tmp_path}\n{probe.SCRIPT}"
+    script = f"PATH={tmp_path}\n" + probe.script(after="echo after=done\n")
     for name in ("awk", "cat", "grep", "head", "readlink", "sed", "sort"):
         (tmp_path / name).symlink_to(shutil.which(name))
     if base64_does:
@@ -240,6 +240,7 @@ def test_an_answer_whose_texts_did_not_come_is_not_whole(tmp_path, base64_does, 
     assert fields["boot_id"]
     assert "root" not in fields
     assert ("end" in fields) == whole
+    assert ("after" in fields) == (base64_does != "exit 1")
 
 
 @given(st.text(), st.text())

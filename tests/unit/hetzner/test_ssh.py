@@ -7,13 +7,14 @@ from __future__ import annotations
 import base64
 import socket
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import (
@@ -64,12 +65,30 @@ def test_what_is_no_rescue_under_any_name(other):
 
 
 @pytest.mark.parametrize("part", ["end=1\n", "--\nend=1\n", "=\n--\nend=1\n"])
-def test_a_half_answer_is_asked_for_again(part):
-    """It would not show the record that says which permission is used up."""
+def test_half_an_answer_is_a_system_of_which_little_is_known(part):
+    """It does not show the record that says which permission is used up, and is no silence either."""
     text = of_probe(**RESCUE).replace("Cg==", "CgA=")
     answer = parse_probe(text[: -len(part)])
-    assert (answer.kind, answer.installed, answer.in_rescue) == (SILENT, None, False)
+    assert (answer.kind, answer.boot_id, answer.whole) == (SYSTEM, BOOT_ID, False)
+    assert (answer.installed, answer.in_rescue) == (None, False)
     assert "its answer is not whole" in answer.describe()
+    assert parse_probe(text.replace("CgA=", "Cg==")).whole
+
+
+def test_half_an_answer_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(boot_flow, "LOOK_EVERY", 0)
+    whole, asked = parse_probe(of_probe(**RESCUE)), []
+    answers, noted = [replace(whole, whole=False, installed=None), replace(whole, whole=False), whole], []
+
+    def probe():
+        asked.append(True)
+        return answers[len(asked) - 1]
+
+    flow = SimpleNamespace(
+        look_seconds=lambda: 60, probe=probe, note=noted.append, seen=SimpleNamespace(unproven="", answer=None)
+    )
+    boot_flow.BootFlow.look(flow)
+    assert (noted, flow.seen.answer) == ([whole], "rescue")
 
 
 def test_output_of_another_program_is_some_system():
