@@ -150,7 +150,10 @@ class Budget:
         )
 
     def outlook(self, requests: int, what: str, at_once: int, seconds_each: float) -> str:
-        """What ``requests`` more requests, or fewer, will take, for people; ``seconds_each``: how long one took."""
+        """How long ``requests`` more requests take, or fewer, for people; ``seconds_each``: how long one took.
+
+        What the platform does with them takes its own time, which is not known.
+        """
         text = f"{what}: at most {requests} API requests, {at_once} at a time"
         if self.limit is None:
             return text
@@ -161,7 +164,7 @@ class Budget:
         seconds = max(waits, requests * seconds_each / at_once)
         duration = f"{math.ceil(seconds)} s" if seconds <= 90 else f"{math.ceil(seconds / 60)} min"
         rest = f"at least {left - requests}" if left > requests else "0"
-        return f"{text}, about {duration}; {rest} of {self.limit} an hour will be left"
+        return f"{text}; they take about {duration}; {rest} of {self.limit} an hour will be left"
 
     def _set(self, remaining: float) -> None:
         self._remaining, self._at = float(remaining), self._clock()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How far a fleet is, from what was heard of its machines (pure): counts, rates, time left, the line that sums it up.
 
-Nothing is guessed: a rate needs two looks at a counter, and how long a step takes is unknown until a machine took it.
+Nothing is guessed: a rate needs two looks at a counter, and how long a step takes is unknown until a tenth of the
+machines took it. For a machine that needs longer than all of them, nothing is known.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ WORDS = {
 DONE, FAILED, LATE = "done", "failed", "late"
 #: Seconds whose bytes make a rate.
 WINDOW = 15.0
+#: One machine of so many is enough to say how long a step takes.
+ENOUGH = 10
 
 
 class Machine:
@@ -182,19 +185,22 @@ class Fleet:
     def _left_of(self, machine: Machine, bytes_left: float | None, now: float) -> float | None:
         """As long as machines that are through took from where this one is."""
         if bytes_left is not None:
-            after = self._usual(boot_states.BOOTING_TO_REAL_OS)
+            after = self._usual(boot_states.BOOTING_TO_REAL_OS, 0.0)
             return None if after is None else bytes_left + after
-        usual = self._usual(machine.state)
-        return None if usual is None else max(0.0, usual - (now - machine.since))
+        spent = now - machine.since
+        usual = self._usual(machine.state, spent)
+        return None if usual is None else usual - spent
 
-    def _usual(self, state: str) -> float | None:
-        """Seconds from entering a state to the end, of the machines that ended well."""
+    def _usual(self, state: str, spent: float) -> float | None:
+        """Seconds from entering a state to the end, of the machines that ended well and took longer than ``spent``."""
         took = [
             machine.ended - machine.entered[state]
             for machine in self.machines.values()
             if machine.ended is not None and machine.outcome == DONE and state in machine.entered
         ]
-        return statistics.median(took) if took else None
+        longer = [seconds for seconds in took if seconds > spent]
+        # The first one had the controller, the image server and its host to itself.
+        return statistics.median(longer) if longer and len(took) * ENOUGH >= len(self.machines) else None
 
     def sum_line(self) -> str:
         """The whole fleet on one line."""

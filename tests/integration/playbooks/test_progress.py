@@ -100,7 +100,7 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     assert (
         "The run was interrupted" if left["interrupted"] else "The run goes on, or it was killed"
     ) in page.read_text()
-    assert "creating, arming and starting 6 machines: at most 26 API requests, 8 at a time, about " in run.output
+    assert "creating, arming and starting 6 machines: at most 26 API requests, 8 at a time; they take " in run.output
 
 
 def table(screen):

@@ -121,12 +121,12 @@ def test_plan_fits_paces_or_refuses():
 def test_the_outlook_of_a_fleet():
     budget, _clock = known(3600)
     assert budget.outlook(3100, "creating 1000 machines", 8, 0.2) == (
-        "creating 1000 machines: at most 3100 API requests, 8 at a time, about 78 s; "
+        "creating 1000 machines: at most 3100 API requests, 8 at a time; they take about 78 s; "
         "at least 500 of 3600 an hour will be left"
     )
     budget, _clock = known(1800)
     assert budget.outlook(3100, "work", 8, 0.2) == (
-        "work: at most 3100 API requests, 8 at a time, slowed down for the limit, about 22 min; "
+        "work: at most 3100 API requests, 8 at a time, slowed down for the limit; they take about 22 min; "
         "0 of 3600 an hour will be left"
     )
     assert Budget(lambda: 0.0).outlook(30, "work", 8, 0.2) == "work: at most 30 API requests, 8 at a time"

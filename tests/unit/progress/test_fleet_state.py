@@ -110,6 +110,40 @@ def test_the_time_left_is_that_of_machines_that_are_through():
     assert fleet.sum_line() == "1/3 done · 1 late · 1 failed"
 
 
+def test_no_time_is_told_that_machines_have_outlived():
+    """As on two cores with fifty machines: the first one took 43 s, and the next ones three times as long."""
+    fleet = Fleet([f"node-{number}" for number in range(1, 21)])
+    first, second, *others = fleet.machines
+    for name in fleet.machines:
+        fleet.state(name, boot_states.BOOTING_TO_RESCUE)
+    fleet.now = 40
+    fleet.end(first, fleet_state.DONE, "proven")
+    assert fleet.left() is None, "one of twenty had everything to itself"
+    fleet.now = 120
+    fleet.end(second, fleet_state.DONE, "proven")
+    assert fleet.left() is None, "all that are left have taken longer than both"
+    for name in others[:-1]:
+        fleet.now += 2
+        fleet.end(name, fleet_state.DONE, "proven")
+    assert fleet.left() is None, "the last one took longer than all others"
+    fleet.state(others[-1], boot_states.RUNNING_IMAGE_COMMAND)
+    assert fleet.left() is None, "no machine told when it began that"
+
+
+def test_the_time_left_is_that_of_machines_that_took_longer():
+    fleet = Fleet(["a", "b", "c", "d"])
+    for place, name in enumerate(fleet.machines):
+        fleet.now = 0 if place < 3 else 25
+        fleet.state(name, boot_states.BOOTING_TO_RESCUE)
+    for name, fleet.now in (("a", 30), ("b", 70), ("c", 80)):
+        fleet.end(name, fleet_state.DONE, "proven")
+    assert fleet.left() == (20, "left"), "of 30, 70 and 80 s, the last two are longer than the 55 s of d"
+    fleet.now = 100
+    assert fleet.left() == (5, "left")
+    fleet.now = 200
+    assert fleet.left() is None
+
+
 def test_others_than_the_machines_of_the_task_are_not_heard():
     fleet = Fleet(["a"])
     assert not fleet.state("b", boot_states.INITIALIZING)
