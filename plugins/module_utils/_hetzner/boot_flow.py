@@ -434,6 +434,13 @@ class BootFlow(ABC):
         words = self.fleet.words
         if not words.names(self.run.name):
             return False
+        if not answer.whole:
+            # The record that was not read may say that the option was used.
+            self.result["used"] = (
+                f"kubenode_{words.variable} names {self.run.name}, but {answer.detail}, so what is installed there is "
+                "not known; run again, or boot it into its rescue yourself"
+            )
+            return False
         kept = self.fleet.intents.of(self.run.name)
         record = intents.record_or_kept(answer.installed, kept, self.run.name, answer.origin.uuids)
         if answer.in_rescue or words.covers(self.run.name, record):

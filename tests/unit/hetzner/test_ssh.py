@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
@@ -89,6 +90,23 @@ def test_half_an_answer_is_asked_for_again(monkeypatch):
     )
     boot_flow.BootFlow.look(flow)
     assert (noted, flow.seen.answer) == ([whole], "rescue")
+
+
+def test_half_an_answer_is_not_given_up():
+    """A name that stays in an inventory would send a healthy node into its rescue when its record is not read."""
+    flow = SimpleNamespace(
+        run=SimpleNamespace(name="n1"),
+        fleet=SimpleNamespace(words=consent.Words("reinstall", ["n1"]), intents=boot_flow.IntentStore(None, {})),
+        result={},
+    )
+    half = parse_probe(of_probe(**{**RESCUE, "root": ON_DISK, "record": ""}).removesuffix("end=1\n"))
+    assert not boot_flow.BootFlow.may_go(flow, half)
+    assert flow.result["used"] == (
+        "kubenode_reinstall names n1, but its answer is not whole, so what is installed there is not known; run again, "
+        "or boot it into its rescue yourself"
+    )
+    whole = parse_probe(of_probe(**{**RESCUE, "root": ON_DISK, "record": ""}))
+    assert boot_flow.BootFlow.may_go(flow, whole), "it shows that nothing of ours is installed there"
 
 
 def test_output_of_another_program_is_some_system():
