@@ -130,7 +130,12 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, listed, spaced
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    counted,
+    json_object,
+    listed,
+    spaced,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, report_files, results
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report.results import Report, figures, ratio, where
@@ -370,7 +375,10 @@ def _durations(report: Report) -> list[str]:
     """Seconds of each step over all machines, and of the whole way."""
     rows: list[tuple[str, Mapping[str, Any]]] = []
     rows += [(f"{step['from'] or '(none)'} → {step['to']}", step) for step in report.durations()]
-    totals = {machine["name"]: machine["seconds"] for machine in report.machines if machine["transitions"]}
+    # What a machine spends in a state that it does not leave, as in the rescue of an inspection, is not known.
+    ends = (boot_states.OPERATING_SYSTEM_RUNNING, boot_states.PROVISIONING_FAILED)
+    ended = [machine for machine in report.machines if machine["transitions"] and machine["boot_state"] in ends]
+    totals = {machine["name"]: machine["seconds"] for machine in ended}
     spent: dict[str, list[float]] = {}
     for phase in report.phases():
         spent.setdefault(phase["phase"], []).append(phase["seconds"])
@@ -378,7 +386,8 @@ def _durations(report: Report) -> list[str]:
     rows += [(role, figures(seconds)) for role, seconds in spent.items()]
     if not rows:
         return []
-    rows.append(("whole machine", figures(list(totals.values()))))
+    if totals:
+        rows.append(("whole machine", figures(list(totals.values()))))
     width = max(len("seconds"), *(len(label) for label, _row in rows))
     lines = ["seconds".ljust(width) + "".join(head.rjust(9) for head in _HEADS)]
     for label, row in rows:
@@ -442,6 +451,6 @@ def _nodes(report: Report) -> list[str]:
         mine = [phase for phase in phases if phase["phase"] == role]
         failed = [phase for phase in mine if phase["failed"]]
         changed = sum(phase["changed"] for phase in mine)
-        lines.append(f"{role}: {len(mine)} machines, {changed} changed, {len(failed)} failed")
+        lines.append(f"{role}: {counted(len(mine), 'machine')}, {changed} changed, {len(failed)} failed")
         lines += [f"  {spaced(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
     return lines

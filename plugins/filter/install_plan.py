@@ -56,6 +56,11 @@ options:
       - Whether a machine that does not reach its rescue has failed. Otherwise it is only reported as C(late).
     type: boolean
     default: false
+  second_try:
+    description:
+      - Whether these machines were late before. One that is late again is shown as failed.
+    type: boolean
+    default: false
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -92,12 +97,13 @@ def install_plan(
     token: str = "",
     stay: Iterable[str] = (),
     last_try: bool = False,
+    second_try: bool = False,
 ) -> list[Machine]:
     # ansible-core imports every filter file in each worker, for any one filter
     from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan as plans
 
     try:
-        return plans.plan(hosts, playbook, phase, directory, token, stay, last_try)
+        return plans.plan(hosts, playbook, phase, directory, token, stay, last_try, second_try)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -50,6 +50,10 @@ options:
             try follows.
         type: bool
         default: false
+      second_try:
+        description: Whether the machine was late before, so that it is shown as failed when it is late again.
+        type: bool
+        default: false
       pre_provision_command:
         description: Options of M(kubenode.provision.pre_provision_command). Without them, the step is left out.
         type: dict

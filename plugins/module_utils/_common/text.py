@@ -53,6 +53,11 @@ def spaced(text: object, limit: int = 400) -> str:
     return shortened(_BREAKING.sub(" ", str(text)).strip(), limit)
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 machine``, ``2 machines``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def spaced_lines(text: str) -> str:
     """``text`` for a page: control characters become spaces, but for the ends of its lines."""
     return _CONTROL_OR_TAB.sub(" ", text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states, installed
 from .._common import consent as consents
+from .._common.text import counted
 from . import catalog as catalogs
 from . import cloud_networks
 from .action_board import ActionBoard
@@ -179,13 +180,13 @@ class MachineFleet:
         """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
         if not changes:
             return
-        need, seconds, work = changes, self._timeout, f"changing {changes} machines"
+        need, seconds, work = changes, self._timeout, f"changing {counted(changes, 'machine')}"
         if self._wait:
             need += 8 * (1 + changes // 25)
         elif created and self._state == "present":
             need += 2 * created + 8 * (1 + created // 25)
             seconds += self._timeout
-            work = f"creating, arming and starting {created} machines"
+            work = f"creating, arming and starting {counted(created, 'machine')}"
         plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._common import boot_states, installed, intents
 from .._common import consent as consents
-from .._common.text import from_rfc3339
+from .._common.text import counted, from_rfc3339
 from . import boot_decision as decision
 from .action_board import ActionBoard
 from .api_failures import LOOK_EVERY, Deadline, FleetError, MachineError, Refused, TimeLimit
@@ -158,11 +158,12 @@ class CloudRescue(BootFleet):
         self.key_ids = [key["id"] for key in self._keys(active, deadline)]
         count = len(active)
         need = 2 * count + 8 * (1 + count // 25)
-        plan = self.api.budget.plan(need, timeout, f"arming and starting {count} machines")
+        work = f"arming and starting {counted(count, 'machine')}"
+        plan = self.api.budget.plan(need, timeout, work)
         if not plan.possible:
             raise FleetError(f"API budget: {plan.message}")
         if not plan.fits and self.may_write:
-            self.api.announce(need, f"arming and starting {count} machines")
+            self.api.announce(need, work)
 
     def _being_made(self, names: list[str]) -> dict[str, Server]:
         """The servers that this run has just ordered, where reading them takes more than one request.
@@ -341,7 +342,7 @@ class CloudFlow(BootFlow):
 
     def leave(self) -> None:
         if self.seen.status == "off" or self.options.state == "disarmed" or self._answer is None:
-            self.result["msg"] = f"is {self.seen.status} and not armed"
+            self.result["msg"] = f"not armed; the server is {self.seen.status}"
             return
         self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
         self.result.update(installed=True, msg=f"left alone: {self._answer.describe()}")

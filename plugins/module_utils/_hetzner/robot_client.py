@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 
 from .._common.safe_files import write_json
-from .._common.text import json_value
+from .._common.text import counted, json_value
 from .._common.web import AGENT, VERSION, is_http_url
 from .api_failures import (
     AGAIN,
@@ -253,7 +253,8 @@ class ResetPlan:
         self.fits = count <= left
         self.hours = 0 if self.fits or hourly < 1 else -(-(count - left) // hourly)
         self.message = (
-            f"{count} machines need a reset by the Robot API, which takes {hourly} an hour; {left} can be sent now"
+            f"{counted(count, 'machine')} {'needs' if count == 1 else 'need'} a reset by the Robot API, "
+            f"which takes {hourly} an hour; {left} can be sent now"
         )
         if not self.fits:
             late = f"within about {self.hours} h" if hourly else "never, with max_resets 0"

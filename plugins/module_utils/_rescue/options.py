@@ -281,6 +281,7 @@ def machine_install_spec() -> dict[str, Any]:
                 "notes": {"type": "list", "elements": "str"},
                 "installed": {"type": "bool", "default": False},
                 "may_be_late": {"type": "bool", "default": False},
+                "second_try": {"type": "bool", "default": False},
                 "pre_provision_command": {"type": "dict"},
                 "machine_disks": {"type": "dict"},
                 "image_url_command": {"type": "dict"},

@@ -40,7 +40,7 @@ WORDS = {
     boot_states.BOOTING_TO_RESCUE: Words("waiting for the rescue", "to rescue", "R", "boots into its rescue"),
     boot_states.ENABLING_RESCUE: Words("arming the rescue", "arming", "E", "its rescue is armed"),
     boot_states.INITIALIZING: Words("being created", "creating", "I", "is created"),
-    boot_states.UNSET: Words("beginning", "begins", "Q", "is requested"),
+    boot_states.UNSET: Words("being looked at", "looked at", "Q", "is requested"),
     boot_states.PROVISIONING_FAILED: Words("failing", "failing"),
 }
 
@@ -64,6 +64,8 @@ class Machine:
         self.message = ""
         self.done: int | None = None
         self.total: int | None = None
+        #: When its last byte came in this state; what it does since then has no bytes.
+        self.written: float | None = None
         self.ended: float | None = None
         self.outcome = ""
         self._seen: deque[tuple[float, int]] = deque()
@@ -73,18 +75,24 @@ class Machine:
         if self._seen and done < self._seen[-1][1]:
             self._seen.clear()
         self.done, self.total = done, total
+        if total is None or done < total:
+            self.written = None
+        elif self.written is None:
+            self.written = now
         self._seen.append((now, done))
         while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW:
             self._seen.popleft()
 
-    def forget_bytes(self) -> None:
-        """Another step has begun."""
+    def forget_bytes(self, now: float) -> None:
+        """It does something that has no bytes."""
+        if self.done is not None and self.written is None:
+            self.written = now
         self.done = self.total = None
         self._seen.clear()
 
     def rate(self, now: float) -> float | None:
-        """Bytes a second, until now: it falls while none come."""
-        if len(self._seen) < 2 or now <= self._seen[0][0]:
+        """Bytes a second, until now: it falls while none come. None when none are left, or that is unknown."""
+        if len(self._seen) < 2 or now <= self._seen[0][0] or self.written is not None:
             return None
         return (self._seen[-1][1] - self._seen[0][1]) / (now - self._seen[0][0])
 
@@ -120,7 +128,9 @@ class Fleet:
             return False
         machine.state, machine.since = state, self._clock()
         machine.entered[state] = machine.since
-        machine.forget_bytes()
+        machine.forget_bytes(machine.since)
+        if state not in (boot_states.BOOTING_TO_REAL_OS, boot_states.OPERATING_SYSTEM_RUNNING):
+            machine.written = None
         self.version += 1
         return True
 
@@ -136,7 +146,7 @@ class Fleet:
         if machine is None:
             return
         if done is None:
-            machine.forget_bytes()
+            machine.forget_bytes(self._clock())
         else:
             machine.measured(done, total, self._clock())
         self.version += 1
@@ -167,36 +177,39 @@ class Fleet:
 
     def left(self) -> tuple[float, str] | None:
         """Seconds until the last machine is through, or else until all that write have written; and which of both."""
-        now, whole, writing = self._clock(), [], []
-        for machine in self.busy():
-            bytes_left = machine.left(now)
-            if bytes_left is not None:
-                writing.append(bytes_left)
-            whole.append(self._left_of(machine, bytes_left, now))
+        now, busy = self._clock(), self.busy()
+        writing = {machine.name: machine.left(now) for machine in busy if machine.written is None}
+        whole = [self._left_of(machine, writing.get(machine.name), now) for machine in busy]
         known = [seconds for seconds in whole if seconds is not None]
         if whole and len(known) == len(whole):
             return max(known), "left"
         # A machine that has not begun to write makes the time of the others no answer.
-        alone = all(one.state == boot_states.RUNNING_IMAGE_COMMAND for one in self.busy())
-        if writing and alone and len(writing) == len(whole):
-            return max(writing), "of writing left"
+        alone = all(one.state == boot_states.RUNNING_IMAGE_COMMAND for one in busy)
+        bytes_left = [seconds for seconds in writing.values() if seconds is not None]
+        if alone and bytes_left and len(bytes_left) == len(writing):
+            return max(bytes_left), "of writing left"
         return None
 
     def _left_of(self, machine: Machine, bytes_left: float | None, now: float) -> float | None:
         """As long as machines that are through took from where this one is."""
         if bytes_left is not None:
-            after = self._usual(boot_states.BOOTING_TO_REAL_OS, 0.0)
+            after = self._usual(lambda one: one.written, 0.0)
             return None if after is None else bytes_left + after
-        spent = now - machine.since
-        usual = self._usual(machine.state, spent)
+        state = machine.state
+        if state == boot_states.RUNNING_IMAGE_COMMAND and machine.written is not None:
+            return self._rest(lambda one: one.written, now - machine.written)
+        return self._rest(lambda one: one.entered.get(state), now - machine.since)
+
+    def _rest(self, since: Callable[[Machine], float | None], spent: float) -> float | None:
+        usual = self._usual(since, spent)
         return None if usual is None else usual - spent
 
-    def _usual(self, state: str, spent: float) -> float | None:
-        """Seconds from entering a state to the end, of the machines that ended well and took longer than ``spent``."""
+    def _usual(self, since: Callable[[Machine], float | None], spent: float) -> float | None:
+        """Seconds from a moment to the end, of the machines that ended well and took longer than ``spent``."""
         took = [
-            machine.ended - machine.entered[state]
+            machine.ended - began
             for machine in self.machines.values()
-            if machine.ended is not None and machine.outcome == DONE and state in machine.entered
+            if machine.ended is not None and machine.outcome == DONE and (began := since(machine)) is not None
         ]
         longer = [seconds for seconds in took if seconds > spent]
         # The first one had the controller, the image server and its host to itself.
@@ -221,12 +234,11 @@ class Fleet:
         return " · ".join(parts)
 
     def _bytes_of(self, machines: Sequence[Machine]) -> str:
-        """`` 41 % (slowest node-7, 12 MB/s)``, as far as it is known."""
-        measured = [machine for machine in machines if machine.total]
-        text = ""
-        if measured:
-            done = sum(min(machine.done or 0, machine.total or 0) for machine in measured)
-            text = f" {percent(done / sum(machine.total or 0 for machine in measured))}"
+        """`` 41 % (slowest node-7, 12 MB/s)``, as far as it is known; a machine that has told no byte yet has none."""
+        shares = [machine.share() if machine.written is None else 1.0 for machine in machines]
+        unknown = any(machine.done is not None and not machine.total for machine in machines)
+        known = [share for share in shares if share is not None]
+        text = f" {percent(sum(known) / len(machines))}" if known and not unknown else ""
         rates = [(rate, machine.name) for machine in machines if (rate := machine.rate(self._clock())) is not None]
         if not rates:
             return text

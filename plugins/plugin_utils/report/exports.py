@@ -143,7 +143,7 @@ def _variables_of(play: Any, names: list[str]) -> list[tuple[str, Any]]:
 PREFIX = "kubenode_provision_"
 #: Upper bounds of the histograms, in seconds: from one request to the longest command.
 BUCKETS = (1, 2.5, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 420, 600, 900, 1200, 1800, 3600)
-OUTCOMES = ("verified", "unverified", "unchanged", "failed")
+OUTCOMES = ("verified", "unverified", "unchanged", "unfinished", "failed")
 #: Labels of ours, which a user's label must not hide.
 _OURS = ("api", "from_state", "le", "outcome", "phase", "to_state")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
@@ -177,7 +177,7 @@ def metrics_text(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     interrupted = float(bool(data.get("interrupted")))
     page.gauge("run_interrupted", "Whether the last run was interrupted (1) or not (0).", [({}, interrupted)])
     machines = data.get("machines") or []
-    found = [outcome(machine) for machine in machines]
+    found = [outcome(machine, bool(data.get("interrupted"))) for machine in machines]
     page.gauge(
         "machines", "Machines of the last run, each with one outcome.",
         [({"outcome": one}, float(found.count(one))) for one in OUTCOMES],
@@ -201,10 +201,12 @@ def metrics_text(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     return page.text()
 
 
-def outcome(machine: Mapping[str, Any]) -> str:
-    """Which one of :data:`OUTCOMES` a machine of the report has."""
+def outcome(machine: Mapping[str, Any], interrupted: bool = False) -> str:
+    """Which one of :data:`OUTCOMES` a machine of the report has; ``interrupted``: the run did not come to its end."""
     if machine.get("failed"):
         return "failed"
+    if interrupted and machine.get("boot_state") != boot_states.OPERATING_SYSTEM_RUNNING:
+        return "unfinished"
     if not machine.get("changed"):
         return "unchanged"
     return "verified" if machine.get("verified") else "unverified"
@@ -325,7 +327,7 @@ def _shapes(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     machines = list(data.get("machines") or [])
     summary = {
         "machines": len(machines),
-        "verified": sum(bool(one.get("verified")) for one in machines),
+        "verified": sum(bool(one.get("verified") and not one.get("failed")) for one in machines),
         "changed": sum(bool(one.get("changed")) for one in machines),
         "failed": sum(bool(one.get("failed")) for one in machines),
     }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +35,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..progress.fleet_state import WORDS
 from . import results
-from .results import Machine, Phase, ReportData, percentile, where
+from .results import Machine, Phase, ReportData, where
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -104,9 +105,7 @@ def page(data: ReportData, folder: str = "") -> str:
         counts={outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES},
         outcomes=OUTCOMES,
         marks=_marks(ended - began),
-        lines=[(name, percentile(done, share)) for name, share in (("p50", 0.5), ("p95", 0.95))]
-        if len(done) > 1
-        else [],
+        lines=_reached(sorted(done), len(rows)),
         states=[(place, *STATES[state]) for place, state in enumerate(STATES) if _seen(rows, state)],
         failures=_failures(data, folder),
         shares=_shares(data),
@@ -116,6 +115,12 @@ def page(data: ReportData, folder: str = "") -> str:
         cost=results.cost_line(cost) if (cost := data.get("cost")) else "",
         shown=_SHOWN,
     )
+
+
+def _reached(done: Sequence[float], machines: int) -> list[tuple[str, float]]:
+    """When half and when 95 percent of so many machines were done, as far as that came to pass; ``done``: in order."""
+    ranks = [(name, math.ceil(machines * share)) for name, share in (("p50", 0.5), ("p95", 0.95))]
+    return [(name, done[rank - 1]) for name, rank in ranks if machines > 1 and rank <= len(done)]
 
 
 @functools.cache
@@ -140,6 +145,7 @@ OUTCOMES: dict[str, str] = {
     "not verified": "?",
     "verified": "✓",
     "done": "✓",
+    "checked": "·",
 }
 
 
@@ -149,6 +155,8 @@ def _outcome(machine: Machine, data: ReportData) -> str:
     running = machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
     if running and machine["verified"] is not None:
         return "verified" if machine["verified"] else "not verified"
+    if data["check"] and data["finished"]:
+        return "checked"
     if running or (data["finished"] and not data["errors"]):
         return "done"
     return "not finished" if data["finished"] else "under way"

@@ -54,6 +54,8 @@ class Machine(TypedDict, total=False):
     name: Required[str]
     #: A machine that does not reach its rescue is late, and another try follows.
     may_be_late: bool
+    #: It was late before: no more tries follow, whatever another task does first.
+    second_try: bool
     #: Why nothing is done with it.
     refused: str
     #: What the user should know.
@@ -88,6 +90,7 @@ def plan(
     token: str = "",
     stay: Iterable[str] = (),
     last_try: bool = False,
+    second_try: bool = False,
 ) -> list[Machine]:
     """The option ``machines`` of machine_install.
 
@@ -95,8 +98,9 @@ def plan(
     ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
     it, when options are to be checked: then every machine takes all steps.
     ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
-    ``last_try``: a machine that does not reach its rescue has failed; otherwise it is only ``late``. Raises ValueError
-    for another playbook than :data:`PLAYBOOKS`.
+    ``last_try``: a machine that does not reach its rescue has failed; otherwise it is only ``late``.
+    ``second_try``: they were late before, and one that is late again is shown as failed. Raises ValueError for another
+    playbook than :data:`PLAYBOOKS`.
     """
     if playbook not in PLAYBOOKS:
         raise ValueError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(PLAYBOOKS)}")
@@ -107,7 +111,7 @@ def plan(
     return [
         _Planned(
             host, way(host) if playbook == SITE else playbook, returned[host["inventory_hostname"]], directory, token
-        ).machine(host["inventory_hostname"] in staying, last_try)
+        ).machine(host["inventory_hostname"] in staying, last_try, second_try)
         for host in hosts
         if host["inventory_hostname"] in returned
     ]
@@ -138,10 +142,12 @@ class _Planned:
         )
         self._logs = f"{directory}/logs"
 
-    def machine(self, stays: bool, last_try: bool) -> Machine:
+    def machine(self, stays: bool, last_try: bool, second_try: bool) -> Machine:
         """Its steps."""
         api = self._api
         machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
+        if second_try:
+            machine["second_try"] = True
         if api["failed"]:
             return {**machine, "refused": api["msg"]}
         notes = [api.get("used"), installed_.drift_in_words(api["drift"]) if api.get("drift") else ""]

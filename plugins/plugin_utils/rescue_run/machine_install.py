@@ -92,7 +92,8 @@ def run(
     if late and machine["may_be_late"]:
         # The API phase sends it to its rescue once more.
         found["failed"] = False
-    outcome = fleet_state.FAILED if found["failed"] else fleet_state.LATE if late else fleet_state.DONE
+    is_bad = found["failed"] or (late and machine["second_try"])
+    outcome = fleet_state.FAILED if is_bad else fleet_state.LATE if late else fleet_state.DONE
     display.ended(host.name, outcome, found["msg"])
     return found
 

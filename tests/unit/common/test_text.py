@@ -114,3 +114,8 @@ def test_columns_are_aligned_and_end_without_blanks():
 def test_labels_of_a_metric():
     assert common.metric_labels({"a": 'x"y\\z\n', "b": "c"}) == '{a="x\\"y\\\\z\\n",b="c"}'
     assert common.metric_labels({}) == ""
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 machines"), (1, "1 machine"), (2, "2 machines")])
+def test_one_is_not_several(number, said):
+    assert common.counted(number, "machine") == said

@@ -63,13 +63,13 @@ def test_the_sum_line_of_fifty():
 
 def test_nothing_is_guessed():
     fleet = Fleet(["a", "b"])
-    assert fleet.sum_line() == "0/2 done · 2 beginning"
+    assert fleet.sum_line() == "0/2 done · 2 being looked at"
     fleet.state("a", boot_states.RUNNING_IMAGE_COMMAND)
     fleet.measured("a", 0, None)
-    assert fleet.sum_line() == "0/2 done · 1 writing · 1 beginning", "one look makes no rate"
+    assert fleet.sum_line() == "0/2 done · 1 writing · 1 being looked at", "one look makes no rate"
     fleet.now = 10
     fleet.measured("a", 50 * MB, None)
-    assert fleet.sum_line() == "0/2 done · 1 writing (5.0 MB/s) · 1 beginning", "an unknown size makes no share"
+    assert fleet.sum_line() == "0/2 done · 1 writing (5.0 MB/s) · 1 being looked at", "an unknown size makes no share"
     assert fleet.left() is None
     fleet.state("b", boot_states.RUNNING_IMAGE_COMMAND)
     assert fleet.sum_line() == "0/2 done · 2 writing (a, 5.0 MB/s)", "one rate of two is not the slowest"
@@ -108,6 +108,36 @@ def test_the_time_left_is_that_of_machines_that_are_through():
     fleet.end("b", fleet_state.FAILED, "b: x")
     fleet.end("c", fleet_state.LATE, "c: x")
     assert fleet.sum_line() == "1/3 done · 1 late · 1 failed"
+
+
+def test_after_its_last_byte_a_machine_writes_no_more():
+    """It flushes, grows file systems and makes a seed for as long as it likes, at 100 %."""
+    fleet = Fleet(["a", "b", "c"])
+    for name in fleet.machines:
+        fleet.state(name, boot_states.RUNNING_IMAGE_COMMAND)
+    fleet.measured("a", 10 * MB, 100 * MB)
+    fleet.measured("b", 0, 100 * MB)
+    assert fleet.sum_line() == "0/3 done · 3 writing 3 %", "c has told nothing yet, and so has done nothing"
+    fleet.now = 10
+    fleet.measured("a", 100 * MB, 100 * MB)
+    fleet.measured("b", 20 * MB, 100 * MB)
+    assert fleet.sum_line() == "0/3 done · 3 writing 40 % (b, 2.0 MB/s)", "a is not the slowest one, nor the quickest"
+    fleet.measured("a", None, None)
+    fleet.measured("c", 0, 100 * MB)
+    assert fleet.sum_line() == "0/3 done · 3 writing 40 % (b, 2.0 MB/s)", "what was written stays written"
+    fleet.now = 60
+    for name in ("b", "c"):
+        fleet.measured(name, 100 * MB, 100 * MB)
+    assert fleet.sum_line() == "0/3 done · 3 writing 100 %", "how long the rest takes is not known"
+    fleet.state("a", boot_states.BOOTING_TO_REAL_OS)
+    fleet.state("a", boot_states.OPERATING_SYSTEM_RUNNING)
+    fleet.now = 70
+    fleet.end("a", fleet_state.DONE, "proven")
+    assert fleet.sum_line() == "1/3 done · 2 writing 100 % · about 50 s left", "as a after its last byte"
+    fleet.now = 100
+    assert fleet.sum_line() == "1/3 done · 2 writing 100 % · about 20 s left"
+    fleet.now = 130
+    assert fleet.sum_line() == "1/3 done · 2 writing 100 %"
 
 
 def test_no_time_is_told_that_machines_have_outlived():
@@ -179,7 +209,7 @@ def test_failures_never_take_the_whole_screen():
         fleet.end(f"n{number}", fleet_state.FAILED, "broken")
     lines = display.rows(fleet, 79, 12, 1)
     assert sum("FAILED" in line for line in lines) == 5
-    assert sum("begins" in line for line in lines) == 4
+    assert sum("looked at" in line for line in lines if line.startswith("n")) == 4
     assert lines[-1] == "and 31 more"
 
 

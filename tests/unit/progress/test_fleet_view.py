@@ -70,14 +70,16 @@ def test_a_pipe_gets_a_sum_now_and_then_and_failures_at_once(said):
         show.state("n1", boot_states.BOOTING_TO_RESCUE if second < 20 else boot_states.RUNNING_IMAGE_COMMAND)
         show.message("n1", f"step {second}")
         show.tick()
-    assert said.take() == ("0/5 done · 1 waiting for the rescue · 4 beginning\n0/5 done · 1 writing · 4 beginning\n")
+    assert said.take() == (
+        "0/5 done · 1 waiting for the rescue · 4 being looked at\n0/5 done · 1 writing · 4 being looked at\n"
+    )
     show.end("n1", FAILED, "n1: the disk is\x1b[2J gone\nlook there")
     show.end("n2", LATE, "n2: the rescue is late")
     show.end("n3", DONE, "proven")
     show.end("n4", FAILED, "said before", known=True)
     assert said.take() == "n1: FAILED: the disk is\\x1b[2J gone look there\nn2: late: the rescue is late\n"
     show.finish()
-    assert said.take() == "1/5 done · 1 beginning · 1 late · 2 failed\n"
+    assert said.take() == "1/5 done · 1 being looked at · 1 late · 2 failed\n"
 
 
 def test_lines_are_those_of_steps(said):
@@ -136,7 +138,7 @@ def test_a_table_is_drawn_over_the_one_before_and_other_lines_are_above_it(said)
     show.tick()
     assert said.take().startswith("\x1b[8A\r\x1b[J0/5 done")
     show.finish()
-    assert said.take() == "\x1b[7A\r\x1b[J0/5 done · 5 beginning\n"
+    assert said.take() == "\x1b[7A\r\x1b[J0/5 done · 5 being looked at\n"
     assert screen.closed
 
 

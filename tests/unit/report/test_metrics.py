@@ -50,12 +50,27 @@ def parsed(text: str) -> dict:
     return found
 
 
+@pytest.mark.parametrize(
+    ("machine", "interrupted", "expected"),
+    [
+        ({"boot_state": "BootingToRescue", "changed": True}, True, "unfinished"),
+        ({"boot_state": "BootingToRescue", "changed": False}, True, "unfinished"),
+        ({"boot_state": "BootingToRescue", "changed": True}, False, "unverified"),
+        ({"boot_state": "OperatingSystemRunning", "changed": True, "verified": True}, True, "verified"),
+        ({"boot_state": "OperatingSystemRunning", "changed": False}, True, "unchanged"),
+        ({"boot_state": "BootingToRescue", "changed": True, "failed": True}, True, "failed"),
+    ],
+)
+def test_a_machine_under_way_is_not_unverified(machine, interrupted, expected):
+    assert exports.outcome(machine, interrupted) == expected
+
+
 def test_what_a_run_says_of_itself():
     times = {"started": "2026-11-21T00:00:00.000Z", "finished": "2026-11-21T00:01:40.500Z"}
     found = parsed(exports.metrics_text({**fleet().as_dict(), **times}))
     name = "kubenode_provision_machines"
     outcomes = {one: found[name, (("outcome", one),)] for one in exports.OUTCOMES}
-    assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "failed": 1}
+    assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "unfinished": 0, "failed": 1}
     assert found["kubenode_provision_run_start_timestamp_seconds", ()] == 1795219200
     assert found["kubenode_provision_run_finish_timestamp_seconds", ()] == 1795219300.5
     assert found["kubenode_provision_run_interrupted", ()] == 0

@@ -77,6 +77,13 @@ def verify_of_the_docs():
     return names["verify"]
 
 
+def test_a_machine_that_failed_counts_as_failed_only():
+    """With drift: fail, a system that an earlier run verified fails."""
+    machines = [{"name": "n1", "verified": True, "failed": True}, {"name": "n2", "verified": True}]
+    sent = json.loads(exports.notification({"machines": machines}))
+    assert sent["summary"] == {"machines": 2, "verified": 1, "changed": 0, "failed": 1}
+
+
 def test_one_post_that_the_receiver_can_verify(receiver):
     callback = tell(receiver)
     ((path, headers, body),) = receiver.got

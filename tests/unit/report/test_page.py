@@ -154,6 +154,20 @@ def test_bars_lie_where_the_time_was_spent():
     assert "The run goes on, or it was killed" in text
 
 
+def test_what_a_check_has_looked_at_is_not_done():
+    report = results.Report()
+    report.add("n1", {"boot_state": "BootingToRescue"})
+    data = {**reports.data(1), **report.as_dict(), "check": True}
+    assert [row.outcome for row in report_files._rows(data, reports.STARTED, 100.0, "")] == ["checked"]
+
+
+@pytest.mark.parametrize(("done", "lines"), [([20.0, 21.0], []), ([5.0, 6.0, 7.0, 8.0, 9.0], [("p50", 9.0)]), ([], [])])
+def test_half_of_the_machines_are_half_of_all(done, lines):
+    assert report_files._reached(done, 10) == lines
+    assert report_files._reached([float(number) for number in range(1, 11)], 10) == [("p50", 5.0), ("p95", 10.0)]
+    assert report_files._reached([1.0], 1) == [], "a line for one machine says nothing"
+
+
 def test_check_mode_and_interruption_are_said():
     assert "Check mode: nothing was changed" in report_files.page(reports.data(2, check=True))
     data = {**reports.data(2), "finished": None, "interrupted": True}

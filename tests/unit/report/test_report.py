@@ -241,9 +241,21 @@ def test_roles_of_the_node_phase_are_rows_of_the_table(report) -> None:
         ["join", "1", *["2.0"] * 5],
         ["whole", "machine", "1", *["7.0"] * 5],
     ]
-    assert "join: 1 machines, 0 changed, 1 failed" in lines
+    assert "join: 1 machine, 0 changed, 1 failed" in lines
     assert "  node-1 failed: csr_pending: no approver" in lines
     assert report.as_dict()["changed"]
+
+
+def test_how_long_a_machine_took_is_known_when_it_left_its_last_state(report) -> None:
+    """An inspection ends in the rescue: the minutes in which it was waited for belong to no transition."""
+
+    def step(to: str) -> dict[str, object]:
+        return {"machine": "n1", "from": "Initializing", "to": to, "at": "2026-11-21T10:00:00.000Z", "seconds": 19.1}
+
+    report.add("n1", {"boot_state": "BootingToRescue", "transitions": [step("BootingToRescue")]})
+    assert not [line for line in table(report) if line.startswith("whole machine")]
+    report.add("n1", {"boot_state": "OperatingSystemRunning", "transitions": [step("OperatingSystemRunning")]})
+    assert [line.split()[2:4] for line in table(report) if line.startswith("whole machine")] == [["1", "38.2"]]
 
 
 def test_a_task_that_fails_and_is_rescued_leaves_its_role_well(report) -> None:

@@ -84,6 +84,8 @@ def test_only_a_cloud_machine_gets_another_try():
     assert planned(HCLOUD)["may_be_late"]
     assert not planned(HCLOUD, last_try=True)["may_be_late"]
     assert not planned(ROBOT)["may_be_late"]
+    assert "second_try" not in planned(HCLOUD)
+    assert planned(HCLOUD, second_try=True)["second_try"]
 
 
 def test_the_first_word_of_the_api_phase_counts_and_hosts_without_one_are_left_out():
@@ -152,6 +154,7 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
         "installed": False,
         "address": None,
         "may_be_late": False,
+        "second_try": False,
         **dict.fromkeys(machine_install.STEPS),
         **machine,
     }
@@ -276,6 +279,16 @@ def test_a_machine_that_did_not_reach_its_rescue_fails_at_the_last_try(monkeypat
     silent = {"failed": True, "in_rescue": False, "msg": "no SSH server answers"}
     result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, last_try=last_try))
     assert (result["late"], result["failed"], result["runs"]) == (True, failed, False)
+
+
+@pytest.mark.parametrize(("second_try", "shown"), [(False, "late"), (True, "failed")])
+def test_a_machine_that_is_late_again_is_shown_as_failed(monkeypatch, second_try, shown):
+    """Another task disables its rescue and fails then, but no more tries follow."""
+    ended = []
+    monkeypatch.setattr(machine_install.display, "ended", lambda name, outcome, *_more, **_known: ended.append(outcome))
+    silent = {"failed": True, "in_rescue": False, "msg": "no SSH server answers"}
+    result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, second_try=second_try))
+    assert (result["late"], result["failed"], ended) == (True, False, [shown])
 
 
 def test_a_system_that_was_found_and_proven_runs(monkeypatch):

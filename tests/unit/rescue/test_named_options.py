@@ -21,7 +21,7 @@ NAMES = machine_specs.variable_names("machine_install")
 def machine(step: str, options: dict[str, Any]) -> dict[str, Any]:
     steps = dict.fromkeys(machine_install.STEPS)
     return {"name": "n1", "address": None, "refused": None, "notes": [], "installed": False, "may_be_late": False,
-            **steps, step: options}  # fmt: skip
+            "second_try": False, **steps, step: options}  # fmt: skip
 
 
 def host() -> Any:
