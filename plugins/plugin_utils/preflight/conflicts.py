@@ -15,7 +15,8 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names as machine_names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
@@ -138,10 +139,11 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
     found = [*strangers, *unused(hosts, playbook), *_unused_of_kinds(kinds), *unsent(hosts, playbook), *warnings]
-    for sentence in found:
+    for sentence in [*found, *named_strangers(hosts, playbook)]:
         Display().warning(sentence)
     found = [
         *specification.misspelt(hosts),
+        *misnamed(hosts, playbook),
         *refused(hosts, playbook),
         *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
@@ -229,6 +231,32 @@ def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
     taken = playbook in specification.variables()[_KNOWN].playbooks
     given = hosts[0].get(_KNOWN) if hosts and taken else None
     return [f"{_KNOWN}: {text}" for text in ssh_access.handed_on_findings(given)] if given else []
+
+
+def misnamed(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each host whose name no machine can have."""
+    found = []
+    for host in _of_users(hosts) if playbook in (*_WRITING, INSPECT, SITE) else ():
+        name = host.get("inventory_hostname")
+        error = machine_names.machine_error(name)
+        if error is not None:
+            found.append(f"the host {name!r:.100} of the inventory cannot be a machine: {error}")
+    return found
+
+
+def named_strangers(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence about names in a permission that no host of the whole inventory has: one of them may be misspelt."""
+    known: set[str] = set()
+    named: set[str] = set()
+    for host in hosts if playbook in specification.variables()["kubenode_reinstall"].playbooks else ():
+        groups = host.get("groups")
+        known.update(map(str, groups.get("all") or ()) if isinstance(groups, Mapping) else ())
+        named.update(consent.Words("reinstall", host.get("kubenode_reinstall")))
+    strange = [one_line(name, 63) for name in sorted(named - known)] if known else []
+    if not strange:
+        return []
+    which = "which is no host" if len(strange) == 1 else "which are no hosts"
+    return [f"kubenode_reinstall names {listed(strange)}, {which} of the inventory; correct it, or leave it out"]
 
 
 def missing(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

@@ -137,3 +137,35 @@ def test_a_word_of_the_command_line_is_for_those_of_a_mixed_fleet_that_take_it(m
     monkeypatch.setattr(specification, "of_the_command_line", dict)
     conflicts.variable_findings(hosts, "site")
     assert len(said) == 1, "that of the inventory says which machine has it in vain"
+
+
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        (["n1", "n3"], []),
+        (["n9"], ["kubenode_reinstall names n9, which is no host of the inventory; correct it, or leave it out"]),
+        (
+            {"n9": "0123abcd", "n8": "0123abcd"},
+            ["kubenode_reinstall names n8, n9, which are no hosts of the inventory; correct it, or leave it out"],
+        ),
+        (None, []),
+        ("n9", []),
+    ],
+)
+def test_a_permission_for_no_host_of_the_inventory_is_warned_about(given, warned):
+    """An entry may name a host that --limit leaves out."""
+    hosts = [
+        {"inventory_hostname": name, "groups": {"all": ["n1", "n2", "n3"]}, "kubenode_reinstall": given}
+        for name in ("n1", "n2")
+    ]
+    assert conflicts.named_strangers(hosts, "hcloud_image_url") == warned
+    assert conflicts.named_strangers(hosts, "node_reboot") == []
+    assert conflicts.named_strangers([{**hosts[0], "groups": None}], "hcloud_image_url") == []
+
+
+@pytest.mark.parametrize("playbook", ["hcloud_image_url", "robot_installimage", "robot_inspect", "site"])
+def test_a_host_that_can_be_no_machine_is_one_sentence(playbook):
+    long = "x" * 64
+    (sentence,) = conflicts.misnamed([{"inventory_hostname": long}, {"inventory_hostname": "n1"}], playbook)
+    assert sentence.startswith(f"the host '{long}' of the inventory cannot be a machine: ")
+    assert conflicts.misnamed([{"inventory_hostname": long}], "node_reboot") == []
