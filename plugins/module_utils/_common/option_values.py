@@ -34,6 +34,13 @@ class NoLogModule(AnsibleModule):
         self.log("Invoked; the arguments are not logged, since they may hold secrets")
 
 
+#: The login in an address.
+_LOGIN = re.compile(r"//[^/@\s]*@")
+#: How ansible-core speaks of keys in a dictionary that is called ``value``.
+_UNKNOWN = re.compile(r"^value\.(.*)\. Supported parameters include: (.*)\.$", re.DOTALL)
+_MISSING = re.compile(r"^missing required arguments: (.*) found in value(?: -> .*)?$", re.DOTALL)
+
+
 def wrong_value(option: Mapping[str, Any], value: object) -> str:
     """A value that cannot be an option's, and what can; empty when it can."""
     try:
@@ -53,12 +60,25 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
     odd = odd or (option.get("type") == "path" and isinstance(value, str) and no_path(value) != "")
     if not messages and not odd:
         return ""
-    shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))
+    text = str(value) if isinstance(value, str) or not option.get("options") else _outlined(value)
+    shown = "(hidden)" if option.get("no_log") else repr(_shortened(_LOGIN.sub("//…@", text), _MOST))
     if "choices" in option:
         return f"{shown}: use one of {', '.join(str(choice) for choice in option['choices'])}"
     if option.get("type") in _KINDS and not option.get("options"):
         return f"{shown}: give {_KINDS[option['type']]}"
+    if option.get("type") == "dict" and option.get("options") and isinstance(value, str):
+        return f"{shown}: give a dictionary with keys of these: {', '.join(sorted(option['options']))}"
+    messages = [_MISSING.sub(r"\1 is missing", _UNKNOWN.sub(r"\1 is no key; use one of \2", text)) for text in messages]
     return f"{shown}: {escaped(_shortened('; '.join(messages), 400))}"
+
+
+def _outlined(value: object) -> str:
+    """The keys of dictionaries; what they hold may be an address with a password."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_outlined(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_outlined, value)) + "]"
+    return "…" if isinstance(value, str) else str(value)
 
 
 def no_path(text: str) -> str:

@@ -16,13 +16,12 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names as machine_names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
 from ..report import report_files
-from . import controller_paths, site, specification
+from . import controller_paths, machine_specs, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
 INSPECT = "robot_inspect"
@@ -33,6 +32,14 @@ _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
 CALLBACK = "kubenode.provision.provision_report"
+#: What the lists of machines are for that a playbook makes of its hosts.
+_PURPOSES = {
+    HCLOUD: ("image_url_check", "hcloud_machine"),
+    HCLOUD_NAME: ("hcloud_machine",),
+    ROBOT: ("image_url_check",),
+    INSTALLIMAGE: ("installimage_check",),
+    INSPECT: ("robot_rescue",),
+}
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
 _JOINING = ("node", "node_join", SITE)
 
@@ -143,7 +150,8 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
         Display().warning(sentence)
     found = [
         *specification.misspelt(hosts),
-        *misnamed(hosts, playbook),
+        *mistyped(hosts, playbook),
+        *_of_kinds(mistyped, kinds),
         *refused(hosts, playbook),
         *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
@@ -233,15 +241,10 @@ def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
     return [f"{_KNOWN}: {text}" for text in ssh_access.handed_on_findings(given)] if given else []
 
 
-def misnamed(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
-    """A sentence for each host whose name no machine can have."""
-    found = []
-    for host in _of_users(hosts) if playbook in (*_WRITING, INSPECT, SITE) else ():
-        name = host.get("inventory_hostname")
-        error = machine_names.machine_error(name)
-        if error is not None:
-            found.append(f"the host {name!r:.100} of the inventory cannot be a machine: {error}")
-    return found
+def mistyped(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each host whose name no machine can have, and for each value that its option cannot have."""
+    hosts = _of_users(hosts)
+    return [finding for purpose in _PURPOSES.get(playbook, ()) for finding in machine_specs.refusals(hosts, purpose)]
 
 
 def named_strangers(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

@@ -40,6 +40,23 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     if purpose not in PURPOSES:
         raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(PURPOSES)}")
     hosts = list(hosts)
+    specs, refused = _specs(hosts, purpose)
+    if purpose == "robot_rescue" and "kubenode_first_contact" not in specification.of_the_command_line():
+        # A permission in an inventory is there in every later run, too.
+        specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
+    if refused:
+        raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
+    for sentence in [*specification.misspelt(hosts), *specification.unknown(hosts)]:
+        Display().warning(sentence)
+    return specs
+
+
+def refusals(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[str]:
+    """A sentence for each name that no machine can have, and for each value that Ansible would refuse in its words."""
+    return _specs(hosts, purpose)[1]
+
+
+def _specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> tuple[list[dict[str, Any]], list[str]]:
     specs, refused = [], []
     for host in hosts:
         if not isinstance(host, Mapping) or "inventory_hostname" not in host:
@@ -56,7 +73,12 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                 if value is not None:
                     spec[key] = controller_paths.as_found(value, host) if variable in _FOUND_HERE else value
                     wrong = _wrong(purpose, key, variable, value)
-                    if wrong and purpose in _CHECKS and _is_mistyped(variable, value):
+                    if (
+                        wrong
+                        and purpose in _CHECKS
+                        and _is_mistyped(variable, value)
+                        and not _is_required(purpose, key)
+                    ):
                         del spec[key]  # the check says it, with everything else
                     elif wrong:
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
@@ -66,14 +88,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
         if values.truth(spec.get("enable_ipv4")) is False and not host.get("kubenode_address"):
             spec["ssh_args"] = _ssh_args(host)
         specs.append(_as_recorded(spec) if purpose == "wanted" else spec)
-    if purpose == "robot_rescue" and "kubenode_first_contact" not in specification.of_the_command_line():
-        # A permission in an inventory is there in every later run, too.
-        specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
-    if refused:
-        raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
-    for sentence in [*specification.misspelt(hosts), *specification.unknown(hosts)]:
-        Display().warning(sentence)
-    return specs
+    return specs, refused
 
 
 def variable_names(module: str) -> dict[str, Any]:
@@ -120,6 +135,12 @@ def _wrong(purpose: str, key: str, variable: str, value: Any) -> str:
         options: dict[str, dict[str, Any]] = _CHECKS[purpose]()["machines"]["options"]
         return values.wrong_value(options[key], value) if key in options else ""
     return ""
+
+
+def _is_required(purpose: str, key: str) -> bool:
+    """Whether the check of these machines cannot be called without this value."""
+    options: dict[str, dict[str, Any]] = _CHECKS[purpose]()["machines"]["options"]
+    return bool(options[key].get("required"))
 
 
 def _is_mistyped(variable: str, value: Any) -> bool:

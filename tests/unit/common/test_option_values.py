@@ -107,3 +107,28 @@ def test_what_an_option_does_not_describe_is_not_read(option, value):
 )
 def test_what_a_container_holds_counts(option, value, wrong):
     assert wrong_value(option, value) == wrong
+
+
+_IMAGE = {"type": "dict", "options": {"url": {"type": "str", "required": True}, "name": {"type": "str"}}}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wrong"),
+    [
+        (
+            _IMAGE,
+            {"url": "https://u:s3cr3t@x", "nmae": "x"},
+            "'{url: …, nmae: …}': nmae is no key; use one of name, url",
+        ),
+        (_IMAGE, {"name": "x"}, "'{name: …}': url is missing"),
+        (_IMAGE, "https://u:s3cr3t@x/y", "'https://…@x/y': give a dictionary with keys of these: name, url"),
+        (_IMAGE, "Debian", "'Debian': give a dictionary with keys of these: name, url"),
+        (
+            {"type": "list", "elements": "dict", "options": {"of": {**_IMAGE, "type": "list", "elements": "dict"}}},
+            [{"of": [{"url": "x", "c": 1}]}],
+            "'[{of: [{url: …, c: 1}]}]': of.c is no key; use one of name, url",
+        ),
+    ],
+)
+def test_a_key_that_does_not_exist_is_called_so(option, value, wrong):
+    assert wrong_value(option, value) == wrong

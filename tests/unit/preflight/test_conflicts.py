@@ -163,9 +163,24 @@ def test_a_permission_for_no_host_of_the_inventory_is_warned_about(given, warned
     assert conflicts.named_strangers([{**hosts[0], "groups": None}], "hcloud_image_url") == []
 
 
-@pytest.mark.parametrize("playbook", ["hcloud_image_url", "robot_installimage", "robot_inspect", "site"])
+@pytest.mark.parametrize("playbook", ["hcloud_image_url", "robot_image_url", "robot_installimage", "robot_inspect"])
 def test_a_host_that_can_be_no_machine_is_one_sentence(playbook):
     long = "x" * 64
-    (sentence,) = conflicts.misnamed([{"inventory_hostname": long}, {"inventory_hostname": "n1"}], playbook)
+    found = conflicts.mistyped([{"inventory_hostname": long}, {"inventory_hostname": "n1"}], playbook)
+    (sentence,) = set(found)
     assert sentence.startswith(f"the host '{long}' of the inventory cannot be a machine: ")
-    assert conflicts.misnamed([{"inventory_hostname": long}], "node_reboot") == []
+    assert conflicts.mistyped([{"inventory_hostname": long}], "node_reboot") == []
+
+
+@pytest.mark.parametrize(
+    ("playbook", "variable", "value", "said"),
+    [
+        ("robot_installimage", "kubenode_image", "Debian", "'Debian': give a dictionary with keys of these: digest, "),
+        ("robot_installimage", "kubenode_image", {"name": "x", "nmae": "x"}, "nmae is no key; use one of digest, file"),
+        ("hcloud_image_url", "kubenode_enable_ipv6", "perhaps", "'perhaps': "),
+    ],
+)
+def test_a_value_of_another_kind_is_one_sentence(playbook, variable, value, said):
+    (sentence,) = set(conflicts.mistyped([{"inventory_hostname": "n1", variable: value}], playbook))
+    assert sentence.startswith(f"n1: {variable} ")
+    assert said in sentence
