@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import importlib
 import importlib.util
 import io
 import marshal
@@ -43,6 +44,7 @@ echo "{name}: python3 is missing in this rescue; install python3" >&2
 exit 127
 """
 _RESCUE = Path(protocol.__file__).parent
+_COMMANDS = protocol.__name__.rpartition(".")[0] + ".imagecommand"
 _making = threading.RLock()
 Make = TypeVar("Make", bound=Callable[..., Any])
 
@@ -64,6 +66,19 @@ def image_command(name: str) -> bytes:
     """A shipped image command; KeyError when there is none of this name."""
     files = _files(f"_rescue.imagecommand.{IMAGE_COMMANDS[name]}")
     return zip_program(_FINDS_PYTHON.format(name=name).encode("ascii"), files)
+
+
+def url_error(name: str, url: str) -> str:
+    """Why a shipped image command takes no such image URL on any machine, in its own words; empty when it may take it.
+
+    KeyError when there is none of this name. The command is loaded only here: it runs in rescues.
+    """
+    command = importlib.import_module(f"{_COMMANDS}.{IMAGE_COMMANDS[name]}")
+    try:
+        command.examined(url)
+    except command.Refused as error:
+        return str(error)
+    return ""
 
 
 @_once
