@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from . import rescue_programs
 #: A day.
 MOST_SECONDS = 86400
 #: What the errors of a shipped command about its URL begin with.
-_OF_URL = "image URL: "
+_OF_URL = re.compile("image (URL|digest): ")
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ def check_taken(url: str, name: str) -> None:
     """Ask a shipped command itself whether it may take the URL: in the rescue, the disk may be empty by then."""
     error = rescue_programs.url_error(name, url)
     if error:
-        why = error[len(_OF_URL) :] if error.startswith(_OF_URL) else error
-        why = one_line(masking.Masker(masking.of_url(url)).text(why), 300)
+        found = _OF_URL.match(error)
+        why = masking.Masker(masking.of_url(url)).text(error[found.end() :] if found else error)
+        why = one_line(why, 300)
         raise NotTaken(f"{name} cannot take it: {why}" + ("" if ";" in why else "; correct the URL"))
 
 

@@ -30,7 +30,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 
 #: module_utils, under one name of their own.
 TOP = "kubenode_rescue"
-#: The shipped image commands, and the modules of _rescue.imagecommand whose ``main`` they are.
+#: The shipped image commands, and the modules of _rescue.imagecommand whose ``main`` they are. ``examined`` of such a
+#: module takes an image URL apart.
 IMAGE_COMMANDS = {
     "image-url-command-oci": "oci",
     "image-url-command-raw-disk": "raw_disk",
@@ -71,9 +72,14 @@ def image_command(name: str) -> bytes:
 def url_error(name: str, url: str) -> str:
     """Why a shipped image command takes no such image URL on any machine, in its own words; empty when it may take it.
 
-    KeyError when there is none of this name. The command is loaded only here: it runs in rescues.
+    KeyError when there is none of this name. The command is loaded only here: it runs in rescues. When the Python of
+    the controller lacks what a command needs there, such as lzma, no URL is refused.
     """
-    command = importlib.import_module(f"{_COMMANDS}.{IMAGE_COMMANDS[name]}")
+    module = IMAGE_COMMANDS[name]
+    try:
+        command = importlib.import_module(f"{_COMMANDS}.{module}")
+    except ImportError:
+        return ""
     try:
         command.examined(url)
     except command.Refused as error:

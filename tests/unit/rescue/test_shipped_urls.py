@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,10 @@ OF_FILES = [
     ("https://images.example:65536/d.raw", "its address or its port is none; correct the URL"),
     ("https://images.example/d raw", "must be percent-encoded; correct the URL"),
     ("https://images.example/d\u00e4.raw", "must be percent-encoded; correct the URL"),
-    ("http://images.example/debian.raw.zst#sha256=aa", "sha256=aa is not 64 hex digits; correct the URL"),
+    (
+        "http://images.example/debian.raw.zst#sha256=aa",
+        "cannot take it: sha256=aa is not 64 hex digits; correct the URL",
+    ),
     (f"http://images.example/d.raw#sha512={HEX}", f"sha512={HEX} is not 128 hex digits; correct the URL"),
     ("http://images.example/d.raw#sha256=", "sha256= is not 64 hex digits; correct the URL"),
     (f"http://images.example/d.raw#sha256={HEX}&sha512={HEX * 2}", "give sha256 or sha512, not both"),
@@ -153,6 +157,12 @@ def test_the_controller_refuses_exactly_what_a_shipped_command_refuses(command, 
     except image_url.InvalidImageURL:
         return  # refused before the command is asked
     assert len(findings(url, command)) == bool(refusal(url, command))
+
+
+@pytest.mark.parametrize("command", rescue_programs.IMAGE_COMMANDS)
+def test_a_controller_that_cannot_load_a_command_refuses_no_url(monkeypatch, command):
+    monkeypatch.setitem(sys.modules, IMAGECOMMAND + rescue_programs.IMAGE_COMMANDS[command], None)
+    assert findings(URL, command) == []
 
 
 def test_what_is_no_url_is_said_once():
