@@ -13,6 +13,8 @@ description:
   - Examines on the controller what M(kubenode.provision.image_url_command) and
     M(kubenode.provision.pre_provision_command) will be given for each machine, before anything is created. One message
     lists everything that is wrong, each with machine, field, value and what to do.
+  - An image command that is shipped with the collection is asked whether it takes the image URL. A command of a user's
+    own gets any URL.
   - Changes nothing and contacts no machine.
 options:
   machines:

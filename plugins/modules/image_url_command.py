@@ -28,7 +28,8 @@ options:
   image_url:
     description:
       - First argument of the image command. An absolute URL or an absolute path, exactly as Go's
-        C(url.ParseRequestURI) takes it.
+        C(url.ParseRequestURI) takes it. A command that is shipped with this collection takes less; what it never takes
+        is refused before anything is done.
       - User info, query and fragment are passed on, and left out of results and messages.
     type: str
     required: true

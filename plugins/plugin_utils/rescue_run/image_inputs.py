@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName, check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, pre_provision
@@ -25,6 +27,8 @@ from . import rescue_programs
 
 #: A day.
 MOST_SECONDS = 86400
+#: What the errors of a shipped command about its URL begin with.
+_OF_URL = re.compile("image (URL|digest): ")
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,11 @@ def examine(
         findings.append("image_url: missing; give what the image command gets as its first argument")
     if not name:
         findings.append("command: missing; name the image command, such as image-url-command-raw-disk")
+    shown, checked = image_url.redact(url), ""
     if url:
-        shown = image_url.redact(url)
-        _check(findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url))
+        checked = _check(
+            findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url)
+        )
         if spec.get("require_digest") and not image_url.digest_in(url):
             way = "NAME@sha256:… instead of a tag" if url.lower().startswith("oci:") else "#sha256=… behind it"
             findings.append(
@@ -67,12 +73,35 @@ def examine(
     if name:
         allowed = spec.get("command_names") or options.PREFIXED
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
+    if checked and command and is_shipped(name, command):
+        _check(findings, "image_url", shown, NotTaken, lambda: check_taken(url, name))
     devices = spec.get("root_devices") or []
     _check(findings, "root_devices", devices, InvalidName, lambda: options.check_root_devices(devices))
     bootstrap = read_bootstrap(spec, read_file, findings)
     if findings or command is None or bootstrap is None:
         return None, findings
     return Inputs(spec["name"], url, command, bootstrap, devices), []
+
+
+class NotTaken(ValueError):
+    """A shipped image command takes no such URL; the text says why, and holds no secret of the URL."""
+
+
+def check_taken(url: str, name: str) -> None:
+    """Ask a shipped command itself whether it may take the URL: in the rescue, the disk may be empty by then."""
+    error = rescue_programs.url_error(name, url)
+    if error:
+        found = _OF_URL.match(error)
+        why = masking.Masker(masking.of_url(url)).text(error[found.end() :] if found else error)
+        why = one_line(why, 300)
+        raise NotTaken(f"{name} cannot take it: {why}" + ("" if ";" in why else "; correct the URL"))
+
+
+def is_shipped(name: str, command: Command) -> bool:
+    """Whether it is a shipped command or a copy of it; a user's own one of the same name takes what it likes."""
+    if command.shipped or name not in rescue_programs.IMAGE_COMMANDS:
+        return command.shipped
+    return command.sha256 == hashlib.sha256(rescue_programs.image_command(name)).hexdigest()
 
 
 def examine_pre_provision(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import importlib
 import importlib.util
 import io
 import marshal
@@ -29,7 +30,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 
 #: module_utils, under one name of their own.
 TOP = "kubenode_rescue"
-#: The shipped image commands, and the modules of _rescue.imagecommand whose ``main`` they are.
+#: The shipped image commands, and the modules of _rescue.imagecommand whose ``main`` they are. ``examined`` of such a
+#: module takes an image URL apart.
 IMAGE_COMMANDS = {
     "image-url-command-oci": "oci",
     "image-url-command-raw-disk": "raw_disk",
@@ -43,6 +45,7 @@ echo "{name}: python3 is missing in this rescue; install python3" >&2
 exit 127
 """
 _RESCUE = Path(protocol.__file__).parent
+_COMMANDS = protocol.__name__.rpartition(".")[0] + ".imagecommand"
 _making = threading.RLock()
 Make = TypeVar("Make", bound=Callable[..., Any])
 
@@ -64,6 +67,24 @@ def image_command(name: str) -> bytes:
     """A shipped image command; KeyError when there is none of this name."""
     files = _files(f"_rescue.imagecommand.{IMAGE_COMMANDS[name]}")
     return zip_program(_FINDS_PYTHON.format(name=name).encode("ascii"), files)
+
+
+def url_error(name: str, url: str) -> str:
+    """Why a shipped image command takes no such image URL on any machine, in its own words; empty when it may take it.
+
+    KeyError when there is none of this name. The command is loaded only here: it runs in rescues. When the Python of
+    the controller lacks what a command needs there, such as lzma, no URL is refused.
+    """
+    module = IMAGE_COMMANDS[name]
+    try:
+        command = importlib.import_module(f"{_COMMANDS}.{module}")
+    except ImportError:
+        return ""
+    try:
+        command.examined(url)
+    except command.Refused as error:
+        return str(error)
+    return ""
 
 
 @_once

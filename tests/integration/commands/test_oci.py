@@ -127,7 +127,7 @@ def test_a_manifest_that_is_not_what_its_digest_says(front, disk, registry):
 
 def test_a_layer_of_another_size_than_the_manifest_says(front, disk):
     front.proxy.faults = [(BLOB, "none"), (BLOB, "short", 4096)]
-    failed(disk.install(url(front)), "has 4096 bytes, its manifest says", "nothing was written")
+    failed(disk.install(url(front)), "has 4096 bytes, its manifest says", "this command wrote nothing")
     assert disk.untouched()
 
 
@@ -157,7 +157,7 @@ def test_a_layer_that_stays_cut_off_is_given_up(front):
 )
 def test_a_login_that_the_registry_does_not_take(front, disk, token, way):
     disk.token = token
-    failed(disk.install(url(front)), "HTTP 401", way, "nothing was written")
+    failed(disk.install(url(front)), "HTTP 401", way, "this command wrote nothing")
     assert disk.untouched()
 
 
@@ -320,7 +320,7 @@ def test_a_root_file_system_with_a_wrong_digest_is_not_written(front, disk, regi
     layer = pack(tree)
     registry.image("node/image", "flipped", [layer])
     front.proxy.faults = [(sha256(layer), "none"), (sha256(layer), "flip", 5000)]
-    failed(disk.install(url(front, "node/image:flipped"), CLOUD_CONFIG), "image digest", "nothing was written")
+    failed(disk.install(url(front, "node/image:flipped"), CLOUD_CONFIG), "image digest", "this command wrote nothing")
     assert disk.untouched()
 
 
@@ -384,7 +384,7 @@ def test_a_signature_is_asked_for_and_verified(front, disk, registry, debianish,
     ],
 )
 def test_references_that_are_none(front, disk, text, why):
-    failed(disk.install(text.format(host=front.host)), why, "nothing was written")
+    failed(disk.install(text.format(host=front.host)), why, "this command wrote nothing")
     assert front.proxy.seen == []
 
 

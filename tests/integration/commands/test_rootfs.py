@@ -143,7 +143,7 @@ HOSTILE = {
 def test_what_leads_out_of_the_new_system_is_refused(web, disk, image, name, length):
     hostile, why = HOSTILE[name]
     disk.install(publish(web, archive(hostile, base=image), fault=UNSIZED[length]), CLOUD_CONFIG).fails(
-        why, "nothing was written" if length == "kept" else "unbootable again"
+        why, "this command wrote nothing" if length == "kept" else "unbootable again"
     )
     assert disk.untouched() if length == "kept" else disk.unbootable()
     assert not Path("/etc/passwd").read_text().startswith("x")
@@ -249,7 +249,7 @@ def test_sigterm_leaves_nothing_that_boots_and_no_process_that_writes(web, disk,
     process.send_signal(signal.SIGTERM)
     _stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 143
-    assert ("nothing was written" if length == "kept" else "unbootable again") in stderr
+    assert ("this command wrote nothing" if length == "kept" else "unbootable again") in stderr
     assert disk.untouched() if length == "kept" else disk.unbootable()
     assert list(Path("/dev").glob(f".kubenode-{process.pid}-*")) == []
     assert subprocess.run(["pgrep", "--session", str(process.pid)], stdout=-3, check=False).returncode == 1

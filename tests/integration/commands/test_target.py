@@ -39,7 +39,7 @@ def test_mounted_partition(target, url, tmp_path):
         outcome = target.install(url)
     assert outcome.code == 1
     assert f"mounted on {tmp_path}/used" in outcome.stderr
-    assert "nothing was written" in outcome.stderr
+    assert "this command wrote nothing" in outcome.stderr
     target.install(url).ok()
 
 
@@ -58,7 +58,7 @@ def test_mounted_in_another_namespace(target, url, tmp_path):
         holder.stdin.close()
     assert done.returncode == 1
     assert "in use (another mount namespace or program)" in done.stderr
-    assert "nothing was written" in done.stderr
+    assert "this command wrote nothing" in done.stderr
 
 
 def test_partition_instead_of_disk(target, url):

@@ -181,7 +181,7 @@ def test_login_goes_to_its_own_server_only_and_is_never_shown(web, target, appli
     ],
 )
 def test_what_is_no_image_is_not_written(web, target, data, named):
-    target.install(publish(web, data)).fails(named, "nothing was written")
+    target.install(publish(web, data)).fails(named, "this command wrote nothing")
     assert target.untouched()
 
 

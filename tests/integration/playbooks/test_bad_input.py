@@ -16,6 +16,14 @@ from tests.key_pairs import key_pair
 OF_A_MACHINE = {
     "url-that-go-refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["kubenode_image_url", "exa mple.com"]),
     "relative-url": ({"kubenode_image_url": "debian.raw"}, ["kubenode_image_url", "debian.raw"]),
+    "url-of-another-scheme": (
+        {"kubenode_image_url": "ftp://files.example/d.raw"},
+        ["kubenode_image_url", "ftp://files.example/d.raw", "image-url-command-raw-disk cannot take it", "use http or"],
+    ),
+    "digest-too-short": (
+        {"kubenode_image_url": "https://i.example/x.raw#sha256=aa"},
+        ["kubenode_image_url", "https://i.example/x.raw", "sha256=aa is not 64 hex digits; correct the URL"],
+    ),
     "no-digest": (
         {"kubenode_image_url": "https://i.example/x", "kubenode_require_digest": True},
         ["kubenode_image_url", "although kubenode_require_digest is set"],

@@ -300,11 +300,9 @@ class Digest:
     def of(cls, source: Source) -> Digest:
         """Find the promised digest: in the fragment, else in the .sha256 file beside the image."""
         url = source.image_url
-        given = [name for name in LENGTH if name in url.switches]
-        if len(given) > 1:
-            raise Refused("image URL: give sha256 or sha512, not both")
+        given = cls.given(url)
         if given:
-            return cls(given[0], url.switches[given[0]].lower())
+            return given
         try:
             text = next(blocks(source.beside(".sha256").chunks(), CHUNK), b"").decode("utf-8", "replace")
         except HttpStatus as error:
@@ -313,6 +311,14 @@ class Digest:
                 "publish a .sha256 file beside the image, or accept any content with #sha256=none"
             ) from None
         return cls("sha256", cls.pick(text, url.parts.path.rsplit("/", 1)[-1]))
+
+    @classmethod
+    def given(cls, url: ImageUrl) -> Digest | None:
+        """Return the digest in the fragment, None without one."""
+        given = [name for name in LENGTH if name in url.switches]
+        if len(given) > 1:
+            raise Refused("image URL: give sha256 or sha512, not both")
+        return cls(given[0], url.switches[given[0]].lower()) if given else None
 
     @staticmethod
     def pick(text: str, name: str) -> str:

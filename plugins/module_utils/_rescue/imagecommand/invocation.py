@@ -46,7 +46,9 @@ class Switched:
         for name, value in urllib.parse.parse_qsl(fragment, keep_blank_values=True):
             if name not in cls.SWITCHES or name in found:
                 why = "is given twice" if name in found else f"is unknown; known are {', '.join(cls.SWITCHES)}"
-                raise Refused(f"image URL: the switch {name!r} behind the # {why}")
+                # what looks like no switch may be the end of a secret that holds a #
+                what = f"the switch {name!r}" if re.fullmatch("[a-z0-9-]{1,20}", name) else "a switch"
+                raise Refused(f"image URL: {what} behind the # {why}")
             found[name] = value
         for name in ("adapt", "grow", "keys", "plain-http"):
             if found.get(name, "yes") not in ("yes", "no"):
@@ -258,7 +260,7 @@ class Progress:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.last = 0.0
-        self.outcome = "nothing was written to a disk"
+        self.outcome = "this command wrote nothing to a disk"  # others may have emptied it before
 
     def say(self, text: str) -> None:
         """Announce a step."""

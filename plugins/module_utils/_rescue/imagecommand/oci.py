@@ -381,10 +381,19 @@ NAME = "image-url-command-oci"
 TO_FILE = "--to-file"
 
 
+def examined(image_url: str) -> tuple[OciUrl, Layout]:
+    """Take the image URL apart; refuse what no machine is needed for, which the controller asks for first."""
+    url = OciUrl(image_url)
+    if "cosign-key" in url.switches:
+        public_key(url.switches["cosign-key"])
+    if "layout" in url.switches and "grow" in url.switches:
+        raise Refused("image URL: layout= is for a root file system and grow= for a raw image; leave one of them out")
+    return url, Layout(url.switches.get("layout", ""))
+
+
 def install(image_url: str, bootstrap_file: str, machine: str, devices: str, progress: Progress, token: str) -> None:
     """Check every input, write the image, make it this machine's; leave a disk that does not boot on any failure."""
-    url = OciUrl(image_url)
-    layout = Layout(url.switches.get("layout", ""))
+    url, layout = examined(image_url)
     job = Job(bootstrap_file, machine, devices, url.wants("keys"))
     private_mounts()
     job.disk.check()

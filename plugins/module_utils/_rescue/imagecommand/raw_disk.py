@@ -124,9 +124,16 @@ def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: di
 NAME = "image-url-command-raw-disk"
 
 
+def examined(image_url: str) -> ImageUrl:
+    """Take the image URL apart; refuse what no machine is needed for, which the controller asks for first."""
+    url = ImageUrl(image_url)
+    Digest.given(url)
+    return url
+
+
 def install(image_url: str, bootstrap_file: str, machine: str, devices: str, progress: Progress, _token: str) -> None:
     """Check every input, write the image, make it this machine's; leave a disk that does not boot on any failure."""
-    url = ImageUrl(image_url)
+    url = examined(image_url)
     job = Job(bootstrap_file, machine, devices, url.wants("keys"))
     adapt = url.wants("adapt")
     if not adapt and job.bootstrap.kind != "none":

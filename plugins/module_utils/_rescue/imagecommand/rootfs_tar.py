@@ -512,10 +512,16 @@ class TarUrl(ImageUrl):
     SWITCHES = ("sha256", "sha512", "keys", "stall", "layout")
 
 
+def examined(image_url: str) -> tuple[TarUrl, Layout]:
+    """Take the image URL apart; refuse what no machine is needed for, which the controller asks for first."""
+    url = TarUrl(image_url)
+    Digest.given(url)
+    return url, Layout(url.switches.get("layout", ""))
+
+
 def install(image_url: str, bootstrap_file: str, machine: str, devices: str, progress: Progress, _token: str) -> None:
     """Check every input, write the system, make it this machine's; leave a disk that does not boot on any failure."""
-    url = TarUrl(image_url)
-    layout = Layout(url.switches.get("layout", ""))
+    url, layout = examined(image_url)
     job = Job(bootstrap_file, machine, devices, url.wants("keys"))
     private_mounts()
     job.disk.check()
