@@ -73,11 +73,18 @@ def examine(
     if name:
         allowed = spec.get("command_names") or options.PREFIXED
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
-    if checked and command and is_shipped(name, command):
-        _check(findings, "image_url", shown, NotTaken, lambda: check_taken(url, name))
+    shipped = command is not None and is_shipped(name, command)
+    if checked and shipped:
+        checked = _check(findings, "image_url", shown, NotTaken, lambda: check_taken(url, name))
     devices = spec.get("root_devices") or []
     _check(findings, "root_devices", devices, InvalidName, lambda: options.check_root_devices(devices))
     bootstrap = read_bootstrap(spec, read_file, findings)
+    if shipped and len(devices) > 1:
+        findings.append(f"root_devices {_shown(' '.join(devices))}: {name} writes exactly one disk; name one")
+    if shipped and checked and bootstrap is not None:
+        error = rescue_programs.bootstrap_error(name, url, bootstrap).removeprefix("bootstrap data: ")
+        given = "bootstrap_data_file" if spec.get("bootstrap_data_file") else "bootstrap_data"
+        findings += [f"{given}: {name} cannot take it: {error}"] if error else []
     if findings or command is None or bootstrap is None:
         return None, findings
     return Inputs(spec["name"], url, command, bootstrap, devices), []
@@ -87,14 +94,18 @@ class NotTaken(ValueError):
     """A shipped image command takes no such URL; the text says why, and holds no secret of the URL."""
 
 
-def check_taken(url: str, name: str) -> None:
-    """Ask a shipped command itself whether it may take the URL: in the rescue, the disk may be empty by then."""
+def check_taken(url: str, name: str) -> str:
+    """Ask a shipped command itself whether it may take the URL, which is returned then.
+
+    In the rescue, the disk may be empty by then.
+    """
     error = rescue_programs.url_error(name, url)
     if error:
         found = _OF_URL.match(error)
         why = masking.Masker(masking.of_url(url)).text(error[found.end() :] if found else error)
         why = one_line(why, 300)
         raise NotTaken(f"{name} cannot take it: {why}" + ("" if ";" in why else "; correct the URL"))
+    return url
 
 
 def is_shipped(name: str, command: Command) -> bool:

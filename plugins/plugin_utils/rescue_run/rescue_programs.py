@@ -87,6 +87,20 @@ def url_error(name: str, url: str) -> str:
     return ""
 
 
+def bootstrap_error(name: str, url: str, data: bytes) -> str:
+    """The same for bootstrap data, with an image URL that the command takes."""
+    try:
+        command = importlib.import_module(f"{_COMMANDS}.{IMAGE_COMMANDS[name]}")
+        invocation = importlib.import_module(f"{_COMMANDS}.invocation")
+    except ImportError:
+        return ""
+    try:
+        command.check_bootstrap(url, invocation.kind_of_bootstrap(data))
+    except command.Refused as error:
+        return str(error)
+    return ""
+
+
 @_once
 def installimage() -> bytes:
     """What runs in the place of an image command: :mod:`_rescue.installimage.rescue_program`.

@@ -212,3 +212,39 @@ def test_a_finding_about_the_command_is_no_finding_about_its_url(tmp_path):
     put(tmp_path / RAW, "#!/bin/sh\n", 0o644)
     (said,) = findings(URL, RAW, tmp_path)
     assert said.startswith(f'command "{RAW}": ')
+
+
+IGNITION = '{"ignition": {"version": "3.4.0"}}'
+TAR_URL, RAW_URL, OCI_URL = "https://images.example/d.tar", "https://images.example/d.raw", "oci://r.example/a:v1"
+
+
+@pytest.mark.parametrize(
+    ("command", "url", "data", "why"),
+    [
+        (RAW, f"{RAW_URL}#adapt=no", "#cloud-config\n", "adapt=no in the image URL leaves no place for it"),
+        (RAW, RAW_URL, "hello: world\n", "neither cloud-init"),
+        (TAR, TAR_URL, IGNITION, "it is Ignition, which root file systems do not read; give cloud-init"),
+        (TAR, TAR_URL, "hello: world\n", "neither cloud-init"),
+        (OCI, f"{OCI_URL}#layout=/:ext4", IGNITION, "it is Ignition, which root file systems do not read"),
+        (OCI, OCI_URL, "hello: world\n", "neither cloud-init"),
+    ],
+)
+def test_bootstrap_data_that_a_shipped_command_never_takes_is_one_finding(command, url, data, why):
+    (said,) = findings(url, command, bootstrap_data=data)
+    assert said.startswith(f"bootstrap_data: {command} cannot take it: ")
+    assert why in said
+
+
+@pytest.mark.parametrize("data", [None, "#cloud-config\n", IGNITION])
+def test_bootstrap_data_that_a_shipped_command_may_take_is_no_finding(data):
+    assert findings(RAW_URL, RAW, bootstrap_data=data) == []
+    assert findings(OCI_URL, OCI, bootstrap_data=data) == []
+    assert findings(TAR_URL, TAR, bootstrap_data=data if data != IGNITION else None) == []
+
+
+def test_a_shipped_command_writes_one_disk(tmp_path):
+    (said,) = findings(RAW_URL, RAW, root_devices=["sda", "sdb"])
+    assert said == f'root_devices "sda sdb": {RAW} writes exactly one disk; name one'
+    put(tmp_path / "image-url-command-mine", "#!/bin/sh\n", 0o755)
+    mine = findings(RAW_URL, "image-url-command-mine", tmp_path, root_devices=["sda", "sdb"], bootstrap_data="hello\n")
+    assert mine == [], "a user's own command takes what it likes"

@@ -36,6 +36,7 @@ from .incoming import Digest, Transfer
 from .invocation import DIGEST, TOKEN, Job, OciUrl, Progress, installed_record, run_program, writing
 from .raw_disk import install_raw
 from .rootfs_tar import RootFs
+from .rootfs_tar import check_bootstrap as check_bootstrap_of_root
 from .tar_reader import beginning, kind_of_content, raw_incoming
 
 # --- Shows a registry who we are: by basic authentication, or by a token that another server hands out for a login.
@@ -389,6 +390,12 @@ def examined(image_url: str) -> tuple[OciUrl, Layout]:
     if "layout" in url.switches and "grow" in url.switches:
         raise Refused("image URL: layout= is for a root file system and grow= for a raw image; leave one of them out")
     return url, Layout(url.switches.get("layout", ""))
+
+
+def check_bootstrap(image_url: str, kind: str) -> None:
+    """Refuse bootstrap data of a kind that what the URL asks for never reads."""
+    if "layout" in OciUrl(image_url).switches:
+        check_bootstrap_of_root(image_url, kind)
 
 
 def install(image_url: str, bootstrap_file: str, machine: str, devices: str, progress: Progress, token: str) -> None:

@@ -131,13 +131,18 @@ def examined(image_url: str) -> ImageUrl:
     return url
 
 
+def check_bootstrap(image_url: str, kind: str) -> None:
+    """Refuse bootstrap data of a kind that this command has no place for."""
+    if not ImageUrl(image_url).wants("adapt") and kind != "none":
+        raise Refused("bootstrap data: adapt=no in the image URL leaves no place for it; leave one of them out")
+
+
 def install(image_url: str, bootstrap_file: str, machine: str, devices: str, progress: Progress, _token: str) -> None:
     """Check every input, write the image, make it this machine's; leave a disk that does not boot on any failure."""
     url = examined(image_url)
     job = Job(bootstrap_file, machine, devices, url.wants("keys"))
     adapt = url.wants("adapt")
-    if not adapt and job.bootstrap.kind != "none":
-        raise Refused("bootstrap data: adapt=no in the image URL leaves no place for it; leave one of them out")
+    check_bootstrap(image_url, job.bootstrap.kind)
     private_mounts()
     job.disk.check()
     source = Source(url, NAME, say=progress.say)

@@ -307,6 +307,12 @@ def check_archive_head(head: bytes) -> None:
     raise Refused("image: it is not a tar archive (no ustar at byte 257)")
 
 
+def check_bootstrap(_image_url: str, kind: str) -> None:
+    """Refuse bootstrap data of a kind that no root file system reads."""
+    if kind == "ignition":
+        raise Refused("bootstrap data: it is Ignition, which root file systems do not read; give cloud-init")
+
+
 class RootFs:
     """One installation: everything that can be refused before the disk is touched is refused in the constructor."""
 
@@ -315,8 +321,7 @@ class RootFs:
     ) -> None:
         """Sources are pairs of a source and its digest, in the order in which they are unpacked."""
         self.job, self.layout, self.layered, self.progress = job, layout, layered, progress
-        if job.bootstrap.kind == "ignition":
-            raise Refused("bootstrap data: it is Ignition, which root file systems do not read; give cloud-init")
+        check_bootstrap("", job.bootstrap.kind)
         self.sizes = layout.sizes(job.disk.size)
         self.esp_id = f"{secrets.randbits(32):08X}"
         self.firmware = Firmware()
