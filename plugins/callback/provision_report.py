@@ -126,6 +126,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible import constants as C  # noqa: N812
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
@@ -136,7 +137,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
     listed,
     spaced,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, module_progress
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, report_files, results
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report.results import Report, figures, ratio, where
 
@@ -317,8 +318,10 @@ class CallbackModule(CallbackBase):
             self._ended = True
             _end_workers()
             self._files.take_back()
+            module_progress.take_rest(C.DEFAULT_LOCAL_TMP)
             data = self._files.data(time.time(), final=True, interrupted=True)
-            self._files.end(data)
+            for path in self._files.end(data):
+                self._say(f"Report: {path}")
             self._exports.send(data)
             self._say("The run was interrupted. Run the same command again: it goes on where this one was.")
 

@@ -37,8 +37,8 @@ class NoLogModule(AnsibleModule):
 #: The login in an address.
 _LOGIN = re.compile(r"//[^/@\s]*@")
 #: How ansible-core speaks of keys in a dictionary that is called ``value``.
-_UNKNOWN = re.compile(r"^value\.(.*)\. Supported parameters include: (.*)\.$", re.DOTALL)
-_MISSING = re.compile(r"^missing required arguments: (.*) found in value(?: -> .*)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"^value\.(.*)\. Supported parameters include: (.*)\.\Z", re.DOTALL)
+_MISSING = re.compile(r"^missing required arguments: (.*) found in value(?: -> .*)?\Z", re.DOTALL)
 
 
 def wrong_value(option: Mapping[str, Any], value: object) -> str:

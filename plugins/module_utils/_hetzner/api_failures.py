@@ -290,6 +290,8 @@ class Client:
         self.calls += 1
         if machine is not None:
             self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+        if self.news is not None:
+            self.news.requests(self.calls)
 
     def _unanswered(self, error: Exception, what: str) -> NoAnswer:
         """What an error of requests means for ``what``, such as GET /servers; raises what ends the whole fleet."""

@@ -212,6 +212,7 @@ class MachineFleet:
     def _bring_about(self, run: MachineRun) -> None:
         machine, server = self._machines[run.name], self._found.get(run.name)
         run.result.update(self._describe(machine, server), tried=[], instead="")
+        run.show()
         step = self._step(machine)
         if server is not None and step == REFUSE:
             raise Refused(self._why_refused(run.name, server))
@@ -249,6 +250,8 @@ class MachineFleet:
                 run.result["msg"] = "would create the server"
                 return
             server, action = self._create_where_there_is_room(run, body, deadline)
+        made = {"created": True, "fresh": True, "create_action": brief(action)}
+        run.result.update(self._describe(machine, server), **made)  # the news of the next line say it
         run.timeline.to(boot_states.INITIALIZING)
         places = [place for place in resolved["networks"] if cloud_networks.needs_action(place)]
         reached_inside = resolved["networks"] and ssh_address(server) is None

@@ -210,6 +210,7 @@ class CloudRescue(BootFleet):
             self._missing(run, given)
             return
         run.result.update(addresses_of(server), id=server["id"], status=server["status"])
+        run.show()
         if self.options.state == "rescue" and not (run.result["ipv4"] or run.result["ipv6"]):
             raise Refused(_NOT_PUBLIC % run.name)
         run.result["installation"] = given.get("installation") or installation_of(server)

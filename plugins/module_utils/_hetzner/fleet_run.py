@@ -19,7 +19,7 @@ from .._common import boot_states
 from .._common.names import machine_error
 from .._common.option_values import in_variables
 from .._common.own_run import own_run_of, run_options
-from .._common.text import from_rfc3339
+from .._common.text import from_rfc3339, shortened
 from .action_board import ActionFailed
 from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 1000
+#: What the news of a machine that exists say of it besides its number and address, as far as its result does; and
+#: characters of a text of that.
+_OF_A_SERVER = ("server_type", "location", "instead", "price_hourly", "price_monthly", "server_created")
+_LONGEST = 253
 
 
 class FleetApi(Protocol):
@@ -94,6 +98,11 @@ class MachineRun:
         if provisioning and not isinstance(error, Refused):
             self.timeline.to(boot_states.PROVISIONING_FAILED)
 
+    def show(self) -> None:
+        """Let the news say what the result knows by now, though the boot state is the same."""
+        if self.timeline.heard is not None:
+            self.timeline.heard(self.timeline.state)
+
     def finish(self, api_calls: int) -> dict[str, Any]:
         """The result with everything every fleet module returns."""
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
@@ -120,6 +129,10 @@ class News:
         """One line about all machines: what is ahead."""
         self._append({"plan": text})
 
+    def requests(self, made: int) -> None:
+        """One line about the requests: so many until now."""
+        self._append({"made": made})
+
     def write(self, run: MachineRun, state: str | None = None, ended: bool = False) -> None:
         """One line about a machine."""
         budget = getattr(self._api, "budget", None)
@@ -130,6 +143,8 @@ class News:
             "text": self._masked(run.result.get("msg", "")) if ended else "",
             "ended": ended,
             "failed": bool(ended and run.result.get("failed")),
+            "changed": bool(run.result.get("changed")),
+            "known": self._known(run.result),
             "requests": {
                 "made": self._api.calls,
                 "limit": budget.limit if budget is not None else None,
@@ -137,6 +152,19 @@ class News:
             },
         }
         self._append(line)
+
+    def _known(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known of a machine that exists: a run that is interrupted has no other result of it."""
+        number = result.get("id") or result.get("server_number")
+        if not number:
+            return {}
+        address = result.get("address") or result.get("ipv4") or result.get("ipv6_address")
+        known = {"id": number, "address": address, **{key: result[key] for key in _OF_A_SERVER if key in result}}
+        return {
+            key: self._masked(shortened(value, _LONGEST)) if isinstance(value, str) else value
+            for key, value in known.items()
+            if isinstance(value, (str, int, float))
+        }
 
     def _append(self, line: Mapping[str, Any]) -> None:
         data = json.dumps(line).encode("ascii") + b"\n"

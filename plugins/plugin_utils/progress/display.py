@@ -104,7 +104,7 @@ class FleetView:
         self._line_at = clock()
         self._last = ""
         #: Called before something is shown, when what is heard must be fetched.
-        self.feed: Callable[[], None] = lambda: None
+        self.feed: Callable[[], object] = lambda: None
 
     def aside(self, speak: Callable[[], None]) -> None:
         """Let something be printed that is no part of the table."""

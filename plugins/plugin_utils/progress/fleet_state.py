@@ -234,7 +234,7 @@ class Fleet:
         return " · ".join(parts)
 
     def _bytes_of(self, machines: Sequence[Machine]) -> str:
-        """`` 41 % (slowest node-7, 12 MB/s)``, as far as it is known; a machine that has told no byte yet has none."""
+        """`` 41 % (slowest node-7, 12 MB/s)``, as far as it is known; a machine that has given no byte yet has none."""
         shares = [machine.share() if machine.written is None else 1.0 for machine in machines]
         unknown = any(machine.done is not None and not machine.total for machine in machines)
         known = [share for share in shares if share is not None]

@@ -339,12 +339,19 @@ class ReportFiles:
                 self.is_begun = True
                 self._put(self.data(time.time(), final=False))
 
-    def note(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
-        """Take the result of a task, and write when it changed something."""
+    def note(self, host: str, result: Mapping[str, Any], failed: bool = False, later: bool = False) -> None:
+        """Take the result of a task, and write when it changed something; ``later``: with the next `catch_up`."""
         with self._lock:
             self._noted = time.time()
             self._is_new = self.report.add(host, result, failed=failed, now=self._noted) or self._is_new
-        self.catch_up()
+        if not later:
+            self.catch_up()
+
+    def requests(self, task: str, made: int) -> None:
+        """Take how many requests a task that is under way has made until now."""
+        with self._lock:
+            self.report.under_way[task] = made
+            self._is_new = self._is_new or self.is_begun
 
     def catch_up(self) -> None:
         """Write what is new, unless that was done a moment ago."""
@@ -374,7 +381,7 @@ class ReportFiles:
 
     def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
         """The whole report as plain data; ``final``: whether the run has ended."""
-        data = self.report.as_dict()
+        data = self.report.as_dict(interrupted)
         moments = {
             "started": to_rfc3339(self._started),
             "updated": to_rfc3339(now),
@@ -418,10 +425,16 @@ def is_enabled() -> bool:
     return _current is not None
 
 
-def note(host: str, result: Mapping[str, Any], failed: bool = False) -> None:
+def note(host: str, result: Mapping[str, Any], failed: bool = False, later: bool = False) -> None:
     """Put the result of a machine into the report of this run before its task ends; nothing without the callback."""
     if _current is not None:
-        _current.note(host, result, failed)
+        _current.note(host, result, failed, later)
+
+
+def requests(task: str, made: int) -> None:
+    """Put the requests of a task into the report of this run before it ends; nothing without the callback."""
+    if _current is not None:
+        _current.requests(task, made)
 
 
 def catch_up() -> None:

@@ -84,7 +84,7 @@ class Collected(TypedDict):
     changed: bool
     #: Why the run failed, where that was no error of one machine.
     errors: list[str]
-    #: Hosts of the run that nothing was done with, since it failed before.
+    #: Hosts of the run that nothing was done with, since it failed or was interrupted before.
     not_attempted: list[str]
     machines: list[Machine]
     durations: list[Duration]
@@ -145,6 +145,8 @@ class Report:
         #: Whether the run takes them in batches, of which none begins after one that failed.
         self._in_batches = False
         self.api_calls = 0
+        #: Requests of tasks that have not returned their results yet.
+        self.under_way: dict[str, int] = {}
         #: By the name of an API: how many requests it allows in an hour, and how many of them were left at last.
         self.api_budget: dict[str, dict[str, int]] = {}
 
@@ -173,10 +175,10 @@ class Report:
         """Why the run failed, where that was no error of one machine."""
         return list(self._errors)
 
-    def not_attempted(self) -> list[str]:
-        """Hosts that nothing was done with, when the run failed as a whole or before their batch."""
+    def not_attempted(self, interrupted: bool = False) -> list[str]:
+        """Hosts that nothing was done with, when the run failed as a whole, before their batch, or was interrupted."""
         done = {*self._machines, *(host for hosts in self._phases.values() for host in hosts)}
-        return sorted(self.hosts - done) if self._errors or self._in_batches else []
+        return sorted(self.hosts - done) if self._errors or self._in_batches or interrupted else []
 
     def add(self, host: str, result: Mapping[str, Any], failed: bool = False, now: float | None = None) -> bool:
         """Take one task result of ``host``, at ``now``.
@@ -328,18 +330,19 @@ class Report:
             for host, phase in sorted(hosts.items())
         ]
 
-    def as_dict(self) -> Collected:
+    def as_dict(self, interrupted: bool = False) -> Collected:
         """The whole report as plain data."""
         machines = self.machines
+        requests = self.api_calls + sum(self.under_way.values())
         return {
             "version": 1,
             "errors": self.errors,
-            "not_attempted": self.not_attempted(),
+            "not_attempted": self.not_attempted(interrupted),
             "changed": any(one["changed"] for one in machines) or any(one["changed"] for one in self.phases()),
             "machines": machines,
             "durations": self.durations(),
             "phases": self.phases(),
-            "api_calls": {"total": self.api_calls, "per_machine": ratio(self.api_calls, len(machines))},
+            "api_calls": {"total": requests, "per_machine": ratio(requests, len(machines))},
             "api_budget": dict(self.api_budget),
         }
 

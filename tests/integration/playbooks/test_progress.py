@@ -97,6 +97,12 @@ def test_a_run_that_ends_in_its_api_phase_leaves_its_own_report(fleet, by, fault
     assert (left["finished"], left["interrupted"]) == (None, by != signal.SIGKILL)
     assert states() == [(name, state) for name in names]
     assert not any(one["failed"] for one in left["machines"])
+    # The servers that are armed exist; of those that the API does not make, nothing but the requests is known.
+    assert {(bool(one["id"] and one["address"]), one["changed"]) for one in left["machines"]} == {(bool(state),) * 2}
+    assert left["changed"] == bool(state)
+    assert left["api_calls"]["total"] > 0
+    assert left["not_attempted"] == []
+    assert (f"Report: {report}" in run.output) == left["interrupted"]
     assert (
         "The run was interrupted" if left["interrupted"] else "The run goes on, or it was killed"
     ) in page.read_text()

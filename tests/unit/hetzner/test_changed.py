@@ -53,11 +53,12 @@ def time_for(pauses):
         yield
 
 
-def brought_about(server, *replies, state="present", labels=None, places=(), choices=("cx23",), **more):
+def brought_about(server, *replies, state="present", labels=None, places=(), choices=("cx23",), news=None, **more):
     """The result of one machine, for which the API answers this; there is time for one pause after a lost answer."""
     machine = {"name": "n1", "labels": labels or {}, **more}
     with ScriptedServer(*replies) as script, time_for(len(replies) > 1):
         api = Api("token", script.endpoint)
+        api.news = news
         fleet = MachineFleet(api, [machine], state=state, timeout=60, delete=["n1"])
         fleet._found = {"n1": server} if server else {}
         fleet._resolved["n1"] = {
@@ -102,6 +103,41 @@ def test_a_request_that_was_refused_changes_no_machine(server, options, answer, 
 def test_a_request_that_was_carried_out_changes_a_machine(server, options, answer):
     result = brought_about(server, Reply(201, answer), **options)
     assert (result["failed"], result["changed"], "diff" in result) == (False, True, True)
+
+
+class Said:
+    """In place of the news: what the result of a machine says when it comes into a state."""
+
+    def __init__(self):
+        self.lines, self.made = [], 0
+
+    def follow(self, run):
+        run.timeline.heard = lambda state: self.lines.append((state, dict(run.result)))
+
+    def write(self, run, ended=False):
+        """The end of a machine."""
+
+    def requests(self, made):
+        self.made = made
+
+
+def test_the_news_of_a_new_server_say_which_one_it_is():
+    """It costs money, and the run may be interrupted before anything else is said of it."""
+    said = Said()
+    there = {**OURS, "public_net": {"ipv4": {"ip": "203.0.113.5"}}, "created": "2026-11-21T10:00:00Z"}
+    brought_about(None, Reply(201, {"server": there, "action": DONE}), news=said)
+    (nothing, (state, result)) = said.lines
+    assert (nothing[0], nothing[1]["id"], nothing[1]["changed"], said.made) == ("", None, False, 1)
+    assert (state, result["id"], result["address"]) == ("Initializing", 7, "203.0.113.5")
+    assert (result["changed"], result["created"], result["fresh"]) == (True, True, True)
+    assert result["server_created"] == "2026-11-21T10:00:00Z"
+
+
+def test_the_news_of_a_server_that_was_found_say_which_one_it_is():
+    said = Said()
+    brought_about(OURS, Reply(201, {"action": DONE}), state="absent", news=said)
+    ((state, result),) = said.lines
+    assert (state, result["id"], result["changed"]) == ("", 7, False)
 
 
 def test_a_machine_for_which_there_is_no_room_is_not_changed():

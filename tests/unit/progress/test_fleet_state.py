@@ -117,7 +117,7 @@ def test_after_its_last_byte_a_machine_writes_no_more():
         fleet.state(name, boot_states.RUNNING_IMAGE_COMMAND)
     fleet.measured("a", 10 * MB, 100 * MB)
     fleet.measured("b", 0, 100 * MB)
-    assert fleet.sum_line() == "0/3 done · 3 writing 3 %", "c has told nothing yet, and so has done nothing"
+    assert fleet.sum_line() == "0/3 done · 3 writing 3 %", "c has given nothing yet, and so has done nothing"
     fleet.now = 10
     fleet.measured("a", 100 * MB, 100 * MB)
     fleet.measured("b", 20 * MB, 100 * MB)
@@ -140,7 +140,7 @@ def test_after_its_last_byte_a_machine_writes_no_more():
     assert fleet.sum_line() == "1/3 done · 2 writing 100 %"
 
 
-def test_no_time_is_told_that_machines_have_outlived():
+def test_no_time_is_shown_that_machines_have_outlived():
     """As on two cores with fifty machines: the first one took 43 s, and the next ones three times as long."""
     fleet = Fleet([f"node-{number}" for number in range(1, 21)])
     first, second, *others = fleet.machines
@@ -157,7 +157,7 @@ def test_no_time_is_told_that_machines_have_outlived():
         fleet.end(name, fleet_state.DONE, "proven")
     assert fleet.left() is None, "the last one took longer than all others"
     fleet.state(others[-1], boot_states.RUNNING_IMAGE_COMMAND)
-    assert fleet.left() is None, "no machine told when it began that"
+    assert fleet.left() is None, "no machine said when it began that"
 
 
 def test_the_time_left_is_that_of_machines_that_took_longer():

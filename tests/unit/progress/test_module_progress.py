@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import types
 from concurrent.futures import ThreadPoolExecutor
 
@@ -63,6 +64,7 @@ def test_every_change_of_a_machine_is_a_line(written):
         ("", False, ""), ("Initializing", False, ""), ("Initializing", True, "created"),
     ]  # fmt: skip
     assert good[0]["requests"] == {"made": 7, "limit": 3600, "remaining": 3590}
+    assert (good[0]["changed"], good[0]["known"]) == (False, {})
     last = [line for line in lines if line["machine"] == "bad"][-1]
     assert (last["state"], last["failed"]) == ("ProvisioningFailed", True)
     assert last["text"] == "server_type: ******** is no type"
@@ -89,7 +91,7 @@ class Action(module_progress.ApiAction):
         self._connection = types.SimpleNamespace(_load_name=f"ansible.builtin.{connection}")
         self._play_context = types.SimpleNamespace(become=become)
         args = {"machines": [{"name": "good"}], **given}
-        self._task = types.SimpleNamespace(args=args, async_val=async_val, no_log=False)
+        self._task = types.SimpleNamespace(args=args, async_val=async_val, no_log=False, check_mode=False)
 
     def run_with(self, view, tmp, task_vars):
         return self._as_usual(tmp, task_vars)
@@ -153,9 +155,151 @@ def test_what_is_ahead_is_said_before_the_machines(tmp_path):
         assert said == expected
 
 
-def test_the_report_knows_machines_before_the_module_ends(written, monkeypatch):
-    noted = results.Report()
-    monkeypatch.setattr(report_files, "note", lambda host, result, failed=False: noted.add(host, result, failed=failed))
+@pytest.fixture
+def noted(monkeypatch):
+    """The report of the run."""
+    files = report_files.ReportFiles(lambda _data, _now: {"check": False, "cost": None}, print, 0.0)
+    monkeypatch.setattr(report_files, "_current", files)
+    return files.report
+
+
+#: What a module knows of a server that it has made, and what the report says of it.
+MADE = {
+    "id": 4711, "address": "203.0.113.5", "server_type": "cx23", "location": "fsn1", "instead": "",
+    "price_hourly": 0.0064, "price_monthly": 3.99, "server_created": "2026-11-21T10:00:00Z",
+}  # fmt: skip
+
+
+def makes(run):
+    """The second one is under way when the run ends."""
+    if run.name == "good":
+        run.result.update(MADE, changed=True, private_net=[], ipv4=MADE["address"], user_data="secret")
+        run.timeline.to(boot_states.INITIALIZING)
+
+
+@pytest.fixture
+def making(tmp_path):
+    """The file of a module that has made one of two servers."""
+    api, path = Api(), tmp_path / "kubenode-progress-1"
+    path.write_bytes(module_progress._head(["good", "bad"], {"server_type": "kubenode_server_type"}))
+    api.news = News(str(path), api)
+    fleet_run.run_all(api, [fleet_run.MachineRun("good"), fleet_run.MachineRun("bad")], makes, last=False)
+    return path
+
+
+def test_the_report_knows_what_a_module_has_made_before_it_ends(making, noted):
+    reader(making)[0].read()
+    bad, good = noted.machines
+    assert {key: good[key] for key in MADE} == MADE
+    assert (good["changed"], good["boot_state"]) == (True, "Initializing")
+    assert (bad["changed"], bad["id"], bad["price_hourly"]) == (False, None, None)
+    assert (noted.as_dict()["changed"], noted.as_dict()["api_calls"]["total"]) == (True, 7)
+    assert results.cost_of(noted.machines, 0.0)["servers"] == 1
+    assert "secret" not in making.read_text()
+
+
+def test_a_look_ahead_changes_nothing_and_its_requests_are_those_of_no_task(making, noted):
+    show = reader(making)[1]
+    module_progress.Reader(str(making), show, {}, looks_ahead=True).read()
+    assert [(one["name"], one["changed"], one["id"]) for one in noted.machines] == [
+        ("bad", False, None), ("good", False, None),
+    ]  # fmt: skip
+    assert noted.as_dict()["api_calls"]["total"] == 0
+
+
+def test_requests_are_news_before_anything_is_said_of_a_machine(tmp_path, noted):
+    news = News(str(tmp_path / "news"), Api())
+    for made in (1, 3, 2):
+        news.requests(made)
+    with (tmp_path / "news").open("a") as file:
+        file.writelines(json.dumps({"made": made}) + "\n" for made in (True, -1, 10**400, "9", None, [9]))
+    reader(tmp_path / "news")[0].read()
+    assert noted.under_way == {str(tmp_path / "news"): 3}
+    assert not noted
+
+
+def test_a_dedicated_server_has_its_number_in_the_news():
+    news = object.__new__(News)
+    news._masked = lambda text: text.replace("secret", "********")
+    known = {"server_number": 321, "ipv4": None, "ipv6_address": "2001:db8::2", "location": "secret" + "x" * 300}
+    found = news._known(known)
+    assert (found["id"], found["address"]) == (321, "2001:db8::2")
+    assert (found["location"][:10], len(found["location"])) == ("********xx", 255)
+    assert news._known({"id": None, "price_hourly": 1.0}) == {}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"id": True, "price_hourly": True, "address": 5, "server_type": ["cx23"], "location": {}, "instead": 0},
+        {"id": "4711", "price_hourly": math.nan, "price_monthly": math.inf, "server_created": "yesterday"},
+        {"id": -1, "price_hourly": -0.1, "price_monthly": 10**400, "server_created": 5},
+        {"id": 10**19, "price_hourly": "0.1", "price_monthly": None, "boot_state": "x", "verified": True, "used": "x"},
+        ["id"],
+        "id",
+        None,
+    ],
+)
+def test_what_is_of_another_type_is_not_taken(tmp_path, noted, known):
+    line = {
+        "machine": "good", "state": "Initializing", "changed": 1, "known": known,
+        "requests": {"made": True, "limit": None, "remaining": None},
+    }  # fmt: skip
+    (tmp_path / "news").write_text(json.dumps(line) + "\n")
+    reader(tmp_path / "news")[0].read()
+    (machine,) = noted.machines
+    fresh = results.Report()
+    fresh.add("good", {"boot_state": "Initializing"})
+    assert machine == fresh.machines[0]
+    assert noted.as_dict()["api_calls"]["total"] == 0
+
+
+def test_what_no_worker_has_read_is_taken_when_the_run_is_interrupted(making, tmp_path, noted, capsys):
+    more = {"machine": "bad", "state": "", "ended": True, "failed": True, "text": "server_type: none", "requests": {}}
+    more["requests"] = {"made": 9, "limit": 3600, "remaining": 3591}
+    with making.open("a") as file:
+        file.write(
+            json.dumps(more) + "\n" + json.dumps({**more, "machine": "of another task"}) + "\n" + '{"machine": "ba'
+        )
+    for name, data in {"2": b"", "3": b"\xff\n", "4": b"[]\n", "5": b'{"names": 5, "variables": {}}\n'}.items():
+        (tmp_path / f"kubenode-progress-{name}").write_bytes(data)
+    (tmp_path / "kubenode-progress-6").mkdir()
+    module_progress.take_rest(str(tmp_path))
+    bad, good = noted.machines
+    assert (good["id"], good["changed"]) == (4711, True)
+    assert (bad["failed"], bad["reason"]) == (True, "kubenode_server_type: none")
+    assert noted.as_dict()["api_calls"]["total"] == 9
+    module_progress.take_rest(str(tmp_path / "missing"))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "left"), [(None, False), (ValueError, False), (SystemExit, False), (KeyboardInterrupt, True)]
+)
+@pytest.mark.parametrize("look", [False, True])
+def test_an_interrupted_task_leaves_its_file_to_the_run(tmp_path, monkeypatch, error, left, look):
+    monkeypatch.setattr(module_progress.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(module_progress.context, "CLIARGS", {"check": False})
+    action, heads = Action(variables={"ssh_keys": "kubenode_ssh_keys"}), []
+    action._task.check_mode = look
+
+    def ends(*_given):
+        heads.extend(path.read_bytes() for path in tmp_path.iterdir())
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(action, "run_with", ends)
+    if error is None:
+        action.run()
+    else:
+        with pytest.raises(error):
+            action.run()
+    known = {"names": ["good"], "variables": {"ssh_keys": "kubenode_ssh_keys"}}
+    assert [json.loads(head) if head else None for head in heads] == [None if look else known]
+    assert bool(list(tmp_path.iterdir())) == left
+
+
+def test_the_report_knows_machines_before_the_module_ends(written, noted):
     reader(written, names=["good", "bad"])[0].read()
     assert [(one["name"], one["boot_state"], one["failed"]) for one in noted.machines] == [
         ("bad", "ProvisioningFailed", True),

@@ -187,6 +187,8 @@ def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkey
     monkeypatch.setattr(report._exports, "send", lambda _data: None)
     report._files.place(str(tmp_path / "report.json"), None)
     report._files.begin()
+    said = []
+    monkeypatch.setattr(report, "_say", said.append)
     report.v2_playbook_on_stats(SimpleNamespace(processed={}))
     assert json.loads((tmp_path / "report.json").read_text())["finished"]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -210,6 +212,62 @@ def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkey
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert json.loads((tmp_path / "report.json").read_text())["interrupted"]
+    assert said[:-1] == [f"Report: {tmp_path / 'report.json'}", f"Report: {tmp_path / 'report.html'}"]
+
+
+def test_a_run_that_is_interrupted_while_servers_are_made_reports_them(tmp_path, monkeypatch):
+    """Four of eight machines exist, and the worker that heard of them has written the first one alone."""
+    names = [f"e-{number}" for number in range(1, 9)]
+    price = {"price_hourly": 0.01, "price_monthly": 6.0, "server_created": "2026-11-21T10:00:00Z"}
+    requests = {"limit": 3600, "remaining": 3591}
+    begun = [{"machine": name, "state": "", "changed": False, "known": {}} for name in names[:7]]
+    made = [
+        {"machine": name, "state": "Initializing", "changed": True, "known": {"id": number, **price}}
+        for number, name in enumerate(names[:4], 1)
+    ]
+    head = {"names": names, "variables": {}}
+    lines = [head, *({**one, "requests": {"made": 9, **requests}} for one in begun + made)]
+    (tmp_path / "kubenode-progress-x").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(provision_report.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(report_files, "_current", None)
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": "EUR", "report_file": str(tmp_path / "report.json")}.get)
+    sent = []
+    monkeypatch.setattr(report._exports, "send", sent.append)
+    monkeypatch.setattr(report, "_say", lambda _text: None)
+    report._files.place(str(tmp_path / "report.json"), "")
+    report_files.begin(report._files)
+    report._files.begin()
+    report._report.hosts.update(names)
+    report._report.add("localhost", {**machine("e-1", boot_state=""), "api_calls": 2})
+    report._interrupted()
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert sent == [written]
+    assert (written["changed"], written["not_attempted"]) == (True, ["e-8"])
+    assert [(one["name"], one["id"], one["changed"]) for one in written["machines"]] == [
+        (name, number if number < 5 else None, number < 5) for number, name in enumerate(names[:7], 1)
+    ]
+    assert written["api_calls"] == {"total": 11, "per_machine": round(11 / 7, 2)}
+    assert (written["cost"]["servers"], written["cost"]["hourly"]) == (4, 0.04)
+    jsonschema = pytest.importorskip("jsonschema", reason="only the main environment has jsonschema")
+    assert [error.message for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(written)] == []
+
+
+def test_requests_of_a_task_that_is_under_way_count(files):
+    files.report.add("localhost", {**machine("n1"), "api_calls": 5})
+    for made in (1, 3):
+        files.requests("/tmp/a", made)
+    files.requests("/tmp/b", 2)
+    assert files.data(reports.STARTED, final=False)["api_calls"]["total"] == 10
+
+
+def test_hosts_that_an_interrupted_run_did_not_come_to_are_named(files):
+    files.report.hosts.update(["n1", "n2"])
+    files.note("localhost", machine("n1"), later=True)
+    assert not os.path.exists(files.json_path)
+    files.catch_up()
+    assert json.loads(Path(files.json_path).read_text())["not_attempted"] == []
+    assert files.data(reports.STARTED, final=True, interrupted=True)["not_attempted"] == ["n2"]
 
 
 def test_what_cannot_be_written_is_one_warning(files, warnings, tmp_path):
