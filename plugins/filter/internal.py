@@ -68,6 +68,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "awx_settled": ("preflight.awx", "awx_settled"),
     "survey": ("preflight.awx", "survey"),
     "leave_plan": ("preflight.leaving", "leave_plan"),
+    "reboot_plan": ("preflight.leaving", "reboot_plan"),
     "batch_plan": ("preflight.site", "batch_plan"),
     "site_plan": ("preflight.site", "site_plan"),
     "upgrade_problems": ("preflight.site", "upgrade_problems"),

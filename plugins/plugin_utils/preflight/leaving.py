@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, specification
+from . import controller_paths, site, specification
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -101,6 +101,15 @@ def plan(
         "elsewhere": [name for name in words if name not in here and name not in strange],
         "word": {name: given[name] for name in named} if isinstance(given, Mapping) else named,
     }
+
+
+def reboot_plan(hosts: Iterable[Mapping[str, Any]], serial: Any = None) -> site.Plan:
+    """The batches of node_reboot. ``serial``: ``kubenode_serial``; the one of an inventory is for ``site``."""
+    hosts = list(hosts)
+    of_run = "kubenode_serial" in specification.of_the_command_line()
+    if serial is None or (not of_run and any(host.get("kubenode_serial") == serial for host in hosts)):
+        serial = 1
+    return site.batch_plan(hosts, serial)
 
 
 def _can_be_read(path: str, inventory_dir: str | None) -> bool:

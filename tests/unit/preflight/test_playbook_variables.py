@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,34 @@ def tasks_with(module: str, part: Any) -> list[dict[str, Any]]:
     inner = part if isinstance(part, list) else list(part.values()) if isinstance(part, dict) else []
     found = [part] if isinstance(part, dict) and module in part else []
     return found + [task for one in inner for task in tasks_with(module, one)]
+
+
+def in_batches() -> list[Any]:
+    """Each play that goes batch by batch, with the plays before it and the tasks that these import."""
+    found = []
+    for path in sorted(PLAYBOOKS.glob("*.yml")):
+        plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for place, play in enumerate(plays):
+            if "serial" in play:
+                found.append(pytest.param(plays[:place], play, id=path.stem))
+    return found
+
+
+@pytest.mark.parametrize(("before", "play"), in_batches())
+def test_batches_are_planned_and_checked_before_the_play_that_goes_by_them(before, play):
+    """Ansible takes ``serial: 0`` for all machines at once, and fails with an exception for a text."""
+    names = set(re.findall(r"import_tasks: (tasks/[a-z_]+\.yml)", yaml.safe_dump(before)))
+    first = yaml.safe_dump(before) + "".join((PLAYBOOKS / name).read_text(encoding="utf-8") for name in sorted(names))
+    assert re.search(r"'(batch|reboot|site)_plan'", first)
+    assert ".errors | length > 0" in first
+    batches = [{"machines": ["n3", "n1"]}, {"machines": ["n2"]}]
+    for site, machines, sizes in (({"batches": batches}, ["n3", "n1", "n2"], [2, 1]), (None, ["all:!all"], [1])):
+        known: dict[str, Any] = {"kubenode_serial": 0, "kubenode_image_serial": 0}
+        if site is not None:
+            known["hostvars"] = {"localhost": {"kubenode_site": site}}
+        templar = ansible.template.Templar(loader=DataLoader(), variables=known)
+        assert templar.template(TRUSTED(play["hosts"])) == machines
+        assert templar.template(TRUSTED(play["serial"])) == sizes
 
 
 @pytest.mark.parametrize(("playbook", "machine"), [("robot_inspect", "api_machine"), ("robot_release", "armed")])
