@@ -119,15 +119,24 @@ def _can_be_read(path: str, inventory_dir: str | None) -> bool:
         return False
 
 
+def _kubeconfig(host: Mapping[str, Any]) -> tuple[str, Any]:
+    """The variable that is taken, and its value, as vars/leave.yml does."""
+    if "kubenode_kubeconfig" in host:
+        return "kubenode_kubeconfig", host["kubenode_kubeconfig"]
+    made = host.get("join_token_create")
+    where = "join_token_create.kubeconfig, which counts without kubenode_kubeconfig,"
+    return where, made.get("kubeconfig") if isinstance(made, Mapping) else None
+
+
 def _of_host(host: Mapping[str, Any]) -> list[str]:
     name = str(host["inventory_hostname"])
     errors = []
     refused = names.machine_error(name)
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
-    config = host.get("kubenode_kubeconfig")
+    variable, config = _kubeconfig(host)
     if config and not _can_be_read(str(config), controller_paths.inventory_dir_of(host)):
-        errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
+        errors.append(f"{name}: {variable} is {config}, which this controller cannot read; correct the path")
     for variable in _LIMITS:
         limit = host.get(variable)
         if limit is not None and not whole_number(str(limit)):

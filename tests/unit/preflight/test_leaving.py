@@ -86,6 +86,10 @@ def test_a_permission_of_the_inventory_is_refused_unless_the_command_line_has_it
         ({"kubenode_evict_timeout": "5m"}, "kubenode_evict_timeout is '5m'"),
         ({"kubenode_ready_timeout": -1}, "kubenode_ready_timeout is -1"),
         ({"kubenode_kubeconfig": "/nowhere/config"}, "kubenode_kubeconfig is /nowhere/config"),
+        (
+            {"join_token_create": {"kubeconfig": "/nowhere/config"}},
+            "join_token_create.kubeconfig, which counts without kubenode_kubeconfig, is /nowhere/config",
+        ),
         ({"kubenode_power_off": "perhaps"}, "kubenode_power_off is 'perhaps'"),
         ({"kubenode_wipe": ["all"]}, "'all' names no disk"),
         ({"kubenode_wipe": "S1"}, "kubenode_wipe: 'S1' is neither"),
