@@ -61,6 +61,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "variable_findings": ("preflight.conflicts", "variable_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),
     "inventory_folder": ("preflight.controller_paths", "inventory_folder"),
+    "path_of_ssh": ("preflight.controller_paths", "of_ssh"),
     "state_folder": ("preflight.controller_paths", "state_folder"),
     "awx_plan": ("preflight.awx", "awx_plan"),
     "awx_lists": ("preflight.awx", "awx_lists"),

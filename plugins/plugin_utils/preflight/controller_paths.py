@@ -71,6 +71,16 @@ def as_found(path: Any, variables: Mapping[str, Any]) -> Any:
     return next((place for place in looked if os.path.lexists(place)), path)
 
 
+def of_ssh(path: Any) -> Any:
+    """A path that Ansible hands to ssh, which it starts in the working directory; the rule above is not ssh's.
+
+    Ansible runs modules of the controller where the playbook lies, so they need it absolute.
+    """
+    if not isinstance(path, str) or not path or path.startswith("~") or no_path(path):
+        return path
+    return os.path.abspath(path)
+
+
 def inventory_dir_of(variables: Mapping[str, Any]) -> str | None:
     """The folder of the inventory that a host comes from; None when it comes from none."""
     folder = variables.get("inventory_dir")

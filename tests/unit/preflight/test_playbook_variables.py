@@ -63,6 +63,24 @@ def tasks_with(module: str, part: Any) -> list[dict[str, Any]]:
     return found + [task for one in inner for task in tasks_with(module, one)]
 
 
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({"ansible_ssh_private_key_file": "keys/id"}, "{cwd}/keys/id"),
+        ({"ansible_private_key_file": "id"}, "{cwd}/id"),
+        ({"ansible_ssh_private_key_file": "~/.ssh/id", "ansible_private_key_file": "id"}, "~/.ssh/id"),
+        ({"ansible_ssh_private_key_file": "/keys/id"}, "/keys/id"),
+        ({"ansible_ssh_private_key_file": ""}, "left out"),
+        ({}, "left out"),
+    ],
+)
+def test_a_module_is_given_the_private_key_that_ssh_takes(tmp_path, monkeypatch, variables, wanted):
+    """Ansible runs modules of the controller where the playbook lies, and ssh in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    found = derived(["common"], "kubenode__private_key", omit="left out", **variables)
+    assert found == wanted.format(cwd=tmp_path)
+
+
 def in_batches() -> list[Any]:
     """Each play that goes batch by batch, with the plays before it and the tasks that these import."""
     found = []
