@@ -109,6 +109,36 @@ def test_batches_are_planned_and_checked_before_the_play_that_goes_by_them(befor
         assert templar.template(TRUSTED(play["serial"])) == sizes
 
 
+def beside_a_machine(part: Any, inherited: dict[str, Any]) -> list[str]:
+    """Names of delegated tasks that inherit ``ansible_host`` of a machine, also those of files that are included."""
+    if isinstance(part, list):
+        return [name for one in part for name in beside_a_machine(one, inherited)]
+    known = {**inherited, **(part.get("vars") or {})}
+    if "delegate_to" in part:
+        return [part["name"]] if known.get("ansible_host", "localhost") != "localhost" else []
+    found = [name for key in ("block", "rescue", "always") for name in beside_a_machine(part.get(key, []), known)]
+    for key in ("import_tasks", "include_tasks"):
+        if file := part.get(f"ansible.builtin.{key}"):
+            file = file["file"] if isinstance(file, dict) else file
+            path = PLAYBOOKS / (file if file.startswith("tasks/") else f"tasks/{file}")
+            found += beside_a_machine(yaml.safe_load(path.read_text(encoding="utf-8")), known)
+    for key in ("import_role", "include_role"):
+        role = part.get(f"ansible.builtin.{key}", {}).get("name", "").removeprefix("kubenode.provision.")
+        if "ansible_host" in known and role and known.get("join_token_create") != {}:
+            for path in (PLAYBOOKS.parent / "roles" / role / "tasks").glob("*.yml"):
+                found += re.findall(r"delegate_to: .*", path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_a_task_of_the_controller_does_not_inherit_the_address_of_a_machine(path):
+    """Ansible shows it as it stands there: ``localhost({{ kubenode__os_address }})``."""
+    plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parts = [task for play in plays for key in ("pre_tasks", "tasks", "post_tasks") for task in play.get(key, [])]
+    assert all("ansible_host" not in play.get("vars", {}) for play in plays)
+    assert beside_a_machine(parts, {}) == []
+
+
 @pytest.mark.parametrize(("playbook", "machine"), [("robot_inspect", "api_machine"), ("robot_release", "armed")])
 def test_disks_are_looked_at_and_emptied_on_the_own_server_of_a_machine_alone(playbook, machine):
     """A wrong kubenode_address or jump host leads to the rescue of another one."""
