@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
@@ -50,7 +51,8 @@ class ActionModule(ActionBase):
         about = {"image": inputs.spec["image"]["shown"]} if inputs else {}
         if hook:
             about["pre_provision_path"] = hook.path
-        return about, findings + more
+        # Which disks these are, only the machine knows; here they are named by hints.
+        return about, [in_variables(text, {"root_devices": "root_device_hints"}) for text in findings] + more
 
 
 def _disks(hints: Mapping[str, Any] | None) -> int:

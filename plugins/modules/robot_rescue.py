@@ -142,7 +142,8 @@ options:
   look_only:
     description:
       - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that a person
-        has started.
+        has started. A machine that is switched off is left off, unless its C(first_contact) or O(reinstall) permits
+        what it permits for one that is powered.
     type: bool
     default: false
   rearm:

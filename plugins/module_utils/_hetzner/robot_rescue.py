@@ -485,9 +485,12 @@ class RobotFlow(BootFlow):
                 f"name it: {self.word_to_write()}"
             )
         used = self._contact_used
+        # A look does not ask for the power; of any other one that is refused here, Robot does not say that it is off.
+        unasked = self.fleet.more.look_only and self.seen.answer == decision.SILENT
+        off = ", nor whether it is switched off" if unasked else ""
         return (
-            f"we cannot tell what it runs ({self.rescue_probe.words}), so it was not reset and nothing is armed. If no "
-            "one uses it, permit its reset into the rescue, which changes no disk: -e "
+            f"we cannot tell what it runs ({self.rescue_probe.words}){off}, so it was not reset and nothing is armed. "
+            "If no one uses it, permit its reset into the rescue, which changes no disk: -e "
             f"kubenode_first_contact=reset{used and '. ' + used}"
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
@@ -39,6 +39,10 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _MATRIX_KEYS = {"kubernetes", "architecture", "base", "name", "exclude"}
 _BASE_KEYS = {"name", "image", "image_url", "command", "packages"}
+_NUMBERS = {
+    "keep": "give a number of snapshots, at least 1; leave it out to keep all",
+    "timeout": "give whole seconds, at least 1",
+}
 _UPLOAD_KEYS = {"name", "image_url", "path", "sha256", "architecture", "format"}
 
 
@@ -50,6 +54,7 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
     """All builds, in the order of the input; ``bases``: the images of the project they boot from, once found."""
     findings: list[str] = []
     found = [*_of_matrix(inputs, findings), *_of_uploads(inputs, findings)]
+    findings += _of_numbers(inputs)
     if not found and not findings:
         findings.append("kubenode_image_matrix and kubenode_image_uploads are both empty; set one of them")
     seen: set[tuple[str, str]] = set()
@@ -134,6 +139,16 @@ def _snapshot(build: Build, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if build["kind"] == UPLOAD:
         wanted["role_version"] = None
     return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _of_numbers(inputs: Mapping[str, Any]) -> list[str]:
+    """What is wrong with numbers that count only when a snapshot is made."""
+    found = []
+    for key, fix in _NUMBERS.items():
+        value = inputs.get(key)
+        if value not in (None, "") and (isinstance(value, bool) or not whole_number(str(value))):
+            found.append(f"kubenode_image_{key} {value!r:.50}: {fix}")
+    return found
 
 
 def _of_matrix(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME, LABEL_WORD, InvalidName
@@ -17,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.api_serve
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
 
 from .. import role_specs
+from ..preflight import controller_paths
 from ..role_specs import yaml_value
 from . import kubelet_config
 from .plan_types import Discovery, JoinInputs, Taint
@@ -173,6 +175,21 @@ def check_one_token(inputs: JoinInputs, token: str) -> None:
     """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
     if token and inputs["token_create"]:
         raise InvalidInput("join_token and join_token_create: give one of them")
+
+
+def check_kubeconfig(inputs: JoinInputs, inventory_dir: str | None, search: Sequence[str]) -> None:
+    """Raise :class:`InvalidInput` when the kubeconfig is one of this controller that cannot be read."""
+    made = inputs["token_create"]
+    path = made.get("kubeconfig")
+    if not path or (made.get("delegate_to") or "localhost") != "localhost":
+        return
+    where = "join_token_create: kubeconfig"
+    try:
+        found = controller_paths.find(str(path), inventory_dir, search)
+    except controller_paths.NotThere as error:
+        raise InvalidInput(f"{where}: {error}") from error
+    if not os.path.isfile(found) or not os.access(found, os.R_OK):
+        raise InvalidInput(f"{where}: {found} is no file that this controller can read; correct the path, or its mode")
 
 
 def _together(inputs: Raw, token: str) -> None:

@@ -70,7 +70,7 @@ def join_plan(
         return [name for name in join_inputs.variables() if name != "ca_file"]
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
     answers: dict[str, Callable[[Any], Any]] = {
-        "inputs": lambda inputs: inputs,
+        "inputs": lambda inputs: _with_kubeconfig(inputs, inventory_dir, search),
         "queries": lambda inputs: queries(),
         "check": lambda inputs: check(node_, inputs, secret),
         "lacks": lambda inputs: lacks(inputs, seen_, secret),
@@ -117,10 +117,16 @@ def checked_inputs(
             inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
         except templates.TemplateFailed as error:
             raise InvalidInput(str(error)) from error
-    if users_own:
+    if users_own and inputs["state"] == "present":
         join_inputs.check_one_token(inputs, token)
     if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":
         KubeletOptions(inputs, kubelet_version).check()
+    return inputs
+
+
+def _with_kubeconfig(inputs: JoinInputs, inventory_dir: str | None, search: Sequence[str]) -> JoinInputs:
+    """Before any machine is asked, and not again."""
+    join_inputs.check_kubeconfig(inputs, inventory_dir, search)
     return inputs
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import no_path
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 
 #: Below each place where Ansible searches, as for its own modules.
 _FILES = "files"
@@ -69,6 +69,16 @@ def as_found(path: Any, variables: Mapping[str, Any]) -> Any:
         return path
     looked = places(path, inventory_dir_of(variables))
     return next((place for place in looked if os.path.lexists(place)), path)
+
+
+def of_ssh(path: Any) -> Any:
+    """A path that Ansible hands to ssh, which it starts in the working directory; the rule above is not ssh's.
+
+    Ansible runs modules of the controller where the playbook lies, so they need it absolute.
+    """
+    if not isinstance(path, str) or not path or path.startswith("~") or no_path(path):
+        return path
+    return os.path.abspath(path)
 
 
 def inventory_dir_of(variables: Mapping[str, Any]) -> str | None:
@@ -128,11 +138,13 @@ def state_folder(sources: Sequence[str], given: str = "") -> str:
 
 
 def findings(hosts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """For a run whose ``kubenode_dir`` is not set: what stops it, and what it should say."""
+    """What speaks against ``kubenode_dir``, or against the folder that is taken without it: errors, warnings."""
     sources = hosts[0].get("ansible_inventory_sources") if hosts else None
-    if not sources or hosts[0].get("kubenode_dir"):
+    if not sources:
         return [], []
     sources = list(sources)
+    if given := hosts[0].get("kubenode_dir"):
+        return _of_given(sources, given), []
     taken, older, inventory = Path(state_folder(sources)), _older(), inventory_of(sources)
     if not _can_be_made(taken):
         return [f"kubenode_dir is not set, and {taken} cannot be written; set it to a folder that can"], []
@@ -154,6 +166,17 @@ def findings(hosts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
         f"{listed(lost)}, the first one lacks. Add it (cp -an {older}/. {taken}/) and remove the second one, or set "
         "kubenode_dir"
     ], []
+
+
+def _of_given(sources: Sequence[str], given: Any) -> list[str]:
+    if not isinstance(given, str) or no_path(given):
+        return []  # the check of kinds says it
+    folder = Path(state_folder(sources, given))
+    if _can_be_made(folder):
+        return []
+    shown = one_line(given, 100)
+    where = "" if str(folder) == given else f" ({folder})"
+    return [f"kubenode_dir is {shown}{where}, where no file can be written; set it to a folder that can be written"]
 
 
 def _wanted(inventory: Path) -> Path:

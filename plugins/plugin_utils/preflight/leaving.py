@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, specification
+from . import controller_paths, site, specification
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -103,11 +103,29 @@ def plan(
     }
 
 
+def reboot_plan(hosts: Iterable[Mapping[str, Any]], serial: Any = None) -> site.Plan:
+    """The batches of node_reboot. ``serial``: ``kubenode_serial``; the one of an inventory is for ``site``."""
+    hosts = list(hosts)
+    of_run = "kubenode_serial" in specification.of_the_command_line()
+    if serial is None or (not of_run and any(host.get("kubenode_serial") == serial for host in hosts)):
+        serial = 1
+    return site.batch_plan(hosts, serial)
+
+
 def _can_be_read(path: str, inventory_dir: str | None) -> bool:
     try:
         return any(os.access(place, os.R_OK) for place in controller_paths.places(path, inventory_dir))
     except controller_paths.NotThere:
         return False
+
+
+def _kubeconfig(host: Mapping[str, Any]) -> tuple[str, Any]:
+    """The variable that is taken, and its value, as vars/leave.yml does."""
+    if "kubenode_kubeconfig" in host:
+        return "kubenode_kubeconfig", host["kubenode_kubeconfig"]
+    made = host.get("join_token_create")
+    where = "join_token_create.kubeconfig, which counts without kubenode_kubeconfig,"
+    return where, made.get("kubeconfig") if isinstance(made, Mapping) else None
 
 
 def _of_host(host: Mapping[str, Any]) -> list[str]:
@@ -116,9 +134,9 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
     refused = names.machine_error(name)
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
-    config = host.get("kubenode_kubeconfig")
+    variable, config = _kubeconfig(host)
     if config and not _can_be_read(str(config), controller_paths.inventory_dir_of(host)):
-        errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
+        errors.append(f"{name}: {variable} is {config}, which this controller cannot read; correct the path")
     for variable in _LIMITS:
         limit = host.get(variable)
         if limit is not None and not whole_number(str(limit)):

@@ -18,6 +18,7 @@ WAYS = (HCLOUD, HCLOUD_NAME, ROBOT, INSTALLIMAGE)
 #: A host with one of these is a dedicated server; every other one is a cloud machine.
 DEDICATED = ("kubenode_server_number", "hrobot_server_number", "kubenode_server_ip")
 _SIZES = "give a number of machines, a percentage such as 25%, a list of these, or the name of a variable of the hosts"
+_SERIAL = "kubenode_serial"
 _SHOWN = 3
 
 
@@ -62,10 +63,10 @@ def site_plan(hosts: Iterable[Mapping[str, Any]], serial: Any = None) -> Plan:
     return {**plan, "errors": errors, "ways": {_name(host): way(host) for host in hosts}}
 
 
-def batch_plan(hosts: Iterable[Mapping[str, Any]], serial: Any) -> Plan:
-    """The batches of the hosts of a run, and why there can be none. ``serial``: the variable ``kubenode_serial``."""
+def batch_plan(hosts: Iterable[Mapping[str, Any]], serial: Any, variable: str = _SERIAL) -> Plan:
+    """The batches of the hosts of a run, and why there can be none. ``serial``: the value of ``variable``."""
     try:
-        return {"errors": [], "batches": batches_of(list(hosts), serial)}
+        return {"errors": [], "batches": batches_of(list(hosts), serial, variable)}
     except ValueError as error:
         return {"errors": [str(error)], "batches": []}
 
@@ -124,15 +125,15 @@ def _keys(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"ansible_ssh_private_key_file must be the same for all machines of a run, and is {shown}; set it for all"]
 
 
-def batches_of(hosts: Sequence[Mapping[str, Any]], serial: Any) -> list[Batch]:
+def batches_of(hosts: Sequence[Mapping[str, Any]], serial: Any, variable: str = _SERIAL) -> list[Batch]:
     """The machines that go together, batch by batch; raises ValueError for a ``serial`` that says nothing."""
     sizes = [_size(one, len(hosts)) for one in (serial if isinstance(serial, list) else [serial])]
     if sizes and None not in sizes:
         groups = _by_size([_name(host) for host in hosts], [size for size in sizes if size is not None])
     elif isinstance(serial, str) and serial.isidentifier():
-        groups = _by_value(hosts, serial)
+        groups = _by_value(hosts, serial, variable)
     else:
-        raise ValueError(f"kubenode_serial is {one_line(repr(serial), 60)}: {_SIZES}")
+        raise ValueError(f"{variable} is {one_line(repr(serial), 60)}: {_SIZES}")
     return [
         {
             "name": f"{place + 1} of {len(groups)}" + (f" ({serial} {label})" if label else ""),
@@ -165,18 +166,18 @@ def _by_size(names: Sequence[str], sizes: Sequence[int]) -> list[tuple[str, list
     return groups
 
 
-def _by_value(hosts: Sequence[Mapping[str, Any]], variable: str) -> list[tuple[str, list[str]]]:
-    without = [_name(host) for host in hosts if not _is_plain(host.get(variable))]
+def _by_value(hosts: Sequence[Mapping[str, Any]], serial: str, variable: str) -> list[tuple[str, list[str]]]:
+    without = [_name(host) for host in hosts if not _is_plain(host.get(serial))]
     if len(without) == len(hosts):
-        raise ValueError(f"kubenode_serial is {variable}, which is no variable of any host of this run: {_SIZES}")
+        raise ValueError(f"{variable} is {serial}, which is no variable of any host of this run: {_SIZES}")
     if without:
         raise ValueError(
-            f"kubenode_serial is {variable}, but {listed(without)} has no such variable with one value; set it for "
+            f"{variable} is {serial}, but {listed(without)} has no such variable with one value; set it for "
             "every host, such as its location or failure domain"
         )
     groups: dict[str, list[str]] = {}
     for host in hosts:
-        groups.setdefault(one_line(str(host[variable]), 60), []).append(_name(host))
+        groups.setdefault(one_line(str(host[serial]), 60), []).append(_name(host))
     return list(groups.items())
 
 

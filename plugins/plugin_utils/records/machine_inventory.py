@@ -78,7 +78,7 @@ def _variables(
         or host.get("ansible_host"),
         "ansible_user": host.get("kubenode_os_user") or host.get("ansible_user"),
         "ansible_port": specification.os_port(host),
-        "ansible_ssh_private_key_file": key and (key if str(key).startswith("~") else os.path.abspath(key)),
+        "ansible_ssh_private_key_file": controller_paths.of_ssh(key),
         "ansible_ssh_extra_args": ssh_args(host, directory),
         "ansible_host_key_checking": is_pinned(host, directory),
         "kubenode_server_id": number if isinstance(number, int) else None,  # a text could be a template

@@ -164,6 +164,24 @@ def test_a_look_does_not_start_a_rescue_of_a_person_again(monkeypatch):
     assert robot.resets == []
 
 
+@pytest.mark.parametrize(
+    ("look_only", "answer", "off"),
+    [
+        (True, decision.SILENT, ", nor whether it is switched off,"),
+        (True, decision.DENIED, ","),
+        (False, decision.SILENT, ","),
+    ],
+)
+def test_a_look_says_that_a_silent_machine_may_be_off(look_only, answer, off):
+    """It starts none without a word, and does not ask Robot for the power."""
+    flow = flow_of(Robot(), {"name": "n1", "boot_state": ""}, look_only=look_only)
+    flow.rescue_probe.words = "SSH does not answer"
+    flow.seen.answer, flow.resets.offered = answer, [HW]
+    assert flow.decide() == decision.REFUSE_LIVE
+    said = flow.refusal(decision.REFUSE_LIVE)
+    assert said.startswith(f"we cannot tell what it runs (SSH does not answer){off} so it was not reset and nothing is")
+
+
 def test_the_run_after_a_look_writes_in_the_rescue_that_the_look_has_started(monkeypatch, tmp_path):
     """As the guides print it. A run without that folder, as of another job, takes it for the rescue of a person."""
     kept = str(tmp_path / "intents")

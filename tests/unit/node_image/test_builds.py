@@ -171,6 +171,15 @@ def test_all_findings_come_together():
     assert "kubenode_image_server_types names no server type for mips" in error
 
 
+@pytest.mark.parametrize("value", [-1, 0, "0", "all", True, [1]])
+def test_numbers_that_count_only_in_the_end_are_refused_in_the_plan(value):
+    error = refused(matrix(versions=[1]), keep=value, timeout=value)
+    assert error.startswith("3 findings, nothing was created or changed:\n- ")
+    assert f"- kubenode_image_keep {value!r}: give a number of snapshots, at least 1; leave it out to keep all" in error
+    assert f"- kubenode_image_timeout {value!r}: give whole seconds, at least 1" in error
+    assert builds(matrix(), keep="2", timeout=None)[0]["snapshot"]["keep"] == "2"
+
+
 def test_nothing_to_build_and_a_version_given_twice():
     assert "both empty" in refused()
     error = refused(matrix(), variables={"base_kubernetes_version": "1.35.9"})

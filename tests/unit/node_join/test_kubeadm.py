@@ -134,7 +134,7 @@ def test_a_machine_without_kubeadm_is_refused_before_anything():
 )
 def test_what_a_token_that_is_made_may_be_used_for(method, usages, expected):
     """kubeadm proves the cluster by a signature with the token; without it, it waits for five minutes."""
-    made = {"kubeconfig": "admin.conf", **({"usages": usages} if usages else {})}
+    made = {"kubeconfig": "admin.conf", "delegate_to": "plane-1", **({"usages": usages} if usages else {})}
     inputs = join_plan({**GIVEN, "method": method, "token_create": made}, "inputs", fail=False)
     assert inputs.get("refused", "").startswith(expected) if isinstance(expected, str) else (
         inputs["token_create"]["usages"] == expected

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -101,6 +102,41 @@ def test_a_made_token_is_used_like_a_given_one():
     assert join_plan(given, "check", node=machine())["options"]["node_name"] == "node-1"
     assert settings(given)["/etc/kubernetes/bootstrap-kubelet.conf"]["content_secret"] == "bootstrap-kubeconfig"
     assert TOKEN in join_plan(given, "secrets", node=machine(), seen=seen(), token=TOKEN)["bootstrap-kubeconfig"]
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_kubeconfig_of_the_controller_is_looked_for_before_a_machine_is_asked(tmp_path, state):
+    def refused(**made):
+        given = {**GIVEN, "state": state, "token_create": made}
+        return join_plan(given, "inputs", fail=False, inventory_dir=str(tmp_path)).get("refused", "")
+
+    looked = f"join_token_create: kubeconfig: there is no 'admin.conf'; looked at {tmp_path}/admin.conf"
+    for made in ({}, {"delegate_to": "localhost"}, {"delegate_to": None}):
+        assert refused(kubeconfig="admin.conf", **made).startswith(looked)
+    # on another host it is a path of that one; without any, the usual places are searched there
+    assert refused(kubeconfig="admin.conf", delegate_to="plane-1") == refused(ttl="1h") == refused(kubeconfig="") == ""
+    (tmp_path / "admin.conf").mkdir()
+    assert refused(kubeconfig="admin.conf") == (
+        f"join_token_create: kubeconfig: {tmp_path}/admin.conf is no file that this controller can read; correct the "
+        "path, or its mode"
+    )
+    (tmp_path / "file.conf").write_text("")
+    assert refused(kubeconfig="file.conf") == ""
+    assert "there can be no" in refused(kubeconfig="a\0b")
+
+
+def test_who_leaves_may_have_a_token_and_a_kubeconfig(tmp_path):
+    (tmp_path / "admin.conf").write_text("")
+    given = {**GIVEN, "token_create": {"kubeconfig": "admin.conf"}}
+    assert join_plan({**given, "state": "absent"}, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
+    with pytest.raises(ValueError, match="join_token and join_token_create"):
+        join_plan(given, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("tasks", ["present", "absent"])
+def test_the_role_checks_its_variables_first(tasks):
+    path = Path(__file__).resolve().parents[3] / "roles/join/tasks" / f"{tasks}.yml"
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))[0]["ansible.builtin.import_tasks"] == "inputs.yml"
 
 
 def test_a_node_needs_no_token_and_gets_no_bootstrap_file():

@@ -27,6 +27,29 @@ def test_names_are_sorted_into_those_that_go_stay_and_are_elsewhere():
     assert (exact["errors"], exact["word"]) == ([], {"b": "0123abcd"})
 
 
+@pytest.mark.parametrize(
+    ("extra", "inventory", "serial", "sizes"),
+    [
+        ({}, None, None, [1, 1, 1]),
+        ({"kubenode_serial": 2}, None, 2, [2, 1]),
+        ({"kubenode_serial": "2"}, 2, "2", [2, 1]),
+        ({}, "zone", "zone", [1, 1, 1]),
+        ({}, None, "zone", [2, 1]),  # of a playbook that imports it
+        ({"kubenode_serial": 0}, None, 0, []),
+        ({"kubenode_serial": "x"}, None, "x", []),
+    ],
+)
+def test_machines_that_are_rebooted_together_are_those_of_the_run_alone(monkeypatch, extra, inventory, serial, sizes):
+    monkeypatch.setattr(leaving.specification, "of_the_command_line", lambda: extra)
+    fleet = hosts("a", "b", "c", zone="x")
+    fleet[1]["zone"] = "y"
+    if inventory is not None:
+        fleet = [{**host, "kubenode_serial": inventory} for host in fleet]
+    plan = leaving.reboot_plan(fleet, serial)
+    assert [len(batch["machines"]) for batch in plan["batches"]] == sizes
+    assert [error.startswith(f"kubenode_serial is {serial}") for error in plan["errors"]] == [True] * (not sizes)
+
+
 @pytest.mark.parametrize("given", [None, [], {}])
 def test_without_a_name_nothing_goes(given):
     (error,) = leaving.plan(hosts(*(f"n{number}" for number in range(12))), "delete", given)["errors"]
@@ -63,6 +86,10 @@ def test_a_permission_of_the_inventory_is_refused_unless_the_command_line_has_it
         ({"kubenode_evict_timeout": "5m"}, "kubenode_evict_timeout is '5m'"),
         ({"kubenode_ready_timeout": -1}, "kubenode_ready_timeout is -1"),
         ({"kubenode_kubeconfig": "/nowhere/config"}, "kubenode_kubeconfig is /nowhere/config"),
+        (
+            {"join_token_create": {"kubeconfig": "/nowhere/config"}},
+            "join_token_create.kubeconfig, which counts without kubenode_kubeconfig, is /nowhere/config",
+        ),
         ({"kubenode_power_off": "perhaps"}, "kubenode_power_off is 'perhaps'"),
         ({"kubenode_wipe": ["all"]}, "'all' names no disk"),
         ({"kubenode_wipe": "S1"}, "kubenode_wipe: 'S1' is neither"),

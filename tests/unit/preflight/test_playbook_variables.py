@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,82 @@ def tasks_with(module: str, part: Any) -> list[dict[str, Any]]:
     inner = part if isinstance(part, list) else list(part.values()) if isinstance(part, dict) else []
     found = [part] if isinstance(part, dict) and module in part else []
     return found + [task for one in inner for task in tasks_with(module, one)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({"ansible_ssh_private_key_file": "keys/id"}, "{cwd}/keys/id"),
+        ({"ansible_private_key_file": "id"}, "{cwd}/id"),
+        ({"ansible_ssh_private_key_file": "~/.ssh/id", "ansible_private_key_file": "id"}, "~/.ssh/id"),
+        ({"ansible_ssh_private_key_file": "/keys/id"}, "/keys/id"),
+        ({"ansible_ssh_private_key_file": ""}, "left out"),
+        ({}, "left out"),
+    ],
+)
+def test_a_module_is_given_the_private_key_that_ssh_takes(tmp_path, monkeypatch, variables, wanted):
+    """Ansible runs modules of the controller where the playbook lies, and ssh in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    found = derived(["common"], "kubenode__private_key", omit="left out", **variables)
+    assert found == wanted.format(cwd=tmp_path)
+
+
+def in_batches() -> list[Any]:
+    """Each play that goes batch by batch, with the plays before it and the tasks that these import."""
+    found = []
+    for path in sorted(PLAYBOOKS.glob("*.yml")):
+        plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for place, play in enumerate(plays):
+            if "serial" in play:
+                found.append(pytest.param(plays[:place], play, id=path.stem))
+    return found
+
+
+@pytest.mark.parametrize(("before", "play"), in_batches())
+def test_batches_are_planned_and_checked_before_the_play_that_goes_by_them(before, play):
+    """Ansible takes ``serial: 0`` for all machines at once, and fails with an exception for a text."""
+    names = set(re.findall(r"import_tasks: (tasks/[a-z_]+\.yml)", yaml.safe_dump(before)))
+    first = yaml.safe_dump(before) + "".join((PLAYBOOKS / name).read_text(encoding="utf-8") for name in sorted(names))
+    assert re.search(r"'(batch|reboot|site)_plan'", first)
+    assert ".errors | length > 0" in first
+    batches = [{"machines": ["n3", "n1"]}, {"machines": ["n2"]}]
+    for site, machines, sizes in (({"batches": batches}, ["n3", "n1", "n2"], [2, 1]), (None, ["all:!all"], [1])):
+        known: dict[str, Any] = {"kubenode_serial": 0, "kubenode_image_serial": 0}
+        if site is not None:
+            known["hostvars"] = {"localhost": {"kubenode_site": site}}
+        templar = ansible.template.Templar(loader=DataLoader(), variables=known)
+        assert templar.template(TRUSTED(play["hosts"])) == machines
+        assert templar.template(TRUSTED(play["serial"])) == sizes
+
+
+def beside_a_machine(part: Any, inherited: dict[str, Any]) -> list[str]:
+    """Names of delegated tasks that inherit ``ansible_host`` of a machine, also those of files that are included."""
+    if isinstance(part, list):
+        return [name for one in part for name in beside_a_machine(one, inherited)]
+    known = {**inherited, **(part.get("vars") or {})}
+    if "delegate_to" in part:
+        return [part["name"]] if known.get("ansible_host", "localhost") != "localhost" else []
+    found = [name for key in ("block", "rescue", "always") for name in beside_a_machine(part.get(key, []), known)]
+    for key in ("import_tasks", "include_tasks"):
+        if file := part.get(f"ansible.builtin.{key}"):
+            file = file["file"] if isinstance(file, dict) else file
+            path = PLAYBOOKS / (file if file.startswith("tasks/") else f"tasks/{file}")
+            found += beside_a_machine(yaml.safe_load(path.read_text(encoding="utf-8")), known)
+    for key in ("import_role", "include_role"):
+        role = part.get(f"ansible.builtin.{key}", {}).get("name", "").removeprefix("kubenode.provision.")
+        if "ansible_host" in known and role and known.get("join_token_create") != {}:
+            for path in (PLAYBOOKS.parent / "roles" / role / "tasks").glob("*.yml"):
+                found += re.findall(r"delegate_to: .*", path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_a_task_of_the_controller_does_not_inherit_the_address_of_a_machine(path):
+    """Ansible shows it as it stands there: ``localhost({{ kubenode__os_address }})``."""
+    plays = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parts = [task for play in plays for key in ("pre_tasks", "tasks", "post_tasks") for task in play.get(key, [])]
+    assert all("ansible_host" not in play.get("vars", {}) for play in plays)
+    assert beside_a_machine(parts, {}) == []
 
 
 @pytest.mark.parametrize(("playbook", "machine"), [("robot_inspect", "api_machine"), ("robot_release", "armed")])

@@ -87,6 +87,13 @@ def test_a_serial_that_says_nothing_is_one_error(serial, words):
     assert plan["batches"] == []
 
 
+@pytest.mark.parametrize("serial", [0, "zone", "x y"])
+def test_an_error_names_the_variable_that_the_playbook_reads(serial):
+    (error,) = site.batch_plan(hosts("a", "b"), serial, "kubenode_image_serial")["errors"]
+    assert error.startswith("kubenode_image_serial is ")
+    assert "kubenode_serial" not in error
+
+
 def test_all_machines_are_one_batch_unless_it_is_said():
     assert [batch["machines"] for batch in site.site_plan(hosts("a", "b"))["batches"]] == [["a", "b"]]
 

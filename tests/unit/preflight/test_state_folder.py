@@ -153,6 +153,29 @@ def test_a_folder_of_another_kind_is_left_alone(site):
     assert findings(site / "hosts.yml") == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("/dev/null", "/dev/null, where"),
+        ("/dev/null/state", "/dev/null/state, where"),
+        ("hosts.yml", "hosts.yml ({site}/hosts.yml), where"),
+    ],
+)
+def test_a_place_that_is_set_and_is_no_folder_stops_the_run(site, given, shown):
+    """It was said of a file in it, without the variable, when a machine was looked at."""
+    (error,), warnings = findings(site / "hosts.yml", kubenode_dir=given, inventory_dir=str(site))
+    assert error == (
+        f"kubenode_dir is {shown.format(site=site)} no file can be written; set it to a folder that can be written"
+    )
+    assert warnings == []
+
+
+@pytest.mark.parametrize("given", ["state", "state/new/deep", "~/state", "a\0b", ["state"], ""])
+def test_a_place_that_is_set_and_can_be_made_is_taken(site, monkeypatch, given):
+    monkeypatch.setenv("HOME", str(site))
+    assert findings(site / "hosts.yml", kubenode_dir=given) == ([], [])
+
+
 def test_a_place_that_cannot_be_written_stops_the_run(site, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != site)
     (error,), _warnings = findings(site / "hosts.yml")

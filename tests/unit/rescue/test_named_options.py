@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.kubenode.provision.plugins.action import installimage_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs, specification
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, machine_install
 
@@ -67,6 +68,39 @@ def test_a_task_for_one_step_names_variables_too():
         {"msg": "set health: check", "warnings": ["set health: check"]}, {"health": "kubenode_disk_health"}
     )
     assert result == {"msg": "set kubenode_disk_health: check", "warnings": ["set kubenode_disk_health: check"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"swraid": 1},
+            "kubenode_root_device_hints: RAID level 1 needs at least 2 disks, and 1 is named; name more disks, choose "
+            "another kubenode_swraid_level, or set kubenode_swraid: 0",
+        ),
+        (
+            {"root_device_hints": {"raid": {"wwn": ["a", "b"]}}, "swraid": 0},
+            "kubenode_root_device_hints: 2 disks are named, but one is used without software RAID; set "
+            "kubenode_swraid: 1, or name one disk",
+        ),
+        (
+            {"autosetup": {"HOSTNAME": "x"}},
+            "autosetup.HOSTNAME: it follows from an option of its own; set kubenode_hostname",
+        ),
+        ({"autosetup": {"DRIVE1": "x"}}, "it follows from an option of its own; set kubenode_root_device_hints"),
+        ({"autosetup": {"PART": "x"}}, "it follows from an option of its own; set kubenode_partitions"),
+    ],
+)
+def test_the_check_of_an_installation_names_variables(options, words):
+    image = {"name": "Debian-1300-trixie-amd64-base.tar.gz"}
+    one = {"name": "n1", "image": image, "root_device_hints": {"serial": "S1"}, **options}
+    given = {"machines": [one], "variables": machine_specs.variable_names("installimage_check")}
+    task = SimpleNamespace(args=given, async_val=0, action="installimage_check", check_mode=True, diff=False)
+    task.get_search_path = list
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    found = installimage_check.ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {})
+    assert words in found["msg"]
+    assert "root_devices" not in found["msg"].replace("kubenode_root_devices", "")
 
 
 def test_every_step_has_names_for_what_it_takes():

@@ -114,7 +114,8 @@ def check_disks(count: int, layout: Layout) -> list[str]:
     if not layout.swraid:
         if count > 1:
             return [
-                f"root_devices: {count} disks are named, but swraid 0 uses one only; set swraid: 1, or name one disk"
+                f"root_devices: {count} disks are named, but one is used without software RAID; set swraid: 1, or name "
+                "one disk"
             ]
         return []
     least = LEAST_DISKS[layout.level]

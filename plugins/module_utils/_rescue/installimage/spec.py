@@ -93,7 +93,7 @@ def check_extra(extra: Mapping[Any, Any]) -> list[str]:
         if not isinstance(key, str) or not _KEY.match(key):
             findings.append(f"autosetup {shown(key)}: a key is in capitals, such as GOVERNOR; name it so")
         elif key in OURS or bare in OURS:
-            findings.append(f"{field}: it follows from {OURS.get(key) or OURS[bare]}; set that option")
+            findings.append(f"{field}: it follows from an option of its own; set {OURS.get(key) or OURS[bare]}")
         elif key in REFUSED or bare in REFUSED:
             findings.append(f"{field}: {REFUSED.get(key) or REFUSED[bare]}")
         elif key not in EXTRA and difflib.get_close_matches(key, EXTRA, 1, 0.8):
