@@ -32,13 +32,12 @@ _NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
 CALLBACK = "kubenode.provision.provision_report"
-#: What the lists of machines are for that a playbook makes of its hosts.
+#: What the first list of machines is for that a playbook makes of its hosts; it would refuse the same in its own words.
 _PURPOSES = {
-    HCLOUD: ("image_url_check", "hcloud_machine"),
-    HCLOUD_NAME: ("hcloud_machine",),
-    ROBOT: ("image_url_check",),
-    INSTALLIMAGE: ("installimage_check",),
-    INSPECT: ("robot_rescue",),
+    HCLOUD: "image_url_check",
+    ROBOT: "image_url_check",
+    INSTALLIMAGE: "installimage_check",
+    INSPECT: "robot_rescue",
 }
 _LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
 _JOINING = ("node", "node_join", SITE)
@@ -243,8 +242,8 @@ def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
 
 def mistyped(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """A sentence for each host whose name no machine can have, and for each value that its option cannot have."""
-    hosts = _of_users(hosts)
-    return [finding for purpose in _PURPOSES.get(playbook, ()) for finding in machine_specs.refusals(hosts, purpose)]
+    purpose = _PURPOSES.get(playbook)
+    return machine_specs.refusals(_of_users(hosts), purpose) if purpose else []
 
 
 def named_strangers(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

@@ -88,9 +88,7 @@ def test_a_reference_by_digest(front, disk, registry):
 def test_an_architecture_that_is_not_there_is_named(front, disk, registry):
     arm64 = registry.artifact("node/image", "arm64", {"disk.raw": b"another architecture" * 999})
     registry.index("node/image", "arm", {"arm64": arm64})
-    failed(
-        disk.install(url(front, "node/image:arm")), "nothing for linux/amd64; there is linux/arm64", "nothing was wri"
-    )
+    failed(disk.install(url(front, "node/image:arm")), "nothing for linux/amd64; there is linux/arm64", "wrote nothing")
     registry.image("node/image", "wrong", [b"x"], "riscv64")
     failed(disk.install(url(front, "node/image:wrong")), "made for linux/riscv64")
     assert disk.untouched()

@@ -41,10 +41,14 @@ def test_programs_read_json_and_people_read_sums(fleet):
     lines = done.stderr.splitlines()
     assert any(line.startswith("6/6 done · API ") for line in lines), done.stderr
     assert "0/6 done · 6 late" in lines
+    assert "0/6 done · 6 failed" in lines
+    assert not [line for line in lines[lines.index("0/6 done · 6 failed") :] if line.startswith("6/6 done")], (
+        done.stderr
+    )
     assert "PROVISION REPORT" in lines
     # no line for a step of a machine, and one for each try that ended badly
     of_one = [line for line in lines if line.startswith("fleet-1: ")]
-    assert [line.split(": ")[1] for line in of_one] == ["late", "late"], done.stderr
+    assert [line.split(": ")[1] for line in of_one] == ["late", "FAILED"], done.stderr
 
 
 def writers(run):

@@ -177,7 +177,6 @@ def test_a_host_that_can_be_no_machine_is_one_sentence(playbook):
     [
         ("robot_installimage", "kubenode_image", "Debian", "'Debian': give a dictionary with keys of these: digest, "),
         ("robot_installimage", "kubenode_image", {"name": "x", "nmae": "x"}, "nmae is no key; use one of digest, file"),
-        ("hcloud_image_url", "kubenode_enable_ipv6", "perhaps", "'perhaps': "),
     ],
 )
 def test_a_value_of_another_kind_is_one_sentence(playbook, variable, value, said):
