@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.filter import preprov_images
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 from tests.unit.docs.plugin_specs import CHECKOUT
 
-*_, PLAY = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))
+PLAY = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))[-1]
 MODULE = "kubenode.provision.preprov_image_build"
 
 
