@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, one_line, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    counted,
+    in_columns,
+    one_line,
+    whole_number,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
@@ -74,7 +79,7 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
         if not build["server_type"]:
             findings.append(f"kubenode_image_server_types names no server type for {build['architecture']}")
     if findings:
-        count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, nothing was created or changed"
+        count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
         raise BuildsNotUsable(f"{count}:\n" + "\n".join(f"- {finding}" for finding in dict.fromkeys(findings)))
     ids = {(image["name"], image["architecture"]): image["id"] for image in bases or []}
     for build in found:

@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    counted,
+    in_columns,
+    json_value,
+    one_line,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 
 from .builds import DEBIAN_NAMES
@@ -74,7 +79,7 @@ def tarballs(
     if not found and not findings:
         findings.append("kubenode_image_matrix is empty; it says of which systems tarballs are to be made")
     if findings:
-        count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, nothing was created or changed"
+        count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
         raise TarballsNotUsable(f"{count}:\n" + "\n".join(f"- {one}" for one in dict.fromkeys(findings)))
     return found
 

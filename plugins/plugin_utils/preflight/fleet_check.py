@@ -17,7 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import key_blob
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import counted, one_line
 
 from ..rescue_run import install_plan, machine_install
 from ..rescue_run.flow import Host
@@ -75,7 +75,7 @@ def fleet_check(
             everything.append(in_variables(f"ssh_private_key {private_key!r}: {exc}", given["variables"]))
     answer: dict[str, Any] = {"changed": False, "failed": bool(everything), "machines": results, "api_calls": 0}
     if everything:
-        count = f"{len(everything)} finding{'s' if len(everything) > 1 else ''}, nothing was created or changed"
+        count = f"{counted(len(everything), 'finding')}, nothing was created or changed"
         answer["msg"] = f"{count}:\n" + "\n".join(f"- {finding}" for finding in everything)
     return answer
 

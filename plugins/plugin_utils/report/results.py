@@ -11,6 +11,7 @@ from typing import Any, TypedDict, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    counted,
     from_rfc3339,
     moment,
     spaced,
@@ -406,7 +407,7 @@ def cost_of(machines: Iterable[Mapping[str, Any]], now: float, currency: str = "
 
 def cost_line(cost: Mapping[str, Any]) -> str:
     """For people."""
-    servers = "1 server" if cost["servers"] == 1 else f"{cost['servers']} servers"
+    servers = counted(cost["servers"], "server")
     currency, made = cost["currency"], "it was created" if cost["servers"] == 1 else "they were created"
     text = f"Cost: {servers}, {_money(cost['hourly'])} {currency} an hour"
     return f"{text}; {_money(cost['since_created'])} {currency} since {made}"

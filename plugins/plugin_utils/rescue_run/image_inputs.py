@@ -83,7 +83,8 @@ def examine(
         findings.append(f"root_devices {_shown(' '.join(devices))}: {name} writes exactly one disk; name one")
     if shipped and checked and bootstrap is not None:
         error = rescue_programs.bootstrap_error(name, url, bootstrap).removeprefix("bootstrap data: ")
-        given = "bootstrap_data_file" if spec.get("bootstrap_data_file") else "bootstrap_data"
+        path = spec.get("bootstrap_data_file")
+        given = f"bootstrap_data_file {_shown(path)}" if path else "bootstrap_data"
         findings += [f"{given}: {name} cannot take it: {error}"] if error else []
     if findings or command is None or bootstrap is None:
         return None, findings

@@ -72,8 +72,25 @@ def image_command(name: str) -> bytes:
 def url_error(name: str, url: str) -> str:
     """Why a shipped image command takes no such image URL on any machine, in its own words; empty when it may take it.
 
-    KeyError when there is none of this name. The command is loaded only here: it runs in rescues. When the Python of
-    the controller lacks what a command needs there, such as lzma, no URL is refused.
+    KeyError when there is none of this name.
+    """
+    return _refusal(name, lambda command: command.examined(url))
+
+
+def bootstrap_error(name: str, url: str, data: bytes) -> str:
+    """The same for bootstrap data, with an image URL that the command takes."""
+    invocation = f"{_COMMANDS}.invocation"
+    return _refusal(
+        name,
+        lambda command: command.check_bootstrap(url, importlib.import_module(invocation).kind_of_bootstrap(data)),
+    )
+
+
+def _refusal(name: str, ask: Callable[[Any], object]) -> str:
+    """What a shipped command says when it is asked; empty when it refuses nothing.
+
+    It is loaded only here: it runs in rescues. When the Python of the controller lacks what a command needs there, such
+    as lzma, nothing is refused.
     """
     module = IMAGE_COMMANDS[name]
     try:
@@ -81,21 +98,7 @@ def url_error(name: str, url: str) -> str:
     except ImportError:
         return ""
     try:
-        command.examined(url)
-    except command.Refused as error:
-        return str(error)
-    return ""
-
-
-def bootstrap_error(name: str, url: str, data: bytes) -> str:
-    """The same for bootstrap data, with an image URL that the command takes."""
-    try:
-        command = importlib.import_module(f"{_COMMANDS}.{IMAGE_COMMANDS[name]}")
-        invocation = importlib.import_module(f"{_COMMANDS}.invocation")
-    except ImportError:
-        return ""
-    try:
-        command.check_bootstrap(url, invocation.kind_of_bootstrap(data))
+        ask(command)
     except command.Refused as error:
         return str(error)
     return ""

@@ -235,6 +235,13 @@ def test_bootstrap_data_that_a_shipped_command_never_takes_is_one_finding(comman
     assert why in said
 
 
+def test_a_file_of_bootstrap_data_that_a_shipped_command_never_takes_is_named():
+    spec = {"name": "node-1", "image_url": RAW_URL, "command": RAW, "root_devices": ["sda"]}
+    spec["bootstrap_data_file"] = "seed.yml"
+    (said,) = examine(spec, "/nowhere/at/all", lambda path: b"hello: world\n")[1]
+    assert said.startswith(f'bootstrap_data_file "seed.yml": {RAW} cannot take it: neither cloud-init')
+
+
 @pytest.mark.parametrize("data", [None, "#cloud-config\n", IGNITION])
 def test_bootstrap_data_that_a_shipped_command_may_take_is_no_finding(data):
     assert findings(RAW_URL, RAW, bootstrap_data=data) == []
