@@ -305,6 +305,14 @@ class TreeWriter:
         else:
             gone.unlink()
 
+    def replace(self, folder: Path, before: Mapping[str, str | Link], now: Mapping[str, str | Link]) -> None:
+        """The files and links of ``now`` in the place of those of ``before``."""
+        for name in before.keys() - now.keys():
+            self.remove(folder / name)
+        for name, content in now.items():
+            if before.get(name) != content:
+                self.file(folder / name, content)
+
     def _new(self) -> Path:
         self._count += 1
         return self._spare / str(self._count)
@@ -341,8 +349,9 @@ class DiskView:
         self._folder = folder
         self._writer = writer
         self._shown: dict[str, Tree] = {}
-        self._links: dict[str, str] = {}
-        self._records: dict[str, str] = {}
+        #: What they were seen to hold: entries of udev's database, and the names below /dev that they claim.
+        self.records: dict[str, str] = {}
+        self.links: dict[str, Link] = {}
 
     def host_nodes(self) -> dict[str, Path]:
         """The guest's name of the disk and its partitions, in this order → the host's node."""
@@ -403,7 +412,7 @@ class DiskView:
         self._writer.remove(self._folder / "sys/devices" / self.name / name)
 
     async def look(self) -> None:
-        """Show what the disk and its partitions hold: udev's database and links."""
+        """See what the disk and its partitions hold."""
         fcntl.flock(self.loop.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as udev: who changes partitions has a lock
         try:
             found = {0: await _blkid(self.loop.device)}
@@ -414,25 +423,15 @@ class DiskView:
         devices = self.loop.partitions() | {0: (7, self.loop.number)}
         known = disk_properties(self.identity)
         records: dict[str, str] = {}
-        links: dict[str, str] = {}
+        links: dict[str, Link] = {}
         for number, content in found.items():
             if number not in devices:
                 continue
             name = partition_name(self.name, number) if number else self.name
             names = disk_links(known, content, number)
             records["b{}:{}".format(*devices[number])] = udev_record(known | content, names)
-            links |= dict.fromkeys(names, f"../../{name}")
-        self._replace(self._folder / "udev/data", self._records, records)
-        # a name that two devices claim belongs to the one that was looked at last
-        self._replace(self._folder, self._links, links, link=True)
-        self._records, self._links = records, links
-
-    def _replace(self, folder: Path, before: dict[str, str], now: dict[str, str], link: bool = False) -> None:
-        for name in before.keys() - now.keys():
-            self._writer.remove(folder / name)
-        for name, value in now.items():
-            if before.get(name) != value:
-                self._writer.file(folder / name, Link(value) if link else value)
+            links |= dict.fromkeys(names, Link(f"../../{name}"))
+        self.records, self.links = records, links
 
 
 class View:
@@ -443,14 +442,16 @@ class View:
         shutil.rmtree(folder, ignore_errors=True)
         for name in ("sys/block", "sys/class-block", "sys/dev-block", "sys/devices", "disk/by-id", "udev/data"):
             (folder / name).mkdir(parents=True)
-        writer = TreeWriter(folder / "spare")
+        self._writer = writer = TreeWriter(folder / "spare")
         writer.folder(folder / "sys/firmware", dict(_EFI) if uefi else {})
         self.folder = folder
         self.disks = [DiskView(folder, writer, identity, name, loop) for identity, name, loop in disks]
+        self._records: dict[str, str] = {}
+        self._links: dict[str, Link] = {}
         self._turn = asyncio.Lock()
 
     async def look(self) -> None:
-        """Look at all disks, one after the other; a disk that a program has locked is tried again until it is free."""
+        """Show what all disks hold, one after the other; one that a program has locked is tried until it is free."""
         async with self._turn:
             for disk in self.disks:
                 while True:
@@ -459,6 +460,16 @@ class View:
                         break
                     except BlockingIOError:
                         await asyncio.sleep(0.05)
+                self._show()
+
+    def _show(self) -> None:
+        """Links first: who finds the disk in the database follows them."""
+        # A name that two disks claim leads to the last one, and to the other one when that claims it no more.
+        links = {name: link for disk in self.disks for name, link in disk.links.items()}
+        self._writer.replace(self.folder, self._links, links)
+        records = {name: record for disk in self.disks for name, record in disk.records.items()}
+        self._writer.replace(self.folder / "udev/data", self._records, records)
+        self._links, self._records = links, records
 
 
 def _number(tree: Tree) -> Number:

@@ -156,6 +156,8 @@ async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_backend: B
     ]
     assert (await one.ssh(f"readlink -e {_BY_ID}/wwn-{_SPINNING.wwn}-part2")).out == "/dev/sda2\n"
     assert (await one.ssh("readlink -e /dev/disk/by-partlabel/first")).out == "/dev/sda1\n"  # both: the last wins
+    await one.answers("sfdisk --quiet --part-label /dev/sda 1 other")
+    await _until(one, "[ $(readlink -e /dev/disk/by-partlabel/first) = /dev/nvme0n1p1 ]")
     uuid = (await one.ssh("blkid -o value -s UUID /dev/nvme0n1p2")).out.strip()
     assert (
         await one.ssh(f"mount UUID={uuid} /mnt && findmnt -no SOURCE /mnt && umount /mnt")
