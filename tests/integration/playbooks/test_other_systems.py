@@ -173,7 +173,7 @@ def test_check_mode_of_a_playbook_only_says_what_would_be(account, receiver, tmp
     assert "(signed) to http://127.0.0.1:" in said
     assert "Metrics: nothing is written in check mode; a run writes " in said
     (summary,) = figures(done)
-    assert (summary["machines"], summary["failed"], summary["reasons"]) == (1, 0, {})
+    assert (summary["check"], summary["machines"], summary["failed"], summary["reasons"]) == (True, 1, 0, {})
     assert summary["api_calls"] > 0
     (posted,) = [one["result"] for one in done.results if one["action"].endswith("cluster_event")]
     assert posted["changed"]
