@@ -134,7 +134,7 @@ _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 # Other options may be words of sentences. They count at the beginning of a finding, with a member behind them, and
 # where the text says that something is to be set.
 _AT_FIRST = r"(?:^|(?<=\n)|(?<=\n- ))(%s)(?![\w/-])"
-_OF_A_MACHINE = r"(?:(?<=': )|(?<=; ))(%s)(?=: | [\"'\[{]|[.\[])"
+_OF_A_MACHINE = r"(?:(?<=': )|(?<=; )|(?<= failed: )|(?<= fail: ))(%s)(?=: | [\"'\[{]|[.\[])"
 _WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
 _TO_SET = r"(?:(?<=\b[Ss]et )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
 # With a value that means something, as in "as proof: port says".

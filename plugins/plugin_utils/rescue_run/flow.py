@@ -159,6 +159,11 @@ class Host:
             self._remote = Remote(self._connect())
         return self._remote
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether a step before this one speaks to the machine."""
+        return self._remote is not None and self._remote.is_open
+
     def flow(self, given: Mapping[str, Any]) -> Flow:
         """One step with these options."""
         return Flow(given, self.name)

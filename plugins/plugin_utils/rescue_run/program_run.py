@@ -200,22 +200,13 @@ class RescueRun:
 
     def _send(self, kind: upload.Kind, source: Path, target: str, digest: str) -> None:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
-        if not self._would_start():
+        if not would_start(self._remote, self._job):
             return
         self._flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
         try:
             upload.upload(self._remote, kind, source, target, digest, self._progress)
         except (upload.UploadFailed, OSError) as exc:
             raise StartFailed(str(exc)) from exc
-
-    def _would_start(self) -> bool:
-        """Whether the module will start the program, and not attach to one that runs or has succeeded."""
-        answer = self._remote.run(f"[ ! -e {watch.RUNNER} ] || sh {watch.RUNNER} status 0 0")[1]
-        try:
-            status = protocol.parse_status(answer) if answer.strip() else None
-        except protocol.ProtocolError:
-            return True
-        return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
     def _written(self) -> list[probe.WrittenDisk] | None:
         """The disks of the job: what they hold now, and what they held ``before`` it; None when it is unknown."""
@@ -287,6 +278,16 @@ class RescueRun:
                 return protocol.parse_fetch(self._remote.run(script)[1])
             except Unreachable as exc:
                 patience.bear(exc)
+
+
+def would_start(remote: Remote, job: jobs.Job) -> bool:
+    """Whether the module will start the program, and not attach to one that runs or has succeeded."""
+    answer = remote.run(f"[ ! -e {watch.RUNNER} ] || sh {watch.RUNNER} status 0 0")[1]
+    try:
+        status = protocol.parse_status(answer) if answer.strip() else None
+    except protocol.ProtocolError:
+        return True
+    return protocol.decide(status, job.digest, job.rule) == protocol.START
 
 
 def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool = True) -> dict[str, Any]:

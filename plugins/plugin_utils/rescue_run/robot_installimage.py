@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
+import tarfile
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ from ..ssh.system_probe import System
 from . import image_inputs, rescue_programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .image_inputs import check_token, read_bootstrap
-from .program_run import RescueRun, end_refused, open_logs
+from .program_run import RescueRun, end_refused, open_logs, would_start
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
 #: What else is kept of a run, and where it lies in the rescue.
@@ -78,9 +80,6 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
             "after_header": "/autosetup",
             "after": _preview(spec),
         }
-    if host.check_mode:
-        msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
-        return flow.result(changed=True, msg=msg, **about)
     urls = [spec["image"]["location"], str(spec["autosetup"].get("SSHKEYS_URL", ""))]
     secrets = [
         spec["crypt_password"],
@@ -88,6 +87,13 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         *(secret for url in urls for secret in masking.of_url(url)),
     ]
     masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
+    if host.check_mode:
+        why = _refusal(host, job, spec) if host.is_reached else ""
+        if why:
+            msg = masker.text(f"{flow.name}: the {_Run.noun} would fail: {why}")
+            return flow.result(failed=True, in_rescue=True, msg=msg, **about)
+        msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
+        return flow.result(changed=True, msg=msg, **about)
     logs = open_logs(given["log_dir"], flow.name, masker, "installimage")
     run = _Run(host.remote, given, flow, job, logs, masker)
     run.image, run.local = spec["image"], inputs.local
@@ -104,6 +110,34 @@ def _examined(host: Host, given: dict[str, Any], name: str) -> Inputs:
     if findings or inputs is None:
         raise BadInput(name, findings)
     return inputs
+
+
+#: A tar archive on stdin: the program and what it reads. Nothing of it stays.
+_CHECK = f"""
+umask 077
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" && tar -xf - && python3 -I -S ./{protocol.COMMAND} {rescue_program.CHECK} "$folder/{protocol.BOOTSTRAP}"
+"""
+
+
+def _refusal(host: Host, job: jobs.Job, spec: specs.Spec) -> str:
+    """Why the program would refuse to begin in this rescue, asked of itself; empty where it would not, or goes on."""
+    bare = specs.pack({**spec, "bootstrap_data": None, "crypt_password": "-" if spec["crypt_password"] else ""})
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        files = {protocol.COMMAND: job.command, protocol.BOOTSTRAP: bare, specs.EMPTY: job.files[specs.EMPTY]}
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    try:
+        if not would_start(host.remote, job):
+            return ""
+        outcome = _outcome(host.remote.run(_CHECK, data=packed.getvalue())[1].encode())
+    except Unreachable:
+        return ""
+    return one_line(str(outcome["reason"]), 1000) if outcome and not outcome.get("ok") else ""
 
 
 def _preview(spec: specs.Spec) -> str:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
 QUALIFIED = "tar-2.k8s.example.com"
-NUMBERS = {"tar-1": 201, QUALIFIED: 202, "never-1": 203, "renamed-1": 204}
+NUMBERS = {"tar-1": 201, QUALIFIED: 202, "never-1": 203, "renamed-1": 204, "checked-1": 205}
 DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
 SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 PARTITIONS = [
@@ -103,6 +103,24 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         assert json.loads(record)["command"] == "installimage"
     lab.run("-e", '{"kubenode_look_timeout": 240}').ok().says("Nothing changed")
     assert [len(machine(lab, name)["resets"]) for name in ("tar-1", QUALIFIED)] == [1, 1]
+
+
+def test_a_check_asks_a_rescue_that_answers_what_it_would_refuse(lab):
+    inventory(lab, "checked-1")
+    with lab.playing("robot_inspect"):
+        lab.run().ok()
+    fails = "the installation would fail: "
+    for wrong, words in (
+        ({"kubenode_image": {"name": TARBALL.replace("base", "none")}}, f"{fails}kubenode_image.name: there is no file"),
+        ({"kubenode_partitions": [{**PARTITIONS[1], "size": "9G"}]}, f"{fails}kubenode_partitions: they take 9216 MiB"),
+    ):
+        inventory(lab, "checked-1", **wrong)
+        lab.run("--check").fails().says(words)
+    inventory(lab, "checked-1")
+    lab.run("--check").ok().says(f"would install /root/.oldroot/nfs/images/{TARBALL}")
+    left = "ls -A /tmp /root/.kubenode; lsblk -no FSTYPE"
+    assert "installimage" not in lab.testbed.ssh("checked-1", left, "rescue")
+    assert len(machine(lab, "checked-1")["resets"]) == 1
 
 
 @pytest.mark.long

@@ -40,6 +40,8 @@ VARIABLES = {
         ("rename it, or set adopt to true for it", "rename it, or set kubenode_adopt to true for it"),
         ("set server_number or server_ip right", "set kubenode_server_number or server_ip right"),
         ("image.url 'u': image.digest is missing", "kubenode_image.url 'u': kubenode_image.digest is missing"),
+        ("the installation failed: partitions: no", "the installation failed: kubenode_partitions: no"),
+        ("the installation would fail: health: no", "the installation would fail: kubenode_disk_health: no"),
         ("partitions[1].size: too small", "kubenode_partitions[1].size: too small"),
         (
             "partitions: none; add entries to subvolumes",

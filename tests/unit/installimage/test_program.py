@@ -375,13 +375,27 @@ def installing(tmp_path: Path, monkeypatch, found: list, looks: list) -> tuple[r
     monkeypatch.setattr(rescue_program.Program, "_image", lambda self: "/image")
     monkeypatch.setattr(rescue_program.Program, "_prepare", lambda self, layout, image, nonce: "config")
     monkeypatch.setattr(rescue_program.Program, "_install", lambda self, config, nonce: done.append("installed"))
-    return rescue_program.Program(spec_for(), str(tmp_path), time.monotonic() + 600), done
+    spec = spec_for(image={"path": str(put(tmp_path / NAME, "an image"))})
+    return rescue_program.Program(spec, str(tmp_path), time.monotonic() + 600), done
 
 
 def test_the_disks_are_looked_at_again_when_the_image_has_come(tmp_path, monkeypatch):
     one, done = installing(tmp_path, monkeypatch, [DISK, DISK], [[], []])
     one.run()
     assert (done, one.result["ok"]) == (["installed"], True)
+
+
+def test_a_check_refuses_what_a_run_would_and_changes_nothing(tmp_path, monkeypatch):
+    one, done = installing(tmp_path, monkeypatch, [DISK], [[]])
+    before = sorted(tmp_path.rglob("*"))
+    one.check()
+    assert (done, one.result["began"], sorted(tmp_path.rglob("*"))) == ([], False, before)
+    one, done = installing(tmp_path, monkeypatch, [DISK, DISK], [[], []])
+    (tmp_path / NAME).unlink()
+    for ask in (one.check, one.run):
+        with pytest.raises(Refused, match=rf"image.path: there is no file {tmp_path}/{NAME} in the rescue;"):
+            ask()
+    assert (done, one.result["began"]) == ([], False)
 
 
 @pytest.mark.parametrize(

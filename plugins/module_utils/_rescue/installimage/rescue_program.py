@@ -192,6 +192,8 @@ MARKER = "IMAGE_URL_DONE"
 TOKEN = "OCI_REGISTRY_AUTH_TOKEN"
 #: Seconds of the runner's limit that are kept for killing installimage and emptying the disks.
 TIDY = 90
+#: In the place of the image: only say whether the installation would be refused; nothing is changed.
+CHECK = "check"
 DEBUG = "/root/debug.txt"
 HOOK = "/root/post-install"
 
@@ -216,7 +218,11 @@ def main(arguments: Sequence[str]) -> int:
     limit = int(os.environ.get("KUBENODE_LIMIT") or 1800 + TIDY)
     program = Program(spec, os.path.dirname(bootstrap), started + max(1, limit - TIDY), token)
     try:
-        program.run()
+        if arguments[0] == CHECK:
+            program.check()
+            program.result["ok"] = True
+        else:
+            program.run()
         code = 0
     except (Refused, GatherError, OSError) as error:
         program.fail(str(error), getattr(error, "permanent", False))
@@ -258,19 +264,11 @@ class Program:
 
     def run(self) -> None:
         """Everything; raises :class:`Refused`."""
-        spec, result = self._spec, self.result
-        check_command(spec["command"])
         os.makedirs(os.path.join(self._work, "images"), mode=0o700, exist_ok=True)
         for leftover in (DEBUG, os.path.join(self._work, "post-install.log")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        result["uefi"] = is_uefi()
-        self._resolve()
-        targets = self._targets()
-        self._check_disks(targets)
-        sizes = [disk["size"] for disk in self._disks]
-        layout = check_spec(spec, result["uefi"], sizes, platform.machine())
-        result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
+        layout, targets = self.check()
         image = self._image()
         nonce = uuid.uuid4().hex
         config = self._prepare(layout, image, nonce)
@@ -280,7 +278,24 @@ class Program:
             self._empty(targets)
         self._install(config, nonce)
         self._scrub()
-        result["ok"] = True
+        self.result["ok"] = True
+
+    def check(self) -> tuple[Layout, list[Disk]]:
+        """What can be refused before anything is changed; returns the layout, and the disks to empty first."""
+        spec, result = self._spec, self.result
+        check_command(spec["command"])
+        result["uefi"] = is_uefi()
+        self._resolve()
+        targets = self._targets()
+        self._check_disks(targets)
+        sizes = [disk["size"] for disk in self._disks]
+        layout = check_spec(spec, result["uefi"], sizes, platform.machine())
+        result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
+        image = spec["image"]
+        if image["kind"] not in (specs.URL, specs.OCI, specs.FILE) and not os.path.isfile(image["location"]):
+            text = f"image.{image['kind']}: there is no file {image['location']} in the rescue"
+            raise Refused(text + _similar(image["location"]), permanent=True)
+        return layout, targets
 
     def fail(self, reason: str, permanent: bool) -> None:
         """Say why, and empty the disks that were begun again."""
@@ -373,9 +388,6 @@ class Program:
                 return path
         elif image["kind"] != specs.FILE:
             path = image["location"]
-            if not os.path.isfile(path):
-                text = f"image.{image['kind']}: there is no file {path} in the rescue{_similar(path)}"
-                raise Refused(text, permanent=True)
         found = image_file.digest_of(path, self._read)
         image_file.verify(found, image["digest"], f"{specs.image_field(image)} {image['shown']}")
         self.result["image_digest"] = found
