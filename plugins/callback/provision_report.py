@@ -300,7 +300,7 @@ class CallbackModule(CallbackBase):
             self._say(title)
         else:
             self._display.banner(title)
-        for line in table(self._report):
+        for line in table(self._report, data["check"]):
             self._say(line)
         if data["cost"]:
             self._say(results.cost_line(data["cost"]))
@@ -354,12 +354,13 @@ NAMED = 20
 _HEADS = ("count", "avg", "p50", "p95", "min", "max")
 
 
-def table(report: Report) -> list[str]:
-    """The lines a person reads at the end of a run."""
+def table(report: Report, check: bool = False) -> list[str]:
+    """The lines a person reads at the end of a run; ``check``: nothing was changed by it."""
+    changed = "would be changed" if check else "changed"
     lines = _errors(report) + _durations(report)
     if report.machines:
-        lines += _machines(report)
-    return lines + _nodes(report)
+        lines += _machines(report, changed)
+    return lines + _nodes(report, changed)
 
 
 def _errors(report: Report) -> list[str]:
@@ -398,7 +399,7 @@ def _durations(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _machines(report: Report) -> list[str]:
+def _machines(report: Report, changed_in_words: str) -> list[str]:
     machines = report.machines
     per_machine = ratio(report.api_calls, len(machines))
     failed = [machine for machine in machines if machine["failed"]]
@@ -414,7 +415,7 @@ def _machines(report: Report) -> list[str]:
     unfinished = len(machines) - len(running) - len(failed) if report.errors else 0
     lines = [
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
-        f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} changed, "
+        f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} {changed_in_words}, "
         f"{len(failed)} failed" + (f", {unfinished} not finished" if unfinished else ""),
     ]
     if len(machines) <= NAMED:
@@ -446,7 +447,7 @@ def _at_most(given: Iterable[str]) -> list[str]:
     return lines if len(lines) <= NAMED else [*lines[:NAMED], f"  and {len(lines) - NAMED} more, see the report"]
 
 
-def _nodes(report: Report) -> list[str]:
+def _nodes(report: Report, changed_in_words: str) -> list[str]:
     """What became of the roles of the node phase."""
     lines = []
     phases = report.phases()
@@ -454,6 +455,6 @@ def _nodes(report: Report) -> list[str]:
         mine = [phase for phase in phases if phase["phase"] == role]
         failed = [phase for phase in mine if phase["failed"]]
         changed = sum(phase["changed"] for phase in mine)
-        lines.append(f"{role}: {counted(len(mine), 'machine')}, {changed} changed, {len(failed)} failed")
+        lines.append(f"{role}: {counted(len(mine), 'machine')}, {changed} {changed_in_words}, {len(failed)} failed")
         lines += [f"  {spaced(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
     return lines

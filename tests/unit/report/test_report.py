@@ -164,6 +164,12 @@ def test_a_run_without_changes_says_so(report):
     assert "Nothing changed" in "\n".join(table(report))
 
 
+def test_a_check_says_what_would_be_changed(report):
+    report.add("localhost", fleet({"name": "n1", "boot_state": "BootingToRescue", "changed": True}))
+    assert "0 running a verified system, 1 would be changed, 0 failed" in "\n".join(table(report, check=True))
+    assert "0 running a verified system, 1 changed, 0 failed" in "\n".join(table(report))
+
+
 def test_what_is_not_as_it_was_asked_for_is_reported(report):
     state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
     differs = {"what": "command", "runs": "a", "since": "2026-11-21T10:00:00Z", "wanted": "b"}
