@@ -111,7 +111,7 @@ def test_a_check_asks_a_rescue_that_answers_what_it_would_refuse(lab):
         lab.run().ok()
     fails = "the installation would fail: "
     for wrong, words in (
-        ({"kubenode_image": {"name": TARBALL.replace("base", "none")}}, f"{fails}kubenode_image.name: there is no file"),
+        ({"kubenode_image": {"name": TARBALL.replace("base", "none")}}, f"{fails}kubenode_image.name: there is no"),
         ({"kubenode_partitions": [{**PARTITIONS[1], "size": "9G"}]}, f"{fails}kubenode_partitions: they take 9216 MiB"),
     ):
         inventory(lab, "checked-1", **wrong)
