@@ -59,7 +59,10 @@ def image_url_command(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     )
     about = {"job": job.digest, "image_url": image_url.redact(inputs.image_url), "command_path": inputs.command.path}
     if host.check_mode:
-        return flow.result(changed=True, msg=f"would run {inputs.command.path} in the rescue", **about)
+        would = f"would run {inputs.command.path} in the rescue"
+        if program_run.goes_on(host, job):
+            would = f"would go on with the {ImageCommandRun.noun} of an earlier run"
+        return flow.result(changed=True, msg=would, **about)
     secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
     masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
     logs = program_run.open_logs(given["log_dir"], flow.name, masker)

@@ -27,7 +27,7 @@ from ..ssh import gate
 from ..ssh.remote import Patience, Remote, Unreachable
 from ..ssh.system_probe import System
 from . import rescue_programs, upload, watch
-from .flow import Flow, parse_host_keys
+from .flow import Flow, Host, parse_host_keys
 
 #: Lines of its output that a message shows.
 SHOWN = 5
@@ -288,6 +288,14 @@ def would_start(remote: Remote, job: jobs.Job) -> bool:
     except protocol.ProtocolError:
         return True
     return protocol.decide(status, job.digest, job.rule) == protocol.START
+
+
+def goes_on(host: Host, job: jobs.Job) -> bool:
+    """For check mode: whether a run would go on with what was started in the rescue; False where that is not known."""
+    try:
+        return host.is_reached and not would_start(host.remote, job)
+    except Unreachable:
+        return False
 
 
 def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool = True) -> dict[str, Any]:

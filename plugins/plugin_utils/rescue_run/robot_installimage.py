@@ -36,7 +36,7 @@ from ..ssh.system_probe import System
 from . import image_inputs, rescue_programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .image_inputs import check_token, read_bootstrap
-from .program_run import RescueRun, end_refused, open_logs, would_start
+from .program_run import RescueRun, end_refused, goes_on, open_logs
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
 #: What else is kept of a run, and where it lies in the rescue.
@@ -88,6 +88,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     ]
     masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
     if host.check_mode:
+        if goes_on(host, job):
+            return flow.result(changed=True, msg=f"would go on with the {_Run.noun} of an earlier run", **about)
         why = _refusal(host, job, spec) if host.is_reached else ""
         if why:
             msg = masker.text(f"{flow.name}: the {_Run.noun} would fail: {why}")
@@ -122,7 +124,7 @@ cd "$folder" && tar -xf - && python3 -I -S ./{protocol.COMMAND} {rescue_program.
 
 
 def _refusal(host: Host, job: jobs.Job, spec: specs.Spec) -> str:
-    """Why the program would refuse to begin in this rescue, asked of itself; empty where it would not, or goes on."""
+    """Why the program would refuse to begin in this rescue, asked of itself; empty where it would not."""
     bare = specs.pack({**spec, "bootstrap_data": None, "crypt_password": "-" if spec["crypt_password"] else ""})
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -132,8 +134,6 @@ def _refusal(host: Host, job: jobs.Job, spec: specs.Spec) -> str:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     try:
-        if not would_start(host.remote, job):
-            return ""
         outcome = _outcome(host.remote.run(_CHECK, data=packed.getvalue())[1].encode())
     except Unreachable:
         return ""
