@@ -26,15 +26,19 @@ class ActionModule(ActionBase):
         path, hosts = given["path"], given["hosts"]
         result: dict[str, Any] = {"changed": False, "failed": False, "path": path, "msg": "", "warnings": []}
         result["known"] = {}
-        if self._task.check_mode or not (hosts or given["gone"] or given["known"]):
-            return result
+        check = self._task.check_mode
         try:
             if given["known"]:
-                machine_inventory.take(path, given["known"], (task_vars or {}).get("hostvars") or {})
+                known_hosts = (task_vars or {}).get("hostvars") or {}
+                result["changed"] = machine_inventory.take(path, given["known"], known_hosts, check)
         except machine_inventory.InventoryError as error:
             return {**result, "failed": True, "msg": f"{error}. Nothing was changed."}
+        if not (hosts or given["gone"]):
+            return result
         try:
-            machine_inventory.change(path, hosts, given["gone"])
+            result["changed"] |= machine_inventory.change(path, hosts, given["gone"], check)
+            if check:
+                return result
             result["known"] = machine_inventory.handed_on(path, hosts)
         except machine_inventory.InventoryError as error:
             # the machines are well, and the run has their addresses

@@ -300,7 +300,7 @@ class CallbackModule(CallbackBase):
             self._say(title)
         else:
             self._display.banner(title)
-        for line in table(self._report, data["check"]):
+        for line in table(self._report, data["check"], any(stats.changed.values())):
             self._say(line)
         if data["cost"]:
             self._say(results.cost_line(data["cost"]))
@@ -354,12 +354,15 @@ NAMED = 20
 _HEADS = ("count", "avg", "p50", "p95", "min", "max")
 
 
-def table(report: Report, check: bool = False) -> list[str]:
-    """The lines a person reads at the end of a run; ``check``: nothing was changed by it."""
+def table(report: Report, check: bool = False, touched: bool = False) -> list[str]:
+    """The lines a person reads at the end of a run.
+
+    ``check``: it only says what would be changed; ``touched``: a task of it has changed something.
+    """
     changed = "would be changed" if check else "changed"
     lines = _errors(report) + _durations(report)
     if report.machines:
-        lines += _machines(report, changed)
+        lines += _machines(report, changed, touched)
     return lines + _nodes(report, changed)
 
 
@@ -399,7 +402,7 @@ def _durations(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _machines(report: Report, changed_in_words: str) -> list[str]:
+def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]:
     machines = report.machines
     per_machine = ratio(report.api_calls, len(machines))
     failed = [machine for machine in machines if machine["failed"]]
@@ -431,9 +434,8 @@ def _machines(report: Report, changed_in_words: str) -> list[str]:
     elsewhere = [machine for machine in machines if machine["instead"]]
     lines += _at_most(f"  {spaced(machine['name'], 63)} is {machine['instead']}" for machine in elsewhere)
     lines += _at_most(f"  warning: {text}" for machine in machines for text in machine["warned"])
-    touched = (
-        report.errors or changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
-    )
+    if report.errors or changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases()):
+        touched = True
     if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     for place, machine in enumerate(failed):

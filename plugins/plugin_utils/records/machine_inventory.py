@@ -162,19 +162,28 @@ def read(path: str) -> Hosts:
         raise InventoryError(f"{path} is damaged; remove it, each run writes its machines again") from error
 
 
-def change(path: str, hosts: Mapping[str, Mapping[str, Any]], gone: Iterable[str] = ()) -> bool:
+def change(
+    path: str, hosts: Mapping[str, Mapping[str, Any]], gone: Iterable[str] = (), check_mode: bool = False
+) -> bool:
     """Put hosts into the file and take others out, whichever other runs do so at the same time.
 
-    Returns whether anything changed; raises `InventoryError`.
+    Returns whether anything changed, or would in ``check_mode``; raises `InventoryError`.
     """
-    folder = os.path.dirname(path)
+    folder, gone = os.path.dirname(path), set(gone)
+
+    def changed(before: Hosts) -> Hosts:
+        return {name: host for name, host in {**before, **plain(hosts)}.items() if name not in gone}
+
+    if check_mode:
+        there = read(path)
+        return changed(there) != there
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             before = read(path)
-            after = {name: host for name, host in {**before, **plain(hosts)}.items() if name not in set(gone)}
+            after = changed(before)
             if after == before:
                 return False
             with safe_files.replacing(path) as (file, _draft):
@@ -201,10 +210,13 @@ def handed_on(path: str, hosts: Mapping[str, Mapping[str, Any]]) -> Hosts:
     return found
 
 
-def take(path: str, machines: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> None:
+def take(
+    path: str, machines: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]], check_mode: bool = False
+) -> bool:
     """Reach machines as another controller did that has proven them; what is known here of one stays.
 
-    ``machines``: what :func:`handed_on` returned there. Raises `InventoryError`, and nothing is written then.
+    ``machines``: what :func:`handed_on` returned there. Returns whether anything changed, or would in ``check_mode``;
+    raises `InventoryError`, and nothing is written then.
     """
     findings = ssh_access.handed_on_findings(machines)
     if findings:
@@ -225,7 +237,7 @@ def take(path: str, machines: Mapping[str, Any], hostvars: Mapping[str, Mapping[
             "by which this controller knows the machine. Hand none on when they are old; remove that file when it is"
         )
     try:
-        for name, text in pins.items():
+        for name, text in () if check_mode else pins.items():
             os.makedirs(os.path.dirname(_pin(folder, name)), mode=0o700, exist_ok=True)
             with safe_files.replacing(_pin(folder, name)) as (file, _draft):
                 file.write(text.encode("utf-8"))
@@ -233,7 +245,7 @@ def take(path: str, machines: Mapping[str, Any], hostvars: Mapping[str, Mapping[
         raise InventoryError(f"{folder} cannot be written ({error.strerror}); make it writable") from error
     new = {name: one for name, one in machines.items() if name in hostvars and name not in there}
     proven = ({"name": name, **one, "runs": True} for name, one in new.items())
-    change(path, hosts_of(proven, hostvars, (), folder))
+    return change(path, hosts_of(proven, hostvars, (), folder), check_mode=check_mode) or bool(pins)
 
 
 def _pin(folder: str, name: str) -> str:

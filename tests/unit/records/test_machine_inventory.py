@@ -163,10 +163,10 @@ def call(path, check_mode=False, sources=(), hostvars=None, **given):
 def test_the_run_says_how_to_go_on(folder):
     path = folder / machine_inventory.NAME
     hosts = {"a": {"ansible_host": "203.0.113.5"}, "b": {"ansible_host": "203.0.113.6"}}
-    assert call(path, check_mode=True, hosts=hosts)["msg"] == ""
-    assert not path.exists()
+    would = call(path, check_mode=True, hosts=hosts)
+    assert (would["msg"], would["changed"], path.exists()) == ("", True, False)
     answer = call(path, hosts=hosts, sources=["/srv/inventory.yml", "a,b"])
-    assert (answer["failed"], answer["changed"]) == (False, False)
+    assert (answer["failed"], answer["changed"]) == (False, True)
     quoted = shlex.quote(str(path))
     assert answer["msg"] == (
         f"{path} says how these 2 machines are reached. To go on: ansible-playbook -i /srv/inventory.yml -i a,b -i "
@@ -175,7 +175,10 @@ def test_the_run_says_how_to_go_on(folder):
     # it is one of the run's own inventories
     again = call(path, hosts={"a": hosts["a"]}, sources=[str(path)])
     assert again["msg"].endswith(f"ansible-playbook -i {quoted} kubenode.provision.node")
-    assert call(path, gone=["a"])["msg"] == ""
+    assert not again["changed"]
+    for check_mode, changed in ((True, True), (False, True), (True, False), (False, False)):
+        gone = call(path, check_mode=check_mode, gone=["a"])
+        assert (gone["msg"], gone["changed"]) == ("", changed)
     assert list(machine_inventory.read(str(path))) == ["b"]
 
 

@@ -162,6 +162,7 @@ def test_table_names_the_figures_and_the_failure(report):
 def test_a_run_without_changes_says_so(report):
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
     assert "Nothing changed" in "\n".join(table(report))
+    assert "Nothing changed" not in "\n".join(table(report, touched=True))
 
 
 def test_a_check_says_what_would_be_changed(report):
