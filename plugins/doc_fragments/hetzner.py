@@ -31,9 +31,7 @@ options:
       - Errors that concern the whole fleet (credentials, impossible input, a budget that cannot suffice) always fail
         the task, and they do so before anything is changed.
     type: str
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
     default: fail
 
 requirements:
@@ -79,9 +77,7 @@ options:
       - Errors that concern the whole fleet (credentials, impossible input, an hourly limit that cannot suffice) always
         fail the task, and they do so before anything is changed.
     type: str
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
     default: fail
 
 requirements:

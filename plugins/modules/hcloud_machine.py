@@ -178,10 +178,7 @@ options:
       - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
         M(kubenode.provision.hcloud_node_image).
     type: str
-    choices:
-      - present
-      - started
-      - absent
+    choices: [present, started, absent]
     default: present
   ssh_private_key:
     description:

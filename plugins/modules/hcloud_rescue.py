@@ -55,10 +55,7 @@ options:
       - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
       - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
     type: str
-    choices:
-      - rescue
-      - os
-      - disarmed
+    choices: [rescue, os, disarmed]
     default: rescue
   ssh_keys:
     description:

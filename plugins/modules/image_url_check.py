@@ -110,8 +110,7 @@ attributes:
 seealso:
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.pre_provision_command
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

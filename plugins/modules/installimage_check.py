@@ -221,8 +221,7 @@ attributes:
 seealso:
   - module: kubenode.provision.robot_installimage
   - module: kubenode.provision.pre_provision_command
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -133,8 +133,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.node_settings
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -73,10 +73,7 @@ options:
       - V(os) disarms the rescue, and reboots a machine that is in its rescue over SSH.
       - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
     type: str
-    choices:
-      - rescue
-      - os
-      - disarmed
+    choices: [rescue, os, disarmed]
     default: rescue
   ssh_private_key:
     description:
@@ -101,9 +98,7 @@ options:
       - V(strict) accepts a system as the rescue only with a host key that Robot reports for it.
       - V(accept-new) trusts the first contact, for locations where Robot does not report host keys.
     type: str
-    choices:
-      - strict
-      - accept-new
+    choices: [strict, accept-new]
     default: strict
   reinstall:
     description:
@@ -205,9 +200,7 @@ options:
       - V(refuse) fails with the arithmetic before anything is changed.
       - V(pace) resets as many as possible now and the others as the hour permits.
     type: str
-    choices:
-      - refuse
-      - pace
+    choices: [refuse, pace]
     default: refuse
 seealso:
   - module: kubenode.provision.robot_server
