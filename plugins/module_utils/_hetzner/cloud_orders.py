@@ -254,12 +254,7 @@ def resolve(
     return {
         "choices": choices,
         "ssh_keys": resolve_keys(
-            "ssh_keys",
-            machine.get("ssh_keys"),
-            catalog.ssh_keys(),
-            public_key,
-            private_key_path,
-            catalog.ssh_keys_with,
+            machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path, catalog.ssh_keys_with
         ),
         "networks": places,
         "primary_ips": {kind: item["id"] for kind, item in primary.items()},

@@ -196,10 +196,10 @@ class CloudRescue(BootFleet):
             by_name = not any(isinstance(one, Mapping) for one in self._ssh_keys)
             if first and by_name and all(isinstance(key, dict) for key in first):
                 with contextlib.suppress(Unfit):
-                    return resolve_keys("ssh_keys", self._ssh_keys, first, public_key, self._private_key)
+                    return resolve_keys(self._ssh_keys, first, public_key, self._private_key)
             catalog = Catalog(self.api, deadline)
             return resolve_keys(
-                "ssh_keys", self._ssh_keys, catalog.ssh_keys(), public_key, self._private_key, catalog.ssh_keys_with
+                self._ssh_keys, catalog.ssh_keys(), public_key, self._private_key, catalog.ssh_keys_with
             )
         except Unfit as finding:
             raise FleetError(f"nothing was changed, because of: {finding}") from finding
