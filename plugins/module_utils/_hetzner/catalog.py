@@ -156,10 +156,7 @@ def pick_image(wanted: str, images: Sequence[Image], server_type: Mapping[str, A
     """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
     architecture = server_type["architecture"]
     why = f"server type '{server_type['name']}' is {architecture}"
-    return _usable_image(wanted, of_architecture(wanted, images, architecture, newest, why), server_type)
-
-
-def _usable_image(wanted: str, image: Image, server_type: Mapping[str, Any]) -> Image:
+    image = of_architecture(wanted, images, architecture, newest, why)
     if image.get("status", "available") != "available":
         raise Unfit(f"image: '{wanted}' is not available yet (status {image['status']}); wait or choose another")
     size = image.get("disk_size") or 0

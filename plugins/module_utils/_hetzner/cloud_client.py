@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.module_utils.basic import missing_required_lib
 
@@ -40,13 +40,12 @@ WINDOW = 3600.0
 LEAST_SHARE, SHARE_GROWS = 1 / 8, 1 / 128
 
 
-class Plan:
+class Plan(NamedTuple):
     """Whether a piece of work fits into the budget: ``fits`` at once, ``possible`` with pacing, or not at all."""
 
-    def __init__(self, fits: bool, possible: bool, message: str) -> None:
-        self.fits = fits
-        self.possible = possible
-        self.message = message
+    fits: bool
+    possible: bool
+    message: str
 
 
 class Budget:
