@@ -513,8 +513,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Api) -> MachineFleet:
-        return MachineFleet(
+    def work(api: Api) -> list[dict[str, Any]]:
+        fleet = MachineFleet(
             api,
             params["machines"],
             state=params["state"],
@@ -524,8 +524,9 @@ def main() -> None:
             private_key=params["ssh_private_key"],
             delete=params["delete"],
         )
+        return fleet.run()
 
-    run_fleet(module, make_fleet, open_cloud)
+    run_fleet(module, work, open_cloud)
 
 
 if __name__ == "__main__":

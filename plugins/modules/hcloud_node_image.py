@@ -278,8 +278,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Api) -> ImageFleet:
-        return ImageFleet(
+    def work(api: Api) -> list[dict[str, Any]]:
+        fleet = ImageFleet(
             api,
             params["images"],
             state=params["state"],
@@ -287,8 +287,9 @@ def main() -> None:
             timeout=params["timeout"],
             check_mode=module.check_mode,
         )
+        return fleet.run()
 
-    run_fleet(module, make_fleet, open_cloud, items="images")
+    run_fleet(module, work, open_cloud, items="images")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,9 @@ def argument_spec() -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), open_cloud, items="images")
+    run_fleet(
+        module, lambda api: ImageLookup(api, params["images"], params["newest"]).run(), open_cloud, items="images"
+    )
 
 
 if __name__ == "__main__":

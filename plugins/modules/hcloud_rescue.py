@@ -313,8 +313,6 @@ api_budget:
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
-import shutil
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -328,7 +326,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import progress_options, run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import ssh_of
 
 
 def argument_spec() -> dict[str, Any]:
@@ -347,23 +345,16 @@ def argument_spec() -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+    options = BootOptions.of(params, ("reinstall", params["reinstall"]), module.check_mode)
 
-    def make_fleet(api: Api) -> CloudRescue:
-        return CloudRescue(
-            api,
-            make_ssh(params, params["known_hosts_dir"] or temporary),
-            BootOptions.of(params, ("reinstall", params["reinstall"]), module.check_mode),
-            ssh_keys=params["ssh_keys"],
-            private_key=params["ssh_private_key"],
-            rescue_timeout=params["rescue_timeout"],
-        )
+    def work(api: Api) -> list[dict[str, Any]]:
+        with ssh_of(params) as shell:
+            fleet = CloudRescue(
+                api, shell, options, params["ssh_keys"], params["ssh_private_key"], params["rescue_timeout"]
+            )
+            return fleet.run()
 
-    try:
-        run_fleet(module, make_fleet, open_cloud)
-    finally:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
+    run_fleet(module, work, open_cloud)
 
 
 if __name__ == "__main__":

@@ -413,8 +413,6 @@ api_calls:
   sample: 9
 """
 
-import shutil
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -429,7 +427,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
     robot_options,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import ssh_of
 
 
 def argument_spec() -> dict[str, Any]:
@@ -460,9 +458,8 @@ def main() -> None:
     if params["release"] and params["reinstall"]:
         module.fail_json(msg="release and reinstall exclude each other: give a machine back, or write it again")
     pace = params["on_reset_limit"] == "pace"
-    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
-    def make_fleet(api: Robot) -> RobotRescue:
+    def work(api: Robot) -> list[dict[str, Any]]:
         more = RobotOptions(
             limits=time_limits(params),
             key=(params["ssh_public_key"], params["ssh_private_key"]),
@@ -473,17 +470,13 @@ def main() -> None:
             look_only=params["look_only"],
             pace=pace,
         )
-        # A rescue has one user and one port.
-        shell = make_ssh(dict(params, ssh_user="root", ssh_port=22), params["known_hosts_dir"] or temporary)
         word = ("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"])
         options = BootOptions.of(params, word, module.check_mode)
-        return RobotRescue(api, shell, options, more)
+        # A rescue has one user and one port.
+        with ssh_of(dict(params, ssh_user="root", ssh_port=22)) as shell:
+            return RobotRescue(api, shell, options, more).run()
 
-    try:
-        run_fleet(module, make_fleet, open_robot(params["max_resets"], pace))
-    finally:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
+    run_fleet(module, work, open_robot(params["max_resets"], pace))
 
 
 if __name__ == "__main__":

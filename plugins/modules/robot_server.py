@@ -176,10 +176,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Robot) -> RobotServerFleet:
-        return RobotServerFleet(api, params["machines"], params["timeout"], module.check_mode)
+    def work(api: Robot) -> list[dict[str, Any]]:
+        return RobotServerFleet(api, params["machines"], params["timeout"], module.check_mode).run()
 
-    run_fleet(module, make_fleet, open_robot())
+    run_fleet(module, work, open_robot())
 
 
 if __name__ == "__main__":
