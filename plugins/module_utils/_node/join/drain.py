@@ -160,10 +160,8 @@ class Drain:
             if self._clock() - began >= self._timeout:
                 waiting = [{"pod": name_of(pod), "why": self._reason(pod)} for pod in left]
                 gone = sorted(known - {name_of(pod) for pod in left})
-                text = "; ".join(f"{one['pod']}: {one['why']}" for one in waiting[:10]) or why
-                more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
                 raise NotDrained(
-                    f"after {self._timeout} s there are pods left on the Node {self._name}: {text}{more}",
+                    f"after {self._timeout} s there are pods left on the Node {self._name}: {in_words(waiting) or why}",
                     waiting,
                     gone,
                 )
@@ -220,6 +218,6 @@ class Drain:
 
 
 def in_words(refused: list[dict[str, str]]) -> str:
-    """The pods in the way for people, at most ten."""
+    """Pods, and what is in the way, for people; at most ten."""
     text = "; ".join(f"{one['pod']}: {one['why']}" for one in refused[:10])
     return text + (f" and {len(refused) - 10} more" if len(refused) > 10 else "")
