@@ -24,7 +24,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Tuple
+from typing import Any, NamedTuple, Tuple
 from urllib.parse import urlsplit
 
 from .._common.text import base64_bytes, json_value
@@ -183,13 +183,12 @@ class ApiError(Exception):
         self.code = code
 
 
-class Answer:
+class Answer(NamedTuple):
     """Status, JSON body (None when it is none), seconds by which the server's clock is ahead (None: no date)."""
 
-    def __init__(self, status: int, body: Any, skew: float | None = None) -> None:
-        self.status = status
-        self.body = body
-        self.skew = skew
+    status: int
+    body: Any
+    skew: float | None = None
 
     @property
     def message(self) -> str:
