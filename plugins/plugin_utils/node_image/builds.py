@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -316,12 +316,8 @@ def _check_architecture(where: str, value: Any, findings: list[str]) -> None:
 
 
 def _check_url(where: str, url: Any, findings: list[str]) -> None:
-    _checked(where, lambda: image_url.check_image_url(str(url)), findings)
-
-
-def _checked(where: str, check: Callable[[], Any], findings: list[str]) -> None:
     try:
-        check()
+        image_url.check_image_url(str(url))
     except image_url.InvalidImageURL as exc:
         findings.append(f"{where}: image_url: {exc}")
 
