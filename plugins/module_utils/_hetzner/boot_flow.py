@@ -88,8 +88,8 @@ class IntentStore:
 
     def armed(self, name: str, **how: Any) -> None:
         """What distinguishes the arming that just happened from others."""
-        intent = self.of(name)
-        if not self._folder or intent is None or intent.get("state") != intents.OPEN:
+        intent = self._read(name, intents.read_open)
+        if not self._folder or intent is None:
             return
         try:
             intents.write(intents.file_of(self._folder, name), dict(intent, armed=how))
@@ -99,8 +99,8 @@ class IntentStore:
     def gave_up(self, name: str, for_good: bool) -> None:
         """The arming was taken back: a rescue that comes now is not ours. ``for_good``: it is not tried again."""
         with contextlib.suppress(intents.IntentError, MachineError):  # the error that led here says more
-            intent = self.of(name)
-            if not self._folder or intent is None or intent.get("state") != intents.OPEN:
+            intent = self._read(name, intents.read_open)
+            if not self._folder or intent is None:
                 return
             path = intents.file_of(self._folder, name)
             if for_good:
@@ -118,8 +118,11 @@ class IntentStore:
 
     def of(self, name: str) -> dict[str, Any] | None:
         """The intent of a machine; None when there is none."""
+        return self._read(name, intents.read)
+
+    def _read(self, name: str, how: Callable[[str], dict[str, Any] | None]) -> dict[str, Any] | None:
         try:
-            return intents.read(intents.file_of(self._folder, name)) if self._folder else None
+            return how(intents.file_of(self._folder, name)) if self._folder else None
         except intents.IntentError as error:
             raise MachineError(str(error)) from error
 

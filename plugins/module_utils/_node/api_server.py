@@ -225,6 +225,14 @@ def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:
     return next((one for one in conditions if one.get("type") == "Ready"), {})
 
 
+def old_kubelet(node: Mapping[str, Any], wanted: str) -> str:
+    """That a Node is not of a kubelet of this version yet; empty when it is, or when none is wanted."""
+    reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    if not wanted or reported.lstrip("v") == wanted.lstrip("v"):
+        return ""
+    return f"its kubelet still reports the version {reported or '(none)'}"
+
+
 class Api:
     """Requests to one API server.
 

@@ -270,7 +270,7 @@ def base_plan(
         "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
         "queries": lambda: queries(given_, joins),
         "preflight": lambda: checked(node_, given_, steps or (), after if before is None else float(before), after),
-        "sources": lambda: sources(node_, given_),
+        "sources": lambda: plan_types.without_secrets(software.sources(node_, given_)),
         "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),
         "secrets": lambda: secrets(node_, given_),
@@ -462,8 +462,3 @@ def settings(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None =
 def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
     """Name → content of the secret files of every managed step."""
     return plan_types.secrets_of(plan(node, inputs))
-
-
-def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
-    """The settings that come before packages are fetched, without the contents of secret files."""
-    return plan_types.without_secrets(software.sources(node, inputs))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..api_server import ready_condition
+from ..api_server import old_kubelet, ready_condition
 from . import cluster
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -95,9 +95,9 @@ def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "")
     found = ready_condition(node)
     if boot_id and (status.get("nodeInfo") or {}).get("bootID") != boot_id:
         return False, "its kubelet has not reported this boot yet"
-    reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
-    if kubelet_version and reported.lstrip("v") != kubelet_version.lstrip("v"):
-        return False, f"its kubelet still reports the version {reported or '(none)'}"
+    old = old_kubelet(node, kubelet_version)
+    if old:
+        return False, old
     if not found:
         return False, "it has no condition Ready yet"
     if found.get("status") == "True":
