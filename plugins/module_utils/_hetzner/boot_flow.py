@@ -323,6 +323,10 @@ class BootFlow(ABC):
         """Reboot a machine out of its rescue."""
 
     @abstractmethod
+    def begin(self, step: str) -> None:
+        """Called before a step that changes something."""
+
+    @abstractmethod
     def disarm_again(self) -> None:
         """Take back what this run may have armed."""
 
@@ -378,10 +382,12 @@ class BootFlow(ABC):
         self.refuse(step)
         # A reboot by SSH is no request: nothing else asks before it.
         raise_if_ended(self.fleet.api.own_run)
-        if not self.fleet.may_write and step not in _HARMLESS:
-            self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
-        else:
-            self._steps[step]()
+        if step not in _HARMLESS:
+            if not self.fleet.may_write:
+                self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
+                return
+            self.begin(step)
+        self._steps[step]()
 
     def refuse(self, step: str) -> None:
         """Raise Refused for a step that refuses the machine, or one that would reboot another machine."""
