@@ -154,7 +154,6 @@ def check_free(kind: str, item: Mapping[str, Any]) -> None:
 
 
 def where_it_can_be(
-    machine: Machine,
     choices: Sequence[Choice],
     catalog: Catalog,
     places: Sequence[Attachment],

@@ -245,7 +245,7 @@ def resolve(
     image = machine.get("image") or PLACEHOLDER
     choices = find_choices(machine, catalog, image, written, exists=server is not None)
     if server is None:
-        choices = cloud_networks.where_it_can_be(machine, choices, catalog, places, primary)
+        choices = cloud_networks.where_it_can_be(choices, catalog, places, primary)
         for kind, item in primary.items():
             cloud_networks.check_free(kind, item)
         finding = cloud_networks.reach_finding(machine, places, catalog, cloud_networks.routes_of_this_host)

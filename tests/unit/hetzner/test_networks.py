@@ -107,7 +107,7 @@ def here(machine=None, choices=(("fsn1",)), entries=()):
     machine = machine or {}
     found = [Choice(TYPE, place, {"id": 1}) for place in choices]
     primary = networks.primary_ips(machine, CATALOG)
-    return [one.location for one in networks.where_it_can_be(machine, found, CATALOG, places(*entries), primary)]
+    return [one.location for one in networks.where_it_can_be(found, CATALOG, places(*entries), primary)]
 
 
 def test_a_primary_ip_decides_the_location():
