@@ -47,14 +47,6 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(rescue) boots the machines into their rescue.
-      - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
-    type: str
-    choices: [rescue, os, disarmed]
-    default: rescue
   ssh_keys:
     description:
       - Names or IDs of registered SSH keys that may log in to the rescue. Only these can. A dictionary
@@ -78,23 +70,6 @@ options:
       - Names of other machines do nothing.
     type: raw
     default: []
-  wanted:
-    description:
-      - What each machine is to be made of, with its C(name),
-        and any of C(image_url), C(image_digest), C(command), C(server_type), C(location) and C(proof).
-      - A system that is left alone is compared with it, see RV(machines[].drift).
-      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
-        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
-    type: list
-    elements: dict
-    default: []
-  intents_dir:
-    description:
-      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and says what later runs have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
-        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
-    type: path
   rearm:
     description:
       - Whether to try again with machines that an earlier call armed and that did not arrive in their rescue. They

@@ -32,6 +32,7 @@ description:
     Keys that fit are kept in O(known_hosts_dir) and returned; the known_hosts files of the user are neither read nor
     written. To find out which system runs on a machine in the first place, the system that answers is asked; nothing
     secret is sent.
+  - With O(state=os), a machine leaves its rescue by a reboot over SSH.
   - The SSH key is found in Robot by its material and registered when Robot does not know it.
   - A first provisioning costs three requests for the fleet and three for each machine, and one reset for each machine.
 extends_documentation_fragment:
@@ -65,14 +66,6 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(rescue) boots the machines into their rescue.
-      - V(os) disarms the rescue, and reboots a machine that is in its rescue over SSH.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
-    type: str
-    choices: [rescue, os, disarmed]
-    default: rescue
   ssh_private_key:
     description:
       - File of the SSH private key on the controller.
@@ -113,25 +106,6 @@ options:
       - Mutually exclusive with O(reinstall).
     type: raw
     default: []
-  wanted:
-    description:
-      - What each machine is to be made of, with its C(name),
-        and any of C(image_url), C(image_digest), C(command) and C(proof).
-      - A system that is left alone is compared with it, see RV(machines[].drift).
-      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
-        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
-    type: list
-    elements: dict
-    default: []
-  intents_dir:
-    description:
-      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and says what later runs have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
-        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
-      - A file C(.robot-resets-…) beside them keeps when resets were sent to the account in the last hour, and what the
-        webservice said of its limit, for the arithmetic of the next run.
-    type: path
   look_only:
     description:
       - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that a person
