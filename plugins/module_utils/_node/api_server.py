@@ -211,6 +211,11 @@ def split_server(server: str) -> tuple[str, int]:
     return host, port
 
 
+def options() -> dict[str, Any]:
+    """The argument spec of the documentation fragment ``kubernetes.joining``."""
+    return {name: {"type": "str", "required": True} for name in ("api_server", "node_name")}
+
+
 def check_address(module: Any) -> None:
     """End a module whose option ``api_server`` is no address of one."""
     try:
