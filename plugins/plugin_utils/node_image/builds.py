@@ -51,6 +51,12 @@ _NUMBERS = {
 _UPLOAD_KEYS = {"name", "image_url", "path", "sha256", "architecture", "format"}
 
 
+def refusal(findings: list[str]) -> str:
+    """What the user reads of findings for which nothing is done."""
+    count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
+    return f"{count}:\n" + "\n".join(f"- {finding}" for finding in dict.fromkeys(findings))
+
+
 class BuildsNotUsable(ValueError):
     """The builds cannot work; the text has every finding."""
 
@@ -79,8 +85,7 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
         if not build["server_type"]:
             findings.append(f"kubenode_image_server_types names no server type for {build['architecture']}")
     if findings:
-        count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
-        raise BuildsNotUsable(f"{count}:\n" + "\n".join(f"- {finding}" for finding in dict.fromkeys(findings)))
+        raise BuildsNotUsable(refusal(findings))
     ids = {(image["name"], image["architecture"]): image["id"] for image in bases or []}
     for build in found:
         build["machine"] = machine_name(str(inputs.get("owner") or ""), build["name"], build["architecture"])
