@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,15 +24,10 @@ class ActionModule(ControllerAction):
     specification = staticmethod(options.installimage_check_spec)
 
     def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        def examine(
-            machine: Mapping[str, Any], variables: Mapping[str, Any] | None
-        ) -> tuple[dict[str, Any], list[str]]:
-            return self._examine(machine, given["command_dir"], variables)
-
-        return fleet_check(self, given, examine, task_vars)
+        return fleet_check(self, given, functools.partial(self._examine, given["command_dir"]), task_vars)
 
     def _examine(
-        self, machine: Mapping[str, Any], command_dir: str, variables: Mapping[str, Any] | None
+        self, command_dir: str, machine: Mapping[str, Any], variables: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], list[str]]:
         find_file = image_inputs.file_finder(self, variables)
         inputs, findings = robot_installimage.examine(

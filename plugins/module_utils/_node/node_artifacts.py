@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 from .._common import safe_files
 from .._common.text import json_object
 from . import fetch
-from .host import TEMPORARY_PREFIX, Host, Pending, make_parents, path_error, sync_folder, write_file, write_link
+from .host import TEMPORARY_PREFIX, Host, Pending, label, make_parents, path_error, sync_folder, write_file, write_link
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = re.compile(r"0[0-7]{3}")
@@ -317,7 +317,7 @@ def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
         digests = staged.commit()
     finally:
         staged.discard()
-    _label(host, list(digests))
+    label(host, list(digests))
     links(host, artifact)
     return digests
 
@@ -328,13 +328,7 @@ def links(host: Host, artifact: Artifact) -> None:
     for link in artifact.get("links") or []:
         write_link(host, link["path"], link["target"])
     if paths:
-        _label(host, paths)
-
-
-def _label(host: Host, paths: list[str]) -> None:
-    """Give new files the SELinux label that the policy has for them."""
-    if host.text("/sys/fs/selinux/enforce") is not None and host.find("restorecon"):
-        host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)
+        label(host, paths)
 
 
 #: Parts of files lie here until they are whole; only root may read and write them.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from .. import facts, info
-from ..host import Host, Pending
+from ..host import Host, Pending, label
 
 #: Folders whose content systemd reads again only after a daemon-reload.
 SYSTEMD_FOLDERS = (
@@ -161,10 +161,8 @@ class Context:
 
     def label(self, paths: Iterable[str]) -> None:
         """Give new files the SELinux label that the policy has for them."""
-        if self.host.text("/sys/fs/selinux/enforce") is None or not self.host.find("restorecon"):
-            return
-        done = self.host.run(["restorecon", "--"] + [self.host.path(path) for path in paths], 60)
-        if done.code:
+        done = label(self.host, paths)
+        if done is not None and done.code:
             self.warn(f"restorecon failed: {done.err.strip()}")
 
 
