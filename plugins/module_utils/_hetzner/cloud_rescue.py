@@ -199,7 +199,7 @@ class CloudRescue(BootFleet):
                     return resolve_keys(self._ssh_keys, first, public_key, self._private_key)
             catalog = Catalog(self.api, deadline)
             return resolve_keys(
-                self._ssh_keys, catalog.ssh_keys(), public_key, self._private_key, catalog.ssh_keys_with
+                self._ssh_keys, catalog.listed("ssh_keys"), public_key, self._private_key, catalog.ssh_keys_with
             )
         except Unfit as finding:
             raise FleetError(f"nothing was changed, because of: {finding}") from finding
