@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.image_url_check_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.image_url_check_spec())[1]
-
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         def examine(
             machine: Mapping[str, Any], variables: Mapping[str, Any] | None
         ) -> tuple[dict[str, Any], list[str]]:

@@ -5,39 +5,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
-
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs, robot_installimage
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.installimage_check_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.installimage_check_spec())[1]
-
-        def examine(
-            machine: Mapping[str, Any], variables: Mapping[str, Any] | None
-        ) -> tuple[dict[str, Any], list[str]]:
-            return self._examine(machine, given["command_dir"], variables)
-
-        return fleet_check(self, given, examine, task_vars)
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        return fleet_check(self, given, functools.partial(self._examine, given["command_dir"]), task_vars)
 
     def _examine(
-        self, machine: Mapping[str, Any], command_dir: str, variables: Mapping[str, Any] | None
+        self, command_dir: str, machine: Mapping[str, Any], variables: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], list[str]]:
         find_file = image_inputs.file_finder(self, variables)
         inputs, findings = robot_installimage.examine(

@@ -12,33 +12,29 @@ from typing import Any
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.machine_install_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.machine_install_spec())[1]
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         names = [machine["name"] for machine in given["machines"]]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AnsibleActionFail(f"machines: {', '.join(twice)} are named more than once; name each machine once")
         machine_install.poll_by_size(given["machines"])
-        hostvars = (task_vars or {}).get("hostvars", {})
+        hostvars = task_vars.get("hostvars", {})
         work = [
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]

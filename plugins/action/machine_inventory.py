@@ -5,32 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import machine_inventory
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.machine_inventory_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.machine_inventory_spec())[1]
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         path, hosts = given["path"], given["hosts"]
         result: dict[str, Any] = {"changed": False, "failed": False, "path": path, "msg": "", "warnings": []}
         result["known"] = {}
         check = self._task.check_mode
         try:
             if given["known"]:
-                known_hosts = (task_vars or {}).get("hostvars") or {}
-                result["changed"] = machine_inventory.take(path, given["known"], known_hosts, check)
+                hostvars = task_vars.get("hostvars") or {}
+                result["changed"] = machine_inventory.take(path, given["known"], hostvars, check)
         except machine_inventory.InventoryError as error:
             return {**result, "failed": True, "msg": f"{error}. Nothing was changed."}
         if not (hosts or given["gone"]):
@@ -45,7 +41,7 @@ class ActionModule(ActionBase):
             result["warnings"] = [f"the machines of this run are not in the inventory of later ones: {error}"]
             return result
         if hosts:
-            sources = (task_vars or {}).get("ansible_inventory_sources") or ()
+            sources = task_vars.get("ansible_inventory_sources") or ()
             result["msg"] = (
                 f"{path} says how {'it is' if len(hosts) == 1 else f'these {len(hosts)} machines are'} reached. To go "
                 f"on: {machine_inventory.command(path, map(str, sources))}"

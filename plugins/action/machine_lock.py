@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names, safe_files
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
@@ -25,21 +24,18 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
     to_rfc3339,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.run_server import pid_of_run, start_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.machine_lock_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Take the locks of all machines, or none."""
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.machine_lock_spec())[1]
         refused = {name: names.machine_error(name) for name in given["names"]}
         if any(refused.values()):
             raise AnsibleActionFail(

@@ -9,29 +9,26 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.node_image_sink_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Make the folder and start the server."""
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.node_image_sink_spec())[1]
         folder = Path(given["dest"]).absolute()
         _check(folder, given["files"])
         answer: dict[str, Any] = {"changed": False, "files": [], "ssh_args": ""}

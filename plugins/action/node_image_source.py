@@ -12,27 +12,24 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """See the documentation of the module of the same name."""
 
-    _supports_check_mode = True
-    _supports_async = False
-    _requires_connection = False
+    specification = staticmethod(options.node_image_source_spec)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(argument_spec=options.node_image_source_spec())[1]
+    def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         folder = Path(given["cache_dir"])
         findings, served = [], []
         for image in given["images"]:

@@ -31,9 +31,7 @@ options:
       - Errors that concern the whole fleet (credentials, impossible input, a budget that cannot suffice) always fail
         the task, and they do so before anything is changed.
     type: str
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
     default: fail
 
 requirements:
@@ -79,9 +77,7 @@ options:
       - Errors that concern the whole fleet (credentials, impossible input, an hourly limit that cannot suffice) always
         fail the task, and they do so before anything is changed.
     type: str
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
     default: fail
 
 requirements:
@@ -156,6 +152,49 @@ options:
       report: It is left alone, and the result says so.
       fail: It fails.
     default: report
+  intents_dir:
+    description:
+      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
+        before a rescue is armed, and says what later runs have to finish.
+      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
+        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
+      - Of dedicated servers, a file C(.robot-resets-…) beside them keeps when resets were sent to the account in the
+        last hour, and what the webservice said of its limit, for the arithmetic of the next run.
+    type: path
+  state:
+    description:
+      - V(rescue) boots the machines into their rescue.
+      - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
+      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
+    type: str
+    choices: [rescue, os, disarmed]
+    default: rescue
+  wanted:
+    description:
+      - What each machine is to be made of, with its C(name), and any of C(image_url), C(image_digest), C(command) and
+        C(proof); of a cloud server also C(server_type) and C(location).
+      - A system that is left alone is compared with it, see RV(machines[].drift).
+      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
+        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
+    type: list
+    elements: dict
+    default: []
+"""
+
+    # Checks of a whole fleet before anything is done.
+    CHECK = r"""
+options:
+  ssh_private_key:
+    description:
+      - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
+    type: path
+  steps:
+    description:
+      - The machines as the filter P(kubenode.provision.install_plan#filter) makes them without a C(phase). The options
+        of their steps are checked, too, and messages name the variables that hold them.
+    type: list
+    elements: dict
+    default: []
 """
 
     # Modules that do something in a rescue: whose it must be, and how far the machine is.

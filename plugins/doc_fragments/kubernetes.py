@@ -49,3 +49,16 @@ options:
     elements: str
     default: []
 """
+
+    # What a machine asks of the API server that it joins.
+    JOINING = r"""
+options:
+  api_server:
+    description: The address of the API server, such as V(https://192.0.2.1:6443).
+    type: str
+    required: true
+  node_name:
+    description: The name of the node.
+    type: str
+    required: true
+"""

@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: short-lived bootstrap tokens."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -157,7 +155,7 @@ def make(module: AnsibleModule) -> dict[str, Any]:
     name = look_for_name(module, reached) if params["node_name"] else "unknown"
     result = {"changed": True, "token": "", "token_id": "", "expires": now + ttl, "name": name}
     if not module.check_mode:
-        reached.create_secret(cluster.NAMESPACE, body)
+        reached.create_secret(body)
         result.update(token=f"{token_id}.{token_secret}", token_id=token_id)
     return result
 
@@ -170,9 +168,8 @@ def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
         return "free"
     machine_id = module.params["machine_id"]
     if not (machine_id and cluster.is_own(node, machine_id)):
-        detail = f"there is a Node {wanted}, which another machine registered"
-        failure = codes.JoinFailure("name_taken", detail).result
-        module.fail_json(msg=codes.message("name_taken", detail), failure=failure)
+        failure = codes.JoinFailure("name_taken", f"there is a Node {wanted}, which another machine registered")
+        module.fail_json(msg=str(failure), failure=failure.result)
     return "own"
 
 
@@ -183,10 +180,7 @@ def remove(module: AnsibleModule) -> dict[str, Any]:
     except cluster.InvalidToken as error:
         module.fail_json(msg=str(error))
     reached = cluster.Cluster(module)
-    if module.check_mode:
-        changed = reached.secret_exists(cluster.NAMESPACE, name)
-    else:
-        changed = reached.delete_secret(cluster.NAMESPACE, name)
+    changed = reached.secret_exists(name) if module.check_mode else reached.delete_secret(name)
     return {"changed": changed, "token_id": module.params["token_id"]}
 
 

@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: Kubernetes Events about machines."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""

@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: the servers of a fleet exist, powered off and marked, or do not exist."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -178,10 +176,7 @@ options:
       - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
         M(kubenode.provision.hcloud_node_image).
     type: str
-    choices:
-      - present
-      - started
-      - absent
+    choices: [present, started, absent]
     default: present
   ssh_private_key:
     description:
@@ -516,8 +511,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Api) -> MachineFleet:
-        return MachineFleet(
+    def work(api: Api) -> list[dict[str, Any]]:
+        fleet = MachineFleet(
             api,
             params["machines"],
             state=params["state"],
@@ -527,8 +522,9 @@ def main() -> None:
             private_key=params["ssh_private_key"],
             delete=params["delete"],
         )
+        return fleet.run()
 
-    run_fleet(module, make_fleet, open_cloud)
+    run_fleet(module, work, open_cloud)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: the snapshots that are node images exist, once each, or do not exist."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -278,8 +276,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Api) -> ImageFleet:
-        return ImageFleet(
+    def work(api: Api) -> list[dict[str, Any]]:
+        fleet = ImageFleet(
             api,
             params["images"],
             state=params["state"],
@@ -287,8 +285,9 @@ def main() -> None:
             timeout=params["timeout"],
             check_mode=module.check_mode,
         )
+        return fleet.run()
 
-    run_fleet(module, make_fleet, open_cloud, items="images")
+    run_fleet(module, work, open_cloud, items="images")
 
 
 if __name__ == "__main__":

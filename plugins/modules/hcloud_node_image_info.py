@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: which images do these names mean?"""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -165,7 +163,9 @@ def argument_spec() -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), open_cloud, items="images")
+    run_fleet(
+        module, lambda api: ImageLookup(api, params["images"], params["newest"]).run(), open_cloud, items="images"
+    )
 
 
 if __name__ == "__main__":

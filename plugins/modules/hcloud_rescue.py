@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: the machines of a fleet run their rescue system, or leave it."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -49,17 +47,6 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(rescue) boots the machines into their rescue.
-      - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
-    type: str
-    choices:
-      - rescue
-      - os
-      - disarmed
-    default: rescue
   ssh_keys:
     description:
       - Names or IDs of registered SSH keys that may log in to the rescue. Only these can. A dictionary
@@ -83,23 +70,6 @@ options:
       - Names of other machines do nothing.
     type: raw
     default: []
-  wanted:
-    description:
-      - What each machine is to be made of, with its C(name),
-        and any of C(image_url), C(image_digest), C(command), C(server_type), C(location) and C(proof).
-      - A system that is left alone is compared with it, see RV(machines[].drift).
-      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
-        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
-    type: list
-    elements: dict
-    default: []
-  intents_dir:
-    description:
-      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and says what later runs have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
-        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
-    type: path
   rearm:
     description:
       - Whether to try again with machines that an earlier call armed and that did not arrive in their rescue. They
@@ -316,8 +286,6 @@ api_budget:
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
-import shutil
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -331,7 +299,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_rescue import CloudRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet_run import progress_options, run_fleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import ssh_of
 
 
 def argument_spec() -> dict[str, Any]:
@@ -350,23 +318,16 @@ def argument_spec() -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+    options = BootOptions.of(params, ("reinstall", params["reinstall"]), module.check_mode)
 
-    def make_fleet(api: Api) -> CloudRescue:
-        return CloudRescue(
-            api,
-            make_ssh(params, params["known_hosts_dir"] or temporary),
-            BootOptions.of(params, ("reinstall", params["reinstall"]), module.check_mode),
-            ssh_keys=params["ssh_keys"],
-            private_key=params["ssh_private_key"],
-            rescue_timeout=params["rescue_timeout"],
-        )
+    def work(api: Api) -> list[dict[str, Any]]:
+        with ssh_of(params) as shell:
+            fleet = CloudRescue(
+                api, shell, options, params["ssh_keys"], params["ssh_private_key"], params["rescue_timeout"]
+            )
+            return fleet.run()
 
-    try:
-        run_fleet(module, make_fleet, open_cloud)
-    finally:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
+    run_fleet(module, work, open_cloud)
 
 
 if __name__ == "__main__":

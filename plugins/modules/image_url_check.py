@@ -77,27 +77,17 @@ options:
       os_private_key:
         description: See M(kubenode.provision.machine_boot).
         type: raw
-  steps:
-    description:
-      - The machines as the filter P(kubenode.provision.install_plan#filter) makes them without a C(phase). The options
-        of their steps are checked, too, and messages name the variables that hold them.
-    type: list
-    elements: dict
-    default: []
   command_dir:
     description:
       - Directory in which image commands and pre-provision commands lie. An image command that is shipped with this
         collection is found by its name when the directory lacks it. A link that leads out of the directory is refused.
     type: path
     default: /shared
-  ssh_private_key:
-    description:
-      - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
-    type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
+  - kubenode.provision.hetzner.check
   - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
@@ -110,8 +100,7 @@ attributes:
 seealso:
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.pre_provision_command
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -180,8 +180,7 @@ seealso:
   - module: kubenode.provision.image_url_check
   - module: kubenode.provision.machine_boot
   - module: kubenode.provision.hcloud_rescue
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

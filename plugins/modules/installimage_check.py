@@ -190,25 +190,15 @@ options:
       os_private_key:
         description: See M(kubenode.provision.machine_boot).
         type: raw
-  steps:
-    description:
-      - The machines as the filter P(kubenode.provision.install_plan#filter) makes them without a C(phase). The options
-        of their steps are checked, too, and messages name the variables that hold them.
-    type: list
-    elements: dict
-    default: []
   command_dir:
     description: Directory in which the pre-provision commands lie. A link that leads out of the directory is refused.
     type: path
     default: /shared
-  ssh_private_key:
-    description:
-      - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
-    type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
+  - kubenode.provision.hetzner.check
   - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
@@ -221,8 +211,7 @@ attributes:
 seealso:
   - module: kubenode.provision.robot_installimage
   - module: kubenode.provision.pre_provision_command
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -198,8 +198,7 @@ attributes:
 seealso:
   - module: kubenode.provision.image_url_command
   - module: ansible.builtin.reboot
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -167,8 +167,7 @@ seealso:
   - module: kubenode.provision.robot_rescue
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.robot_installimage
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -112,8 +112,7 @@ seealso:
   - module: kubenode.provision.robot_installimage
   - module: kubenode.provision.machine_disks
   - module: kubenode.provision.machine_boot
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -54,8 +54,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.machine_install
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

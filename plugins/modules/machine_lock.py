@@ -50,8 +50,7 @@ attributes:
 seealso:
   - module: kubenode.provision.machine_quarantine
   - module: kubenode.provision.machine_install
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -56,8 +56,7 @@ attributes:
 seealso:
   - module: kubenode.provision.robot_rescue
   - module: kubenode.provision.machine_disks
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -133,8 +133,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.node_settings
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""
@@ -280,7 +279,9 @@ def run(module: NoLogModule) -> None:
         module.fail_json(msg=str(error), artifacts=[], changed_ids=[])
     found = [report(*pair, done) for pair in zip(params["artifacts"], reasons)]
     failed = [entry["error"] for entry in found if "error" in entry]
-    ids = ["artifact:" + entry["name"] for entry in found if entry["changed"] and entry["reason"] != ADOPTED]
+    ids = [
+        node_artifacts.change_id(entry["name"]) for entry in found if entry["changed"] and entry["reason"] != ADOPTED
+    ]
     result = dict(diff, changed=any(entry["changed"] for entry in found), artifacts=found, changed_ids=ids)
     if failed:
         module.fail_json(msg="; ".join(failed), **result)

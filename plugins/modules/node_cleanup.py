@@ -86,8 +86,7 @@ attributes:
     details: Between two runs the system may write logs and the like again.
 seealso:
   - module: kubenode.provision.node_settings
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

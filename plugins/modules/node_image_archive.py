@@ -101,8 +101,7 @@ seealso:
   - module: kubenode.provision.node_cleanup
   - module: kubenode.provision.node_image_sink
   - module: kubenode.provision.robot_installimage
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

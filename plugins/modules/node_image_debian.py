@@ -92,8 +92,7 @@ notes:
 seealso:
   - module: kubenode.provision.node_image_archive
   - module: kubenode.provision.node_image_source
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

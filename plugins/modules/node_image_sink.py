@@ -41,8 +41,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.node_image_archive
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

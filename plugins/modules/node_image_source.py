@@ -60,8 +60,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.image_url_command
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

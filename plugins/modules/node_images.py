@@ -79,8 +79,7 @@ attributes:
     support: full
 seealso:
   - module: kubenode.provision.node_artifacts
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

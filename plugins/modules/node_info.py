@@ -71,8 +71,7 @@ attributes:
 seealso:
   - module: kubenode.provision.node_settings
   - module: kubenode.provision.node_artifacts
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: what a machine can find out about a cluster before it joins."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -23,6 +21,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.kubernetes.joining
 attributes:
   check_mode:
     support: full
@@ -31,10 +30,6 @@ attributes:
   idempotent:
     support: full
 options:
-  api_server:
-    description: The address of the API server, such as V(https://192.0.2.1:6443).
-    type: str
-    required: true
   ca_cert:
     description:
       - The certificate of the cluster's CA in PEM. Several may follow each other.
@@ -62,10 +57,6 @@ options:
       - The bootstrap token. Without it nothing is said of token and name, unless the machine is a node already.
     type: str
     default: ''
-  node_name:
-    description: The name of the node.
-    type: str
-    required: true
   machine_id:
     description: What C(/etc/machine-id) holds. A Node of that name with this machine ID is taken for the machine's own.
     type: str
@@ -227,13 +218,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.code
 
 def argument_spec() -> dict[str, Any]:
     return {
-        "api_server": {"type": "str", "required": True},
+        **api_server.options(),
         "ca_cert": {"type": "str", "default": ""},
         "ca_hashes": {"type": "list", "elements": "str", "default": []},
         "signing": {"type": "bool", "default": False},
         "jws": {"type": "bool", "default": False},
         "token": {"type": "str", "default": "", "no_log": True},
-        "node_name": {"type": "str", "required": True},
         "machine_id": {"type": "str", "default": ""},
         "kubelet_version": {"type": "str", "default": ""},
         "version_check": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},

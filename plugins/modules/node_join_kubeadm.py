@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: kubeadm join, and why it failed."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -19,6 +17,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.kubernetes.joining
 attributes:
   check_mode:
     support: full
@@ -40,14 +39,6 @@ options:
     description: Path of a C(JoinConfiguration) on the machine.
     type: path
     default: /run/kubenode/kubeadm-join.yaml
-  api_server:
-    description: The address of the API server, such as V(https://192.0.2.1:6443).
-    type: str
-    required: true
-  node_name:
-    description: The name of the node.
-    type: str
-    required: true
   timeout:
     description:
       - Seconds that the configuration gives each of kubeadm's waits.
@@ -94,7 +85,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import check_address
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
@@ -108,11 +99,10 @@ _BESIDES = 600
 
 def argument_spec() -> dict[str, Any]:
     return {
+        **api_server.options(),
         "kubeadm": {"type": "str", "default": "kubeadm"},
         "kubelet": {"type": "str", "default": ""},
         "config": {"type": "path", "default": "/run/kubenode/kubeadm-join.yaml"},
-        "api_server": {"type": "str", "required": True},
-        "node_name": {"type": "str", "required": True},
         "timeout": {"type": "int", "default": 300},
     }
 
@@ -140,7 +130,7 @@ def join(host: Host, params: Mapping[str, Any]) -> Done:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params, host, began = module.params, Host(), time.time()
-    check_address(module)
+    api_server.check_address(module)
     if module.check_mode:
         module.exit_json(changed=True)
     if os.path.isabs(params["kubelet"]):

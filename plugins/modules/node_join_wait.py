@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: waits until a machine is a node of its cluster."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -18,10 +16,11 @@ description:
     certificate, and on request until the Node is Ready.
   - When that does not happen, says why. What is certain, such as a kubelet that exits or a request that was denied, is
     said at once; the rest when O(timeout) is over.
-  - Nothing is changed.
+  - Nothing is changed. The CA of the API server is read from the machine.
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.kubernetes.joining
 attributes:
   check_mode:
     support: full
@@ -31,14 +30,6 @@ attributes:
   idempotent:
     support: full
 options:
-  api_server:
-    description: The address of the API server, such as V(https://192.0.2.1:6443). Its CA is read from the machine.
-    type: str
-    required: true
-  node_name:
-    description: The name of the node.
-    type: str
-    required: true
   ready:
     description: Whether to wait until the Node is Ready.
     type: bool
@@ -126,15 +117,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import check_address
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait, node_ready
 
 
 def argument_spec() -> dict[str, Any]:
     return {
-        "api_server": {"type": "str", "required": True},
-        "node_name": {"type": "str", "required": True},
+        **api_server.options(),
         "ready": {"type": "bool", "default": False},
         "kubelet_version": {"type": "str", "default": ""},
         "since": {"type": "float", "default": 0},
@@ -156,7 +146,7 @@ def summary(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    check_address(module)
+    api_server.check_address(module)
     if module.check_mode:
         module.exit_json(changed=False, seconds={}, node={})
     wait = Wait(module.params)

@@ -109,8 +109,7 @@ seealso:
   - module: kubenode.provision.image_url_check
   - module: kubenode.provision.installimage_check
   - module: kubenode.provision.machine_quarantine
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -332,8 +332,7 @@ attributes:
     support: full
 notes:
   - Environment variables are those of the machine and task this runs in.
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

@@ -316,8 +316,7 @@ seealso:
   - module: kubenode.provision.machine_disks
   - module: kubenode.provision.image_url_command
   - module: kubenode.provision.machine_boot
-author:
-  - kubenode.provision authors (@kubenode)
+author: kubenode.provision authors (@kubenode)
 """
 
 EXAMPLES = r"""

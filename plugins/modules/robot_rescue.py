@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: the dedicated servers of a fleet run their rescue system, or leave it."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -34,6 +32,7 @@ description:
     Keys that fit are kept in O(known_hosts_dir) and returned; the known_hosts files of the user are neither read nor
     written. To find out which system runs on a machine in the first place, the system that answers is asked; nothing
     secret is sent.
+  - With O(state=os), a machine leaves its rescue by a reboot over SSH.
   - The SSH key is found in Robot by its material and registered when Robot does not know it.
   - A first provisioning costs three requests for the fleet and three for each machine, and one reset for each machine.
 extends_documentation_fragment:
@@ -67,17 +66,6 @@ options:
     type: list
     elements: dict
     required: true
-  state:
-    description:
-      - V(rescue) boots the machines into their rescue.
-      - V(os) disarms the rescue, and reboots a machine that is in its rescue over SSH.
-      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. The machine is not asked.
-    type: str
-    choices:
-      - rescue
-      - os
-      - disarmed
-    default: rescue
   ssh_private_key:
     description:
       - File of the SSH private key on the controller.
@@ -101,9 +89,7 @@ options:
       - V(strict) accepts a system as the rescue only with a host key that Robot reports for it.
       - V(accept-new) trusts the first contact, for locations where Robot does not report host keys.
     type: str
-    choices:
-      - strict
-      - accept-new
+    choices: [strict, accept-new]
     default: strict
   reinstall:
     description:
@@ -120,25 +106,6 @@ options:
       - Mutually exclusive with O(reinstall).
     type: raw
     default: []
-  wanted:
-    description:
-      - What each machine is to be made of, with its C(name),
-        and any of C(image_url), C(image_digest), C(command) and C(proof).
-      - A system that is left alone is compared with it, see RV(machines[].drift).
-      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
-        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
-    type: list
-    elements: dict
-    default: []
-  intents_dir:
-    description:
-      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
-        before a rescue is armed, and says what later runs have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
-        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
-      - A file C(.robot-resets-…) beside them keeps when resets were sent to the account in the last hour, and what the
-        webservice said of its limit, for the arithmetic of the next run.
-    type: path
   look_only:
     description:
       - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that a person
@@ -205,9 +172,7 @@ options:
       - V(refuse) fails with the arithmetic before anything is changed.
       - V(pace) resets as many as possible now and the others as the hour permits.
     type: str
-    choices:
-      - refuse
-      - pace
+    choices: [refuse, pace]
     default: refuse
 seealso:
   - module: kubenode.provision.robot_server
@@ -420,8 +385,6 @@ api_calls:
   sample: 9
 """
 
-import shutil
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -436,7 +399,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_
     robot_options,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import ssh_of
 
 
 def argument_spec() -> dict[str, Any]:
@@ -467,9 +430,8 @@ def main() -> None:
     if params["release"] and params["reinstall"]:
         module.fail_json(msg="release and reinstall exclude each other: give a machine back, or write it again")
     pace = params["on_reset_limit"] == "pace"
-    temporary = "" if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
-    def make_fleet(api: Robot) -> RobotRescue:
+    def work(api: Robot) -> list[dict[str, Any]]:
         more = RobotOptions(
             limits=time_limits(params),
             key=(params["ssh_public_key"], params["ssh_private_key"]),
@@ -480,17 +442,13 @@ def main() -> None:
             look_only=params["look_only"],
             pace=pace,
         )
-        # A rescue has one user and one port.
-        shell = make_ssh(dict(params, ssh_user="root", ssh_port=22), params["known_hosts_dir"] or temporary)
         word = ("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"])
         options = BootOptions.of(params, word, module.check_mode)
-        return RobotRescue(api, shell, options, more)
+        # A rescue has one user and one port.
+        with ssh_of(dict(params, ssh_user="root", ssh_port=22)) as shell:
+            return RobotRescue(api, shell, options, more).run()
 
-    try:
-        run_fleet(module, make_fleet, open_robot(params["max_resets"], pace))
-    finally:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
+    run_fleet(module, work, open_robot(params["max_resets"], pace))
 
 
 if __name__ == "__main__":

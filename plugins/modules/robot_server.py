@@ -4,8 +4,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ansible module: facts and names of the dedicated servers of a fleet."""
-
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -176,10 +174,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
 
-    def make_fleet(api: Robot) -> RobotServerFleet:
-        return RobotServerFleet(api, params["machines"], params["timeout"], module.check_mode)
+    def work(api: Robot) -> list[dict[str, Any]]:
+        return RobotServerFleet(api, params["machines"], params["timeout"], module.check_mode).run()
 
-    run_fleet(module, make_fleet, open_robot())
+    run_fleet(module, work, open_robot())
 
 
 if __name__ == "__main__":

@@ -55,6 +55,12 @@ def read(path: str) -> dict[str, Any] | None:
         raise IntentError(f"intent {path!r} cannot be read ({error.strerror}); make it readable") from error
 
 
+def read_open(path: str) -> dict[str, Any] | None:
+    """The same, of one that has no end yet."""
+    intent = read(path)
+    return intent if intent is not None and intent.get("state") == OPEN else None
+
+
 def parse(text: str) -> dict[str, Any] | None:
     """An intent from text that anybody may have written; None when it is none."""
     content = json_object(text) or {}
@@ -105,16 +111,16 @@ def note_written(path: str, written: Sequence[Mapping[str, Any]] | None, succeed
 
     ``succeeded``: whether the command was seen to end well.
     """
-    intent = read(path)
-    if intent is not None and intent.get("state") == OPEN:
+    intent = read_open(path)
+    if intent is not None:
         holds = sorted({uuid for disk in written or () for uuid in disk["holds"]})
         write(path, dict(intent, holds=holds, written=list(written or ()), succeeded=bool(succeeded)))
 
 
 def forget_success(path: str) -> None:
     """A command is started: how an earlier one of the same installation ended says nothing of the disk any more."""
-    intent = read(path)
-    if intent is not None and intent.get("state") == OPEN and "succeeded" in intent:
+    intent = read_open(path)
+    if intent is not None and "succeeded" in intent:
         write(path, {key: value for key, value in intent.items() if key != "succeeded"})
 
 
@@ -140,8 +146,8 @@ def written_of(path: str, installation: str) -> list[dict[str, Any]] | None:
 
 def close(path: str, state: str, **more: Any) -> bool:
     """Write down how it ended; returns whether an open one was there."""
-    intent = read(path)
-    if intent is None or intent.get("state") != OPEN:
+    intent = read_open(path)
+    if intent is None:
         return False
     write(path, dict(intent, state=state, ended_at=to_rfc3339(time.time()), **more))
     return True

@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from . import mounts
@@ -176,26 +177,18 @@ class WrittenDisk(Disk, total=False):
     before: list[str] | None
 
 
+@dataclass(frozen=True)
 class Origin:
     """What a system runs from. ``root``: RAM, NETWORK, DISK or UNKNOWN; ``marks``: Hetzner's, of its rescue."""
 
-    def __init__(
-        self,
-        uid: int = -1,
-        root: str = UNKNOWN,
-        marks: Iterable[str] = (),
-        uptime: float | None = None,
-        disks: Iterable[Disk] = (),
-        uuids: Iterable[str] = (),
-    ) -> None:
-        self.uid = uid
-        self.root = root
-        self.marks = tuple(marks)
-        self.uptime = uptime
-        #: The whole disks below the root file system.
-        self.disks = tuple(disks)
-        #: UUIDs of the root file system and of its partition.
-        self.uuids = tuple(uuids)
+    uid: int = -1
+    root: str = UNKNOWN
+    marks: Sequence[str] = ()
+    uptime: float | None = None
+    #: The whole disks below the root file system.
+    disks: Sequence[Disk] = ()
+    #: UUIDs of the root file system and of its partition.
+    uuids: Sequence[str] = ()
 
     @property
     def is_rescue(self) -> bool:
@@ -223,8 +216,8 @@ class Origin:
             root=place_of(fields.get("root", ""), fields.get("block_mounts", "")),
             marks=[mark for mark in fields.get("rescue_marks", "").split(",") if mark in ("oldroot", "motd")],
             uptime=float(uptime) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", uptime) else None,
-            disks=disks,
-            uuids=uuids,
+            disks=tuple(disks),
+            uuids=tuple(uuids),
         )
 
 

@@ -18,7 +18,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from . import mounts
 
@@ -111,11 +111,12 @@ def empty(path: str) -> list[str]:
     return left
 
 
-class _Place:
+class _Place(NamedTuple):
     """An open folder, the id of its mount, and its path for people."""
 
-    def __init__(self, fd: int, mount: int, path: str) -> None:
-        self.fd, self.mount, self.path = fd, mount, path
+    fd: int
+    mount: int
+    path: str
 
 
 def _remove(place: _Place, name: str, left: list[str], depth: int) -> bool:

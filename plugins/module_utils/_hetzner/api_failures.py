@@ -226,48 +226,17 @@ class Backoff:
         return whole * (0.5 + self._rng.random() / 2)
 
 
-class FirstAnswer:
-    """Whether an API can be reached at all: one that never answered is not waited for as long as another one."""
-
-    def __init__(self, option: str, endpoint: str, clock: Callable[[], float]) -> None:
-        """``option``: that of the module which holds the ``endpoint``."""
-        self._option = option
-        self._endpoint = endpoint
-        self._clock = clock
-        self._came = False
-        self._since: float | None = None
-
-    def came(self) -> None:
-        """The API has answered, with anything."""
-        self._came = True
-
-    def missed(self, error: Exception) -> FleetError | None:
-        """The error of requests that a request ended with; returns what ends the module when that was the last try."""
-        if self._came or may_have_arrived(error):
-            return None
-        now = self._clock()
-        self._since = now if self._since is None else self._since
-        if now - self._since < FIRST_ANSWER_TAKES:
-            return None
-        return FleetError(
-            f"{self._option}: {self._endpoint} cannot be reached, for {FIRST_ANSWER_TAKES:.0f} s: "
-            f"{transport_reason(error)}. Nothing was changed. Look at the network of this controller, its proxy "
-            "(HTTPS_PROXY, NO_PROXY) and the address, and run again"
-        )
-
-    def pause(self, seconds: float) -> float:
-        """How long to wait before the next try; ``seconds``: how long one would when the API had answered once."""
-        return seconds if self._came or self._since is None else min(seconds, LOOK_EVERY)
-
-
 class Client:
     """What the clients of both APIs share, for many threads. ``option``: that of the module which gave the endpoint."""
 
     def __init__(self, option: str, endpoint: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._option, self._endpoint = option, endpoint
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         self._stopped: FleetError | None = None
-        self._first = FirstAnswer(option, endpoint, clock)
+        #: Whether the API has answered, with anything; and when it was missed first.
+        self._has_answered = False
+        self._missed_since: float | None = None
         #: Requests so far, of all and of each machine.
         self.calls = 0
         self.calls_of: dict[str, int] = {}
@@ -294,12 +263,74 @@ class Client:
             self.news.requests(self.calls)
 
     def _unanswered(self, error: Exception, what: str) -> NoAnswer:
-        """What an error of requests means for ``what``, such as GET /servers; raises what ends the whole fleet."""
-        fatal = self._first.missed(error)
-        if fatal is not None:
-            self.stop(fatal)
-            raise fatal from error
-        return NoAnswer(f"no answer to {what}: {transport_reason(error)}", sent=may_have_arrived(error))
+        """What an error of requests means for ``what``, such as GET /servers.
+
+        An API that never answered is not waited for as long as another one: that raises what ends the whole fleet.
+        """
+        sent = may_have_arrived(error)
+        if not self._has_answered and not sent:
+            now = self._clock()
+            self._missed_since = now if self._missed_since is None else self._missed_since
+            if now - self._missed_since >= FIRST_ANSWER_TAKES:
+                fatal = FleetError(
+                    f"{self._option}: {self._endpoint} cannot be reached, for {FIRST_ANSWER_TAKES:.0f} s: "
+                    f"{transport_reason(error)}. Nothing was changed. Look at the network of this controller, its "
+                    "proxy (HTTPS_PROXY, NO_PROXY) and the address, and run again"
+                )
+                self.stop(fatal)
+                raise fatal from error
+        return NoAnswer(f"no answer to {what}: {transport_reason(error)}", sent=sent)
+
+    def _verdict(self, error: ApiError | NoAnswer) -> str:
+        return verdict(error)
+
+    def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
+        """Pause after an error that will pass, raise any other one; returns its verdict."""
+        judgement = self._verdict(error)
+        if judgement == FINAL:
+            raise error
+        pause = backoff.pause()
+        if not self._has_answered and self._missed_since is not None:
+            pause = min(pause, LOOK_EVERY)
+        deadline.sleep(pause, str(error))
+        return judgement
+
+    def _repeated(self, send: Callable[[], _Answer], deadline: Deadline) -> _Answer:
+        """The answer to a request that changes nothing, sent until it succeeds or never will, or time is up."""
+        backoff = Backoff()
+        while True:
+            try:
+                return send()
+            except (ApiError, NoAnswer) as error:
+                self._pause_after(error, backoff, deadline)
+
+    def _carried_out(
+        self,
+        send: Callable[[], _Answer],
+        look: Callable[[], _Answer | None],
+        deadline: Deadline,
+        locked: Callable[[], None] | None = None,
+    ) -> _Answer:
+        """The answer to a request that changes something, sent again only when that is safe.
+
+        When it is unclear whether it was carried out, ``look()`` reads the state: it returns the body that the lost
+        answer would have had, or None when nothing happened and it may be sent again. ``locked()`` is called when
+        something else is being done to the object.
+        """
+        backoff = Backoff()
+        with Tries() as tries:
+            while True:
+                try:
+                    return send()
+                except (ApiError, NoAnswer) as error:
+                    if self._verdict(error) == LOOK_FIRST:
+                        tries.may_have_been_carried_out()
+                    if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
+                        locked()
+                    if self._pause_after(error, backoff, deadline) == LOOK_FIRST:
+                        found = look()
+                        if found is not None:
+                            return found
 
 
 class Deadline:

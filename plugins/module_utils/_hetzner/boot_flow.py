@@ -88,8 +88,8 @@ class IntentStore:
 
     def armed(self, name: str, **how: Any) -> None:
         """What distinguishes the arming that just happened from others."""
-        intent = self.of(name)
-        if not self._folder or intent is None or intent.get("state") != intents.OPEN:
+        intent = self._read(name, intents.read_open)
+        if not self._folder or intent is None:
             return
         try:
             intents.write(intents.file_of(self._folder, name), dict(intent, armed=how))
@@ -99,8 +99,8 @@ class IntentStore:
     def gave_up(self, name: str, for_good: bool) -> None:
         """The arming was taken back: a rescue that comes now is not ours. ``for_good``: it is not tried again."""
         with contextlib.suppress(intents.IntentError, MachineError):  # the error that led here says more
-            intent = self.of(name)
-            if not self._folder or intent is None or intent.get("state") != intents.OPEN:
+            intent = self._read(name, intents.read_open)
+            if not self._folder or intent is None:
                 return
             path = intents.file_of(self._folder, name)
             if for_good:
@@ -118,8 +118,11 @@ class IntentStore:
 
     def of(self, name: str) -> dict[str, Any] | None:
         """The intent of a machine; None when there is none."""
+        return self._read(name, intents.read)
+
+    def _read(self, name: str, how: Callable[[str], dict[str, Any] | None]) -> dict[str, Any] | None:
         try:
-            return intents.read(intents.file_of(self._folder, name)) if self._folder else None
+            return how(intents.file_of(self._folder, name)) if self._folder else None
         except intents.IntentError as error:
             raise MachineError(str(error)) from error
 
@@ -320,6 +323,10 @@ class BootFlow(ABC):
         """Reboot a machine out of its rescue."""
 
     @abstractmethod
+    def begin(self, step: str) -> None:
+        """Called before a step that changes something."""
+
+    @abstractmethod
     def disarm_again(self) -> None:
         """Take back what this run may have armed."""
 
@@ -375,10 +382,12 @@ class BootFlow(ABC):
         self.refuse(step)
         # A reboot by SSH is no request: nothing else asks before it.
         raise_if_ended(self.fleet.api.own_run)
-        if not self.fleet.may_write and step not in _HARMLESS:
-            self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
-        else:
-            self._steps[step]()
+        if step not in _HARMLESS:
+            if not self.fleet.may_write:
+                self.result.update(changed=True, msg=f"would {self.plan_of(step)}", diff=self.diff(step))
+                return
+            self.begin(step)
+        self._steps[step]()
 
     def refuse(self, step: str) -> None:
         """Raise Refused for a step that refuses the machine, or one that would reboot another machine."""

@@ -156,10 +156,7 @@ def pick_image(wanted: str, images: Sequence[Image], server_type: Mapping[str, A
     """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
     architecture = server_type["architecture"]
     why = f"server type '{server_type['name']}' is {architecture}"
-    return _usable_image(wanted, of_architecture(wanted, images, architecture, newest, why), server_type)
-
-
-def _usable_image(wanted: str, image: Image, server_type: Mapping[str, Any]) -> Image:
+    image = of_architecture(wanted, images, architecture, newest, why)
     if image.get("status", "available") != "available":
         raise Unfit(f"image: '{wanted}' is not available yet (status {image['status']}); wait or choose another")
     size = image.get("disk_size") or 0
@@ -180,25 +177,11 @@ class Catalog:
         self._lists: dict[str, list[Any]] = {}
         self._images: dict[tuple[str, bool], list[Image]] = {}
 
-    def server_types(self) -> list[dict[str, Any]]:
-        return self._list("server_types")
-
-    def locations(self) -> list[dict[str, Any]]:
-        """All locations, with their network zones."""
-        return self._list("locations")
-
-    def networks(self) -> list[dict[str, Any]]:
-        """All private networks of the project."""
-        return self._list("networks")
-
-    def primary_ips(self) -> list[dict[str, Any]]:
-        return self._list("primary_ips")
-
-    def servers(self) -> list[dict[str, Any]]:
-        return self._list("servers")
-
-    def ssh_keys(self) -> list[RegisteredKey]:
-        return self._list("ssh_keys")
+    def listed(self, collection: str) -> list[Any]:
+        """All that the project has of a collection of the API, such as server_types."""
+        if collection not in self._lists:
+            self._lists[collection] = self._all(collection, None)
+        return self._lists[collection]
 
     def ssh_keys_with(self, selector: str) -> list[RegisteredKey]:
         """The registered SSH keys that a label selector means."""
@@ -211,7 +194,7 @@ class Catalog:
 
     def resolve(self, field: str, wanted: str, collection: str) -> int:
         """The id of a network, firewall or placement group given by name or id."""
-        found: int = pick(field, wanted, self._list(collection))["id"]
+        found: int = pick(field, wanted, self.listed(collection))["id"]
         return found
 
     def image_candidates(self, wanted: str, labelled: bool = True) -> list[Image]:
@@ -229,11 +212,6 @@ class Catalog:
             answer = unless_gone(lambda: self._api.read(f"/images/{wanted}", self._deadline))
             found = [answer["image"]] if answer else []
         return list({image["id"]: image for image in found}.values())
-
-    def _list(self, collection: str) -> list[Any]:
-        if collection not in self._lists:
-            self._lists[collection] = self._all(collection, None)
-        return self._lists[collection]
 
     def _all(self, collection: str, params: dict[str, Any] | None) -> list[Any]:
         items, _complete = self._api.read_all("/" + collection, collection, self._deadline, params=params)

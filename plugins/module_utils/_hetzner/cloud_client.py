@@ -13,25 +13,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.module_utils.basic import missing_required_lib
 
 from .._common.text import whole_number
 from .._common.web import AGENT, VERSION, is_http_url
-from .api_failures import (
-    AGAIN,
-    CREDENTIAL_CODES,
-    FINAL,
-    LOCKED_CODES,
-    ApiError,
-    Backoff,
-    Client,
-    FleetError,
-    NoAnswer,
-    Tries,
-    verdict,
-)
+from .api_failures import CREDENTIAL_CODES, ApiError, Client, FleetError, NoAnswer
 
 #: The bucket refills completely within this many seconds.
 WINDOW = 3600.0
@@ -40,13 +28,12 @@ WINDOW = 3600.0
 LEAST_SHARE, SHARE_GROWS = 1 / 8, 1 / 128
 
 
-class Plan:
+class Plan(NamedTuple):
     """Whether a piece of work fits into the budget: ``fits`` at once, ``possible`` with pacing, or not at all."""
 
-    def __init__(self, fits: bool, possible: bool, message: str) -> None:
-        self.fits = fits
-        self.possible = possible
-        self.message = message
+    fits: bool
+    possible: bool
+    message: str
 
 
 class Budget:
@@ -279,14 +266,7 @@ class Api(Client):
         self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
-        backoff = Backoff()
-        while True:
-            try:
-                return self.request("GET", path, machine=machine, params=params)
-            except (ApiError, NoAnswer) as error:
-                if verdict(error) == FINAL:
-                    raise
-                deadline.sleep(self._first.pause(backoff.pause()), str(error))
+        return self._repeated(lambda: self.request("GET", path, machine=machine, params=params), deadline)
 
     def read_all(
         self,
@@ -322,32 +302,18 @@ class Api(Client):
         json: Any = None,
         locked: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """Send a request that changes something, repeated only when that is safe.
+        """Send a request that changes something, as `Client._carried_out` does.
 
-        When it is unclear whether the request was carried out, ``look(sent_at)`` reads the state: it returns the
-        body the lost answer would have had, or None when nothing happened and the request may be sent again.
-        ``sent_at`` is the API's own clock in epoch seconds before the request, or None. ``locked()`` is called when
-        something else is being done to the object.
+        ``sent_at``, which ``look`` takes, is the API's own clock in epoch seconds before the request, or None.
         """
-        backoff = Backoff()
-        with Tries() as tries:
-            while True:
-                sent_at = self.server_time()
-                try:
-                    return self.request(method, path, machine=machine, json=json)
-                except (ApiError, NoAnswer) as error:
-                    judgement = verdict(error)
-                    if judgement == FINAL:
-                        raise
-                    if judgement != AGAIN:
-                        tries.may_have_been_carried_out()
-                    if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
-                        locked()
-                    deadline.sleep(self._first.pause(backoff.pause()), str(error))
-                    if judgement != AGAIN:
-                        found = look(sent_at)
-                        if found is not None:
-                            return found
+        sent_at: float | None = None
+
+        def send() -> dict[str, Any]:
+            nonlocal sent_at
+            sent_at = self.server_time()
+            return self.request(method, path, machine=machine, json=json)
+
+        return self._carried_out(send, lambda: look(sent_at), deadline, locked)
 
     def server_time(self) -> float | None:
         """The API's clock (epoch seconds) as far as its answers gave it, else None."""
@@ -372,7 +338,7 @@ class Api(Client):
 
     def _answered(self, mark: int, sent: float, response: requests.Response, **_kwargs: Any) -> None:
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
-        self._first.came()
+        self._has_answered = True
         with self._lock:
             self.budget.answered(response.headers, mark)
             self._took += self._clock() - sent

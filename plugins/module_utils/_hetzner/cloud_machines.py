@@ -160,7 +160,7 @@ class MachineFleet:
         findings += cloud_networks.named_twice(self._resolved)
         created = {name: one["networks"] for name, one in self._resolved.items() if name not in self._found}
         if any(place["ip"] or place["alias_ips"] for places in created.values() for place in places):
-            findings += cloud_networks.taken(created, catalog.servers())
+            findings += cloud_networks.taken(created, catalog.listed("servers"))
         refuse_findings(findings)
         self._spread(catalog)
 
@@ -173,7 +173,7 @@ class MachineFleet:
             several = len({choice.location for choice in resolved["choices"]}) > 1
             if group is not None and several and self._step(machine) == CREATE:
                 if group not in members:
-                    members[group] = members_of(group, catalog.servers())
+                    members[group] = members_of(group, catalog.listed("servers"))
                 resolved["choices"] = spread(resolved["choices"], members[group])
 
     def _check_budget(self, changes: int, created: int) -> None:

@@ -37,7 +37,7 @@ def resolve_attachments(machine: Machine, catalog: Catalog) -> list[Attachment]:
         strange = sorted(str(key) for key in wanted if key not in KEYS)
         if strange or not wanted.get("name"):
             raise Unfit(f"networks: {entry!r} is no network; give its name, or a dictionary of {', '.join(KEYS)}")
-        network = pick("networks", str(wanted["name"]), catalog.networks())
+        network = pick("networks", str(wanted["name"]), catalog.listed("networks"))
         place = _attachment(network, wanted)
         if any(one["network"] == place["network"] for one in found):
             raise Unfit(f"networks: '{network['name']}' is named twice; a server is in a network once")
@@ -141,7 +141,7 @@ def primary_ips(machine: Machine, catalog: Catalog) -> dict[str, dict[str, Any]]
             continue
         if not given.get(f"enable_{kind}", True):
             raise Unfit(f"{option}: '{wanted}' is named, but enable_{kind} is false; leave one of the two out")
-        item = pick(option, str(wanted), [one for one in catalog.primary_ips() if one.get("type") == kind])
+        item = pick(option, str(wanted), [one for one in catalog.listed("primary_ips") if one.get("type") == kind])
         found[kind] = item
     return found
 
@@ -154,7 +154,6 @@ def check_free(kind: str, item: Mapping[str, Any]) -> None:
 
 
 def where_it_can_be(
-    machine: Machine,
     choices: Sequence[Choice],
     catalog: Catalog,
     places: Sequence[Attachment],
@@ -171,7 +170,7 @@ def where_it_can_be(
             )
     if places and any(choice.location for choice in left):
         zones = _zones(places, catalog)
-        home_of = {one["name"]: one.get("network_zone") for one in catalog.locations()}
+        home_of = {one["name"]: one.get("network_zone") for one in catalog.listed("locations")}
         fitting = [one for one in left if not zones or one.location is None or home_of.get(one.location) in zones]
         if not fitting:
             named = ", ".join(dict.fromkeys(str(one.location) for one in left))
@@ -184,13 +183,13 @@ def where_it_can_be(
 
 
 def _at(choice: Choice, home: str, catalog: Catalog) -> Choice:
-    types = catalog.server_types()
+    types = catalog.listed("server_types")
     return choice._replace(location=check_location(home, choice.server_type, types, exists=choice.location is not None))
 
 
 def _zones(places: Sequence[Attachment], catalog: Catalog) -> set[str]:
     """The zones in which all these networks have subnets; empty when they do not say."""
-    by_id = {network["id"]: network for network in catalog.networks()}
+    by_id = {network["id"]: network for network in catalog.listed("networks")}
     each = [
         {subnet.get("network_zone") for subnet in by_id[place["network"]].get("subnets") or []} - {None}
         for place in places
@@ -223,7 +222,7 @@ def reach_finding(
         )
     blocks = [
         ipaddress.ip_network(network["ip_range"])
-        for network in catalog.networks()
+        for network in catalog.listed("networks")
         if network["id"] in [place["network"] for place in places]
     ]
     known = routes(4)

@@ -48,7 +48,7 @@ def find_choices(machine: Machine, catalog: Catalog, image: str, written: bool, 
     ``image``: what the disk holds at first. ``written``: the disk is written afterwards, by what has one architecture.
     ``exists``: nothing is ordered, so that it may be sold out.
     """
-    types = catalog.server_types()
+    types = catalog.listed("server_types")
     wanted = words(machine.get("server_type"))
     if not wanted:
         raise Unfit("server_type: missing; name one, for example cx23")
@@ -245,7 +245,7 @@ def resolve(
     image = machine.get("image") or PLACEHOLDER
     choices = find_choices(machine, catalog, image, written, exists=server is not None)
     if server is None:
-        choices = cloud_networks.where_it_can_be(machine, choices, catalog, places, primary)
+        choices = cloud_networks.where_it_can_be(choices, catalog, places, primary)
         for kind, item in primary.items():
             cloud_networks.check_free(kind, item)
         finding = cloud_networks.reach_finding(machine, places, catalog, cloud_networks.routes_of_this_host)
@@ -254,12 +254,7 @@ def resolve(
     return {
         "choices": choices,
         "ssh_keys": resolve_keys(
-            "ssh_keys",
-            machine.get("ssh_keys"),
-            catalog.ssh_keys(),
-            public_key,
-            private_key_path,
-            catalog.ssh_keys_with,
+            machine.get("ssh_keys"), catalog.listed("ssh_keys"), public_key, private_key_path, catalog.ssh_keys_with
         ),
         "networks": places,
         "primary_ips": {kind: item["id"] for kind, item in primary.items()},

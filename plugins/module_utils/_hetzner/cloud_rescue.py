@@ -196,10 +196,10 @@ class CloudRescue(BootFleet):
             by_name = not any(isinstance(one, Mapping) for one in self._ssh_keys)
             if first and by_name and all(isinstance(key, dict) for key in first):
                 with contextlib.suppress(Unfit):
-                    return resolve_keys("ssh_keys", self._ssh_keys, first, public_key, self._private_key)
+                    return resolve_keys(self._ssh_keys, first, public_key, self._private_key)
             catalog = Catalog(self.api, deadline)
             return resolve_keys(
-                "ssh_keys", self._ssh_keys, catalog.ssh_keys(), public_key, self._private_key, catalog.ssh_keys_with
+                self._ssh_keys, catalog.listed("ssh_keys"), public_key, self._private_key, catalog.ssh_keys_with
             )
         except Unfit as finding:
             raise FleetError(f"nothing was changed, because of: {finding}") from finding
@@ -264,8 +264,8 @@ class CloudFlow(BootFlow):
             decision.ARM_AND_START: self._arm_and_start,
             decision.ARM_AND_REBOOT: self._arm_and_reboot,
             decision.ARM_AND_RESET: self._arm_and_reset,
-            decision.START: self._start,
-            decision.RESET: self._reset,
+            decision.START: self._power_on,
+            decision.RESET: self._reset_and_arrive,
         }
 
     @property
@@ -374,11 +374,6 @@ class CloudFlow(BootFlow):
             store.seen(self.run.name, self.result["proven"] and self.result["installation"] == expected)
 
     def disarm(self) -> None:
-        """Disable the rescue."""
-        self._begin_step(decision.DISARM)
-        self._disarm()
-
-    def _disarm(self) -> None:
         self._disable()
         self.result["msg"] = "disarmed"
         if self.options.state == "disarmed":
@@ -387,11 +382,9 @@ class CloudFlow(BootFlow):
             raise Refused(f"disarmed, but which system runs is unknown: {self._answer.describe()}")
 
     def leave_rescue(self) -> None:
-        """Reboot the machine out of its rescue."""
-        self._begin_step(decision.LEAVE_RESCUE)
         self.remember()
         if self.seen.armed:
-            self._disarm()
+            self.disarm()
         self._destination = boot_states.BOOTING_TO_REAL_OS
         self._reboot()
         if self.options.prove:
@@ -401,23 +394,17 @@ class CloudFlow(BootFlow):
 
     # --- arm and boot
 
-    def _begin_step(self, step: str) -> None:
+    def begin(self, step: str) -> None:
         self.result.update(changed=True, diff=self.diff(step))
 
     def _arm_and_start(self) -> None:
-        self._begin_step(decision.ARM_AND_START)
         # Nothing but what the server was made of has been on its disk.
         self.result["fresh"] = self.seen.never_started is True or self.result["fresh"]
         self._new_installation()
         self._arm()
         self._power_on()
 
-    def _start(self) -> None:
-        self._begin_step(decision.START)
-        self._power_on()
-
     def _arm_and_reboot(self) -> None:
-        self._begin_step(decision.ARM_AND_REBOOT)
         self._new_installation()
         self.remember()
         self._arm()
@@ -425,14 +412,9 @@ class CloudFlow(BootFlow):
         self._arrive()
 
     def _arm_and_reset(self) -> None:
-        self._begin_step(decision.ARM_AND_RESET)
         self._new_installation()
         self.remember()
         self._arm()
-        self._reset_and_arrive()
-
-    def _reset(self) -> None:
-        self._begin_step(decision.RESET)
         self._reset_and_arrive()
 
     def _reset_and_arrive(self) -> None:

@@ -21,7 +21,7 @@ from .._common.option_values import in_variables
 from .._common.own_run import own_run_of, run_options
 from .._common.text import from_rfc3339, shortened
 from .action_board import ActionFailed
-from .api_failures import ApiError, FleetError, MachineError, NoAnswer, Refused, TimeLimit
+from .api_failures import ApiError, Client, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
 
 if TYPE_CHECKING:
@@ -36,17 +36,6 @@ _OF_A_SERVER = ("server_type", "location", "instead", "price_hourly", "price_mon
 _LONGEST = 253
 
 
-class FleetApi(Protocol):
-    """What the work on a fleet needs of the client of an API."""
-
-    calls: int
-    news: Any
-    own_run: Any
-
-    def stop(self, error: FleetError) -> None:
-        """Let every further request of any thread raise ``error``."""
-
-
 class Run(Protocol):
     """What happens to one machine, or to one image."""
 
@@ -54,13 +43,6 @@ class Run(Protocol):
 
     def fail(self, error: Exception) -> None:
         """It failed."""
-
-
-class Fleet(Protocol):
-    """One call of a module."""
-
-    def run(self) -> list[dict[str, Any]]:
-        """The result of each machine."""
 
 
 AnyRun = TypeVar("AnyRun", bound=Run)
@@ -111,7 +93,7 @@ class MachineRun:
 class News:
     """Appends to a file. An error of writing it stops no machine."""
 
-    def __init__(self, path: str, api: FleetApi, masked: Callable[[str], str] = str) -> None:
+    def __init__(self, path: str, api: Client, masked: Callable[[str], str] = str) -> None:
         """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
         self._api, self._masked = api, masked
         self._lock = threading.Lock()
@@ -175,7 +157,7 @@ class News:
                 return
 
 
-def run_all(api: FleetApi, runs: Sequence[AnyRun], work: Callable[[AnyRun], None], last: bool = True) -> None:
+def run_all(api: Client, runs: Sequence[AnyRun], work: Callable[[AnyRun], None], last: bool = True) -> None:
     """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything.
 
     ``last``: no other work of this call follows for a machine that has not failed.
@@ -290,11 +272,11 @@ def progress_options() -> dict[str, Any]:
 
 def run_fleet(
     module: AnsibleModule,
-    make_fleet: Callable[[Any], Fleet],
+    work: Callable[[Any], list[dict[str, Any]]],
     open_api: Callable[[AnsibleModule], Any],
     items: str = "machines",
 ) -> None:
-    """Open the API, make the fleet, run it, and end the module with its results, under the key ``items``."""
+    """Open the API, do the work with it, and end the module with the results of that, under the key ``items``."""
     own_run = own_run_of(module.params)
     api: Any = None
     variables = module.params.get("variables")
@@ -303,7 +285,7 @@ def run_fleet(
         api.own_run = own_run
         if module.params.get("progress_file"):
             api.news = News(module.params["progress_file"], api, lambda text: remove_values(text, module.no_log_values))
-        results = make_fleet(api).run()
+        results = work(api)
     except (FleetError, MachineError, ApiError, NoAnswer) as error:
         # Errors of one machine's requests end in its result. What comes here is of a request for all of them.
         text = str(error) if isinstance(error, FleetError) else f"a request for all {items} failed: {error}"

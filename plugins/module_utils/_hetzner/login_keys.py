@@ -60,7 +60,6 @@ def known_key(key: RegisteredKey) -> RegisteredKey:
 
 
 def resolve_keys(
-    field: str,
     wanted: Sequence[object] | None,
     registered: Sequence[RegisteredKey],
     private_key_public: str | None = None,
@@ -72,11 +71,11 @@ def resolve_keys(
     An entry may be a dictionary with ``label_selector``, which ``with_labels`` looks up.
     """
     if not wanted:
-        raise Unfit(f"{field}: empty; name at least one SSH key of the project, or no one can log in to the rescue")
+        raise Unfit("ssh_keys: empty; name at least one SSH key of the project, or no one can log in to the rescue")
     keys: list[RegisteredKey] = []
     for entry in wanted:
         found = (
-            _selected(field, entry, with_labels) if isinstance(entry, Mapping) else [_named(field, entry, registered)]
+            _selected(entry, with_labels) if isinstance(entry, Mapping) else [pick("ssh_keys", str(entry), registered)]
         )
         keys += [key for key in found if key["id"] not in [one["id"] for one in keys]]
     if private_key_public is not None and material(private_key_public) not in [
@@ -87,24 +86,20 @@ def resolve_keys(
         fix = "register its public half with the project and name it here"
         if others:
             fix = f"name '{others[0]}', which is its public half"
-        raise Unfit(f"{field}: the private key '{private_key_path}' opens none of {names}; {fix}")
+        raise Unfit(f"ssh_keys: the private key '{private_key_path}' opens none of {names}; {fix}")
     return keys
 
 
-def _named(field: str, name: object, registered: Sequence[RegisteredKey]) -> RegisteredKey:
-    return pick(field, str(name), registered)
-
-
 def _selected(
-    field: str, entry: Mapping[str, object], with_labels: Callable[[str], list[RegisteredKey]] | None
+    entry: Mapping[str, object], with_labels: Callable[[str], list[RegisteredKey]] | None
 ) -> list[RegisteredKey]:
     """The keys of a label selector; one that selects none is an error."""
     selector = entry.get("label_selector")
     if with_labels is None or set(entry) != {"label_selector"} or not isinstance(selector, str) or not selector:
-        raise Unfit(f"{field}: {dict(entry)!r} is no key; give its name or id, or {{label_selector: TEXT}}")
+        raise Unfit(f"ssh_keys: {dict(entry)!r} is no key; give its name or id, or {{label_selector: TEXT}}")
     found = with_labels(selector)
     if not found:
-        raise Unfit(f"{field}: no SSH key of the project has the labels '{selector}'")
+        raise Unfit(f"ssh_keys: no SSH key of the project has the labels '{selector}'")
     return found
 
 

@@ -31,7 +31,6 @@ from .._common.web import AGENT, VERSION, is_http_url
 from .api_failures import (
     AGAIN,
     FINAL,
-    LOOK_FIRST,
     UNAUTHORIZED,
     ApiError,
     Backoff,
@@ -39,8 +38,6 @@ from .api_failures import (
     FleetError,
     LimitSpent,
     NoAnswer,
-    Tries,
-    verdict,
 )
 
 if TYPE_CHECKING:
@@ -353,8 +350,7 @@ class Robot(Client):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._endpoint = endpoint.rstrip("/")
-        super().__init__("endpoint", self._endpoint, clock, sleep)
+        super().__init__("endpoint", endpoint.rstrip("/"), clock, sleep)
         #: requests takes bytes, too, and would encode a str as Latin-1.
         self._auth: Any = (user.encode("utf-8"), password.encode("utf-8"))
         self._patient = patient
@@ -393,7 +389,7 @@ class Robot(Client):
                 allow_redirects=False,
                 headers={"Accept": "application/json", "User-Agent": f"{AGENT}/{VERSION}"},
             )
-            self._first.came()
+            self._has_answered = True
             return self._judge(response, route, f"{method} {path}")
         except requests.exceptions.RequestException as error:
             if "CERTIFICATE_VERIFY_FAILED" in repr(error):
@@ -435,12 +431,7 @@ class Robot(Client):
 
     def read(self, path: str, deadline: Deadline, machine: str | None = None) -> Any:
         """GET, repeated with growing pauses until it succeeds, fails permanently, or ``deadline`` passes."""
-        backoff = Backoff()
-        while True:
-            try:
-                return self.request("GET", path, deadline, machine=machine)
-            except (ApiError, NoAnswer) as error:
-                self._pause_after(error, backoff, deadline)
+        return self._repeated(lambda: self.request("GET", path, deadline, machine=machine), deadline)
 
     def read_list(self, path: str, key: str, deadline: Deadline) -> list[dict[str, Any]]:
         """The items of a list without their wrappers; Robot answers 404 for an empty one."""
@@ -465,39 +456,19 @@ class Robot(Client):
         machine: str | None = None,
         data: Any = None,
     ) -> Any:
-        """Send a request that changes something, repeated only when that is safe.
+        """Send a request that changes something, as `Client._carried_out` does."""
+        return self._carried_out(
+            lambda: self.request(method, path, deadline, machine=machine, data=data), look, deadline
+        )
 
-        When it is unclear whether the request was carried out, ``look()`` reads the state: it returns the body the
-        lost answer would have had, or None when nothing happened and the request may be sent again.
-        """
-        backoff = Backoff()
-        with Tries() as tries:
-            while True:
-                try:
-                    return self.request(method, path, deadline, machine=machine, data=data)
-                except (ApiError, NoAnswer) as error:
-                    if self._verdict(error) == LOOK_FIRST:
-                        tries.may_have_been_carried_out()
-                    if self._pause_after(error, backoff, deadline) != AGAIN:
-                        found = look()
-                        if found is not None:
-                            return found
-
-    @staticmethod
-    def _verdict(error: ApiError | NoAnswer) -> str:
+    def _verdict(self, error: ApiError | NoAnswer) -> str:
         if is_limit(error):
             return AGAIN
-        return FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
+        return FINAL if getattr(error, "code", None) in _CALLER_DECIDES else super()._verdict(error)
 
     def _pause_after(self, error: ApiError | NoAnswer, backoff: Backoff, deadline: Deadline) -> str:
-        """Pause after an error that will pass, raise any other one; returns its verdict."""
-        judgement = self._verdict(error)
-        if judgement == FINAL:
-            raise error
         # How long a limit makes us wait is the limits' business: the next request waits for them.
-        if not is_limit(error):
-            deadline.sleep(self._first.pause(backoff.pause()), str(error))
-        return judgement
+        return AGAIN if is_limit(error) else super()._pause_after(error, backoff, deadline)
 
     def _judge(self, response: requests.Response, route: str, what: str) -> Any:
         body = _json_of(response)

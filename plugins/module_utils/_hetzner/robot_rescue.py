@@ -392,6 +392,9 @@ class RobotFlow(BootFlow):
 
     # --- arm and boot
 
+    def begin(self, step: str) -> None:
+        """Each step says itself what it changes, as soon as it does."""
+
     def first_reset(self) -> str | None:
         """The type of reset that comes first; None when the server can be reset by none."""
         by_ssh = self.seen.lets_us_in and self.seen.reinstall and self.is_server() is True

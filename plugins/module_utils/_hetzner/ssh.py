@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -162,6 +165,17 @@ def parse_failure(returncode: int, errors: str) -> Answer:
     if returncode != 255:
         return Answer(SYSTEM, f"it did not run the probe (exit code {returncode})")
     return Answer(SILENT, last)
+
+
+@contextlib.contextmanager
+def ssh_of(params: Mapping[str, Any]) -> Generator[Ssh, None, None]:
+    """An Ssh from the options of a module; without ``known_hosts_dir``, its host keys go when the block ends."""
+    folder = params["known_hosts_dir"] or tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+    try:
+        yield make_ssh(params, folder)
+    finally:
+        if not params["known_hosts_dir"]:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_ssh(params: Mapping[str, Any], known_hosts_dir: str) -> Ssh:

@@ -24,7 +24,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Tuple
+from typing import Any, NamedTuple, Tuple
 from urllib.parse import urlsplit
 
 from .._common.text import base64_bytes, json_value
@@ -183,13 +183,12 @@ class ApiError(Exception):
         self.code = code
 
 
-class Answer:
+class Answer(NamedTuple):
     """Status, JSON body (None when it is none), seconds by which the server's clock is ahead (None: no date)."""
 
-    def __init__(self, status: int, body: Any, skew: float | None = None) -> None:
-        self.status = status
-        self.body = body
-        self.skew = skew
+    status: int
+    body: Any
+    skew: float | None = None
 
     @property
     def message(self) -> str:
@@ -212,6 +211,11 @@ def split_server(server: str) -> tuple[str, int]:
     return host, port
 
 
+def options() -> dict[str, Any]:
+    """The argument spec of the documentation fragment ``kubernetes.joining``."""
+    return {name: {"type": "str", "required": True} for name in ("api_server", "node_name")}
+
+
 def check_address(module: Any) -> None:
     """End a module whose option ``api_server`` is no address of one."""
     try:
@@ -224,6 +228,14 @@ def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a Node says of being Ready; empty while it says nothing."""
     conditions: list[dict[str, Any]] = ((node or {}).get("status") or {}).get("conditions") or []
     return next((one for one in conditions if one.get("type") == "Ready"), {})
+
+
+def old_kubelet(node: Mapping[str, Any], wanted: str) -> str:
+    """That a Node is not of a kubelet of this version yet; empty when it is, or when none is wanted."""
+    reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    if not wanted or reported.lstrip("v") == wanted.lstrip("v"):
+        return ""
+    return f"its kubelet still reports the version {reported or '(none)'}"
 
 
 class Api:

@@ -21,9 +21,8 @@ from .host import Host, write_file, write_link
 
 
 class Rule(NamedTuple):
-    """``patterns`` are shell patterns of absolute paths, ``keep`` names that stay; ``hidden`` also takes dot files."""
+    """Paths to remove: shell ``patterns``, but names in ``keep``; with ``hidden`` dot files, too."""
 
-    verb: str
     patterns: tuple[str, ...]
     keep: tuple[str, ...]
     hidden: bool
@@ -73,45 +72,44 @@ _HOMES = ("/root", "/home/*")
 _TMP_KEPT = ("ansible*", ".ansible*", "systemd-private-*", "snap-private-tmp", ".X*-unix", ".ICE-unix", ".font-unix")
 
 
-def _rule(verb: str, *patterns: str, keep: Iterable[str] = (), hidden: bool = False) -> Rule:
-    return Rule(verb, patterns, tuple(keep), hidden)
+def _rule(*patterns: str, keep: Iterable[str] = (), hidden: bool = False) -> Rule:
+    return Rule(patterns, tuple(keep), hidden)
 
 
 RULES = {
-    "tmp": [_rule(REMOVE, "/tmp/*", "/var/tmp/*", keep=_TMP_KEPT, hidden=True)],
-    "shell-history": [_rule(REMOVE, *[f"{home}/{name}" for home in _HOMES for name in _HISTORIES])],
-    "authorized-keys": [_rule(REMOVE, *[f"{home}/.ssh/authorized_keys*" for home in _HOMES])],
+    "tmp": [_rule("/tmp/*", "/var/tmp/*", keep=_TMP_KEPT, hidden=True)],
+    "shell-history": [_rule(*[f"{home}/{name}" for home in _HOMES for name in _HISTORIES])],
+    "authorized-keys": [_rule(*[f"{home}/.ssh/authorized_keys*" for home in _HOMES])],
     "package-cache": [
-        _rule(REMOVE, "/var/cache/apt/*.bin", "/var/cache/apt/archives/*", keep=["lock", "partial"]),
-        _rule(REMOVE, "/var/cache/apt/archives/partial/*", "/var/lib/apt/lists/partial/*"),
-        _rule(REMOVE, "/var/lib/apt/lists/*", keep=["lock", "partial", "auxfiles"]),
-        _rule(REMOVE, "/var/cache/dnf/*", "/var/cache/yum/*", "/var/cache/libdnf5/*"),
+        _rule("/var/cache/apt/*.bin", "/var/cache/apt/archives/*", keep=["lock", "partial"]),
+        _rule("/var/cache/apt/archives/partial/*", "/var/lib/apt/lists/partial/*"),
+        _rule("/var/lib/apt/lists/*", keep=["lock", "partial", "auxfiles"]),
+        _rule("/var/cache/dnf/*", "/var/cache/yum/*", "/var/cache/libdnf5/*"),
     ],
     "leases": [
-        _rule(REMOVE, "/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/var/lib/NetworkManager/*.lease"),
-        _rule(REMOVE, "/var/lib/NetworkManager/secret_key", "/etc/udev/rules.d/70-persistent-net.rules"),
+        _rule("/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/var/lib/NetworkManager/*.lease"),
+        _rule("/var/lib/NetworkManager/secret_key", "/etc/udev/rules.d/70-persistent-net.rules"),
     ],
-    "installed-record": [_rule(REMOVE, "/etc/kubenode/installed.json")],
-    "logs": [_rule(REMOVE, "/var/lib/systemd/coredump/*", "/var/crash/*", hidden=True)],
-    "journal": [_rule(REMOVE, "/var/log/journal/*")],
+    "installed-record": [_rule("/etc/kubenode/installed.json")],
+    "logs": [_rule("/var/lib/systemd/coredump/*", "/var/crash/*", hidden=True)],
+    "journal": [_rule("/var/log/journal/*")],
     "random-seed": [
-        _rule(REMOVE, "/var/lib/systemd/random-seed", "/var/lib/urandom/random-seed"),
-        _rule(REMOVE, "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed"),
+        _rule("/var/lib/systemd/random-seed", "/var/lib/urandom/random-seed"),
+        _rule("/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed"),
     ],
-    "hostname": [_rule(REMOVE, "/etc/hostname")],
-    "host-keys": [_rule(REMOVE, "/etc/ssh/ssh_host_*_key", "/etc/ssh/ssh_host_*_key.pub")],
+    "hostname": [_rule("/etc/hostname")],
+    "host-keys": [_rule("/etc/ssh/ssh_host_*_key", "/etc/ssh/ssh_host_*_key.pub")],
 }
 
 #: Files that our image commands wrote for a seed are removed with the seed, or the next machine has no data source.
 CLOUD_INIT_STATE = [
-    _rule(REMOVE, "/var/lib/cloud/*", hidden=True),
-    _rule(REMOVE, "/var/log/cloud-init*.log"),
-    _rule(REMOVE, "/etc/cloud/cloud.cfg.d/zz-kubenode-*.cfg"),
+    _rule("/var/lib/cloud/*", hidden=True),
+    _rule("/var/log/cloud-init*.log"),
+    _rule("/etc/cloud/cloud.cfg.d/zz-kubenode-*.cfg"),
 ]
 #: Written again by cloud-init on the next machine; kept where there is no cloud-init to do so.
 CLOUD_INIT_NETWORK = [
     _rule(
-        REMOVE,
         "/etc/netplan/50-cloud-init.yaml",
         "/etc/network/interfaces.d/50-cloud-init*",
         "/etc/systemd/network/10-cloud-init-*.network",
@@ -244,7 +242,7 @@ class Reach:
 
 
 class Action(NamedTuple):
-    """One thing to do: ``verb`` of removable, ``text`` only for removable.WRITE."""
+    """One thing to do: ``verb`` is REMOVE, EMPTY or WRITE; ``text`` only for the last."""
 
     item: str
     verb: str
@@ -271,7 +269,7 @@ def refuse_joined(host: Host) -> None:
 
 
 def actions(host: Host, items: Iterable[str], kept: Iterable[str] = (), reach: Reach | None = None) -> list[Action]:
-    """A list of :class:`Action` in the order of removable.ITEMS; ``kept`` are paths that this run itself needs.
+    """A list of :class:`Action` in the order of ITEMS; ``kept`` are paths that this run itself needs.
 
     ``reach`` says which files are the machine's own, and remembers what was left.
     """
@@ -286,7 +284,7 @@ def actions(host: Host, items: Iterable[str], kept: Iterable[str] = (), reach: R
 
 
 def _of_item(host: Host, item: str, kept: Iterable[str], reach: Reach) -> list[Action]:
-    found = [Action(item, rule.verb, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
+    found = [Action(item, REMOVE, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
     if item == "logs":
         found += _logs(host, reach)
     extra = _EXTRA.get(item)

@@ -209,7 +209,8 @@ def archive_file(host: Host, one: Mapping[str, Any], given: Mapping[str, Any]) -
         found = host.sha256(one["path"])
         if found is None:
             raise FetchFailed(f"archive {one['path']} cannot be read on the machine")
-        _compare(one["path"], wanted, found)
+        if found != wanted:
+            raise FetchFailed(f"{one['path']} has the SHA-256 sum {found}, not {wanted}; nothing was imported")
         yield host.path(one["path"])
         return
     if fetch.url_error(one["url"]):
@@ -222,11 +223,6 @@ def archive_file(host: Host, one: Mapping[str, Any], given: Mapping[str, Any]) -
         except (fetch.FetchError, OSError) as error:
             raise FetchFailed(f"{error}; nothing was imported") from error
         yield path
-
-
-def _compare(source: str, wanted: str, found: str) -> None:
-    if wanted != found:
-        raise FetchFailed(f"{source} has the SHA-256 sum {found}, not {wanted}; nothing was imported")
 
 
 _NAMESPACE = "k8s.io"
@@ -316,7 +312,6 @@ def _run(host: Host, argv: list[str], seconds: float) -> str:
 RECORD = "/etc/kubenode/images.json"
 
 
-#: ``pulls``, ``pins`` and ``names`` (all that is wanted and known) are references, ``loads`` entries of ``archives``.
 class Plan(NamedTuple):
     """References to pull and to pin, archives to load, and all references that are wanted and known."""
 

@@ -281,6 +281,13 @@ def sync_folder(folder: str) -> None:
             os.close(fd)
 
 
+def label(host: Host, paths: Iterable[str]) -> Done | None:
+    """Give new files the SELinux label that the policy has for them; what came of that, None where there are none."""
+    if host.text("/sys/fs/selinux/enforce") is None or not host.find("restorecon"):
+        return None
+    return host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)
+
+
 PENDING_FILE = "/run/kubenode/pending.json"
 #: The entry for a `systemctl daemon-reload`.
 RELOAD = "daemon-reload"

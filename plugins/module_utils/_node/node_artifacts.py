@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 from .._common import safe_files
 from .._common.text import json_object
 from . import fetch
-from .host import TEMPORARY_PREFIX, Host, Pending, make_parents, path_error, sync_folder, write_file, write_link
+from .host import TEMPORARY_PREFIX, Host, Pending, label, make_parents, path_error, sync_folder, write_file, write_link
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = re.compile(r"0[0-7]{3}")
@@ -185,7 +185,10 @@ def missing(host: Host, artifact: Artifact) -> str | None:
 def missing_files(host: Host, artifact: Artifact) -> str | None:
     """The same without its links."""
     found = look_at_record(host, artifact["name"])
-    return _unrecorded(host, artifact) if found is None else difference(artifact, found)
+    if found is not None:
+        return difference(artifact, found)
+    # A binary proves itself, its digest is the artifact's; of anything else nothing is known.
+    return ADOPTED if proves_itself(host, artifact) else "is not installed"
 
 
 def look_at_record(host: Host, name: str) -> dict[str, Any] | None:
@@ -231,16 +234,13 @@ def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _unrecorded(host: Host, artifact: Artifact) -> str:
-    """A binary proves itself, its digest is the artifact's; of anything else nothing is known."""
-    return "is not installed" if artifact["kind"] != "binary" or not proves_itself(host, artifact) else ADOPTED
-
-
 def proves_itself(host: Host, artifact: Artifact) -> bool:
-    """Whether a binary is there as it should be, with or without a record."""
+    """Whether it is a binary that is there as it should be, with or without a record."""
+    if artifact["kind"] != "binary":
+        return False
     (entry,) = artifact["install"]
     status = host.status(entry["path"])
-    if artifact["kind"] != "binary" or status is None or not stat.S_ISREG(status.st_mode):
+    if status is None or not stat.S_ISREG(status.st_mode):
         return False
     same_mode = stat.S_IMODE(status.st_mode) == int(entry.get("mode", "0755"), 8)
     return same_mode and host.sha256(entry["path"]) == artifact.get("sha256")
@@ -317,7 +317,7 @@ def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
         digests = staged.commit()
     finally:
         staged.discard()
-    _label(host, list(digests))
+    label(host, list(digests))
     links(host, artifact)
     return digests
 
@@ -328,13 +328,7 @@ def links(host: Host, artifact: Artifact) -> None:
     for link in artifact.get("links") or []:
         write_link(host, link["path"], link["target"])
     if paths:
-        _label(host, paths)
-
-
-def _label(host: Host, paths: list[str]) -> None:
-    """Give new files the SELinux label that the policy has for them."""
-    if host.text("/sys/fs/selinux/enforce") is not None and host.find("restorecon"):
-        host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)
+        label(host, paths)
 
 
 #: Parts of files lie here until they are whole; only root may read and write them.
@@ -347,9 +341,9 @@ def plan(host: Host, artifacts: Sequence[Artifact], parallel: int) -> list[str |
         return list(pool.map(lambda artifact: missing(host, artifact), artifacts))
 
 
-def change_id(artifact: Artifact) -> str:
-    """How node_settings calls a change of this artifact."""
-    return f"artifact:{artifact['name']}"
+def change_id(name: str) -> str:
+    """How node_settings calls a change of an artifact."""
+    return f"artifact:{name}"
 
 
 @contextlib.contextmanager
@@ -391,7 +385,7 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
     if missing_files(host, artifact) is None:
         links(host, artifact)
         return 0
-    if artifact["kind"] == "binary" and proves_itself(host, artifact):
+    if proves_itself(host, artifact):
         links(host, artifact)
         write_record(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
         return 0
@@ -400,7 +394,7 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
     came = fetcher.fetch(artifact["url"], part, str(digest), algorithm)
     with lock:
         # before the files change, so that a run that is cut off leaves the note which units to restart
-        pending.add([change_id(artifact)])
+        pending.add([change_id(artifact["name"])])
     try:
         digests = install(host, artifact, part)
     except fetch.FetchError as error:

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -51,6 +51,12 @@ _NUMBERS = {
 _UPLOAD_KEYS = {"name", "image_url", "path", "sha256", "architecture", "format"}
 
 
+def refusal(findings: list[str]) -> str:
+    """What the user reads of findings for which nothing is done."""
+    count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
+    return f"{count}:\n" + "\n".join(f"- {finding}" for finding in dict.fromkeys(findings))
+
+
 class BuildsNotUsable(ValueError):
     """The builds cannot work; the text has every finding."""
 
@@ -79,8 +85,7 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
         if not build["server_type"]:
             findings.append(f"kubenode_image_server_types names no server type for {build['architecture']}")
     if findings:
-        count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
-        raise BuildsNotUsable(f"{count}:\n" + "\n".join(f"- {finding}" for finding in dict.fromkeys(findings)))
+        raise BuildsNotUsable(refusal(findings))
     ids = {(image["name"], image["architecture"]): image["id"] for image in bases or []}
     for build in found:
         build["machine"] = machine_name(str(inputs.get("owner") or ""), build["name"], build["architecture"])
@@ -316,12 +321,8 @@ def _check_architecture(where: str, value: Any, findings: list[str]) -> None:
 
 
 def _check_url(where: str, url: Any, findings: list[str]) -> None:
-    _checked(where, lambda: image_url.check_image_url(str(url)), findings)
-
-
-def _checked(where: str, check: Callable[[], Any], findings: list[str]) -> None:
     try:
-        check()
+        image_url.check_image_url(str(url))
     except image_url.InvalidImageURL as exc:
         findings.append(f"{where}: image_url: {exc}")
 

@@ -9,15 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
-    counted,
-    in_columns,
-    json_value,
-    one_line,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 
-from .builds import DEBIAN_NAMES
+from .builds import DEBIAN_NAMES, refusal
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
 TARBALL, RAW = "tarball", "raw"
@@ -79,8 +74,7 @@ def tarballs(
     if not found and not findings:
         findings.append("kubenode_image_matrix is empty; it says of which systems tarballs are to be made")
     if findings:
-        count = f"{counted(len(findings), 'finding')}, nothing was created or changed"
-        raise TarballsNotUsable(f"{count}:\n" + "\n".join(f"- {one}" for one in dict.fromkeys(findings)))
+        raise TarballsNotUsable(refusal(findings))
     return found
 
 

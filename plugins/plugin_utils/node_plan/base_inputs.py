@@ -382,12 +382,11 @@ def check_sums(inputs: Raw, problems: Problems) -> None:
 
 def needed_sums(inputs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(component, version, variable) of everything that comes as a file from its project."""
-    result = [
-        ("cni-plugins", inputs["cni_plugins_version"], "cni_plugins_version"),
-        ("crictl", inputs["crictl_version"], "crictl_version"),
-    ]
-    if not inputs["manage_cni"]:
-        result = result[1:]
+    result = []
+    if inputs["manage_cni"]:
+        result.append(("cni-plugins", inputs["cni_plugins_version"], "cni_plugins_version"))
+    if inputs["manage_runtime"]:
+        result.append(("crictl", inputs["crictl_version"], "crictl_version"))
     if inputs["kubelet_source"] == "binary" and inputs["manage_kubelet"]:
         names = ["kubelet", "kubeadm"] if inputs["kubeadm"] else ["kubelet"]
         result += [(name, inputs["kubernetes_version"], "kubernetes_version") for name in names]
@@ -397,8 +396,6 @@ def needed_sums(inputs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         elif inputs["containerd_source"] == "tarball":
             result.append(("containerd", inputs["containerd_version"], "containerd_version"))
             result.append(("runc", inputs["runc_version"], "runc_version"))
-    else:
-        result = [item for item in result if item[0] != "crictl"]
     return result
 
 

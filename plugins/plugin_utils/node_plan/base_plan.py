@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_whole_seconds
@@ -211,12 +211,12 @@ def _joined(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def preflight(
-    node: Node, inputs: BaseInputs, steps: Iterable[str], before: float, after: float
+    node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float
 ) -> dict[str, list[str]]:
     """``{refusals, warnings, packages, artifacts}``: sentences, package names as the manager spells them, programs.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
-    Nothing is planned for a machine that is refused.
+    Nothing is planned for a machine that is refused. Templates of the user's are rendered, since they may fail.
     """
     found = {
         "refusals": refusals(node, inputs, before, after),
@@ -224,10 +224,16 @@ def preflight(
         "packages": [],
         "artifacts": [],
     }
-    if not found["refusals"]:
-        if inputs["manage_packages"]:
-            found["packages"] = software.packages(node, inputs)["missing"]
-        found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
+    if found["refusals"]:
+        return found
+    if inputs["manage_packages"]:
+        found["packages"] = software.packages(node, inputs)["missing"]
+    found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
+    if inputs["template_path"]:
+        try:
+            plan(node, inputs, steps)
+        except templates.TemplateFailed as error:
+            found["refusals"].append(str(error))
     return found
 
 
@@ -269,8 +275,8 @@ def base_plan(
         "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search),
         "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
         "queries": lambda: queries(given_, joins),
-        "preflight": lambda: checked(node_, given_, steps or (), after if before is None else float(before), after),
-        "sources": lambda: sources(node_, given_),
+        "preflight": lambda: preflight(node_, given_, steps or (), after if before is None else float(before), after),
+        "sources": lambda: plan_types.without_secrets(software.sources(node_, given_)),
         "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),
         "secrets": lambda: secrets(node_, given_),
@@ -430,17 +436,6 @@ _MAKERS = {
 }
 
 
-def checked(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, list[str]]:
-    """The preflight. Templates of the user's are rendered here, too, since they may fail."""
-    found = preflight(node, inputs, steps, before, after)
-    if inputs["template_path"] and not found["refusals"]:
-        try:
-            plan(node, inputs, steps)
-        except templates.TemplateFailed as error:
-            found["refusals"].append(str(error))
-    return found
-
-
 def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:
     """The settings of these steps, of every managed one when none is named; always in the one order that works."""
     if steps is None:
@@ -462,8 +457,3 @@ def settings(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None =
 def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
     """Name → content of the secret files of every managed step."""
     return plan_types.secrets_of(plan(node, inputs))
-
-
-def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
-    """The settings that come before packages are fetched, without the contents of secret files."""
-    return plan_types.without_secrets(software.sources(node, inputs))

@@ -59,8 +59,7 @@ def node_addresses(wanted: str | list[str], network: Network) -> list[str]:
         raise InvalidAddress(f"{', '.join(wanted)}: give one address, or one IPv4 and one IPv6 address")
     own = {str(_address(entry["address"])) for entry in network.get("addresses", [])}
     for text in wanted:
-        address = ipaddress.ip_address(text)
-        if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        if not _is_reached(_address(text)):
             raise InvalidAddress(f"{text} is not an address that other machines reach")
         if text not in own:
             raise InvalidAddress(f"{text} is no address of this machine; it has {', '.join(sorted(own)) or 'none'}")
@@ -70,7 +69,11 @@ def node_addresses(wanted: str | list[str], network: Network) -> list[str]:
 def _automatic(family: int, wanted: str, network: Network) -> str:
     default = (network.get("default") or {}).get(str(family)) or {}
     interface = default.get("interface")
-    usable = [entry for entry in network.get("addresses", []) if entry.get("family") == family and _global(entry)]
+    usable = [
+        entry
+        for entry in network.get("addresses", [])
+        if entry.get("family") == family and _is_reached(_address(entry["address"]))
+    ]
     # of several, the one the default route uses; an address that changes by itself (IPv6 privacy) comes last
     usable.sort(
         key=lambda entry: (
@@ -87,8 +90,8 @@ def _automatic(family: int, wanted: str, network: Network) -> str:
     return str(_address(usable[0]["address"]))
 
 
-def _global(entry: Mapping[str, Any]) -> bool:
-    address = _address(entry["address"])
+def _is_reached(address: Address) -> bool:
+    """Whether other machines may reach it."""
     return not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
 
 

@@ -185,7 +185,8 @@ def setting(kind: str, identity: str, **fields: Any) -> Setting:
 
 
 def file(identity: str, path: str, content: str, mode: str = "0644", secret: bool = False) -> Setting:
-    return setting("file", identity, path=path, mode=mode, secret=secret or None, content=content)
+    """A file; a secret one has the mode 0600."""
+    return setting("file", identity, path=path, mode="0600" if secret else mode, secret=secret or None, content=content)
 
 
 def without_secrets(settings: Iterable[Setting]) -> list[Setting]:
@@ -240,8 +241,3 @@ def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) ->
         *(file(identity + name, folder + name, HEADER + text) for name, text in sorted(wanted.items())),
         *(absent(identity + name, folder + name) for name in gone),
     ]
-
-
-def drop_in(identity: str, unit_name: str, name: str, text: str, secret: bool = False) -> Setting:
-    path = f"{UNIT_DIR}/{unit_name}.d/{name}"
-    return file(identity, path, HEADER + text, "0600" if secret else "0644", secret)

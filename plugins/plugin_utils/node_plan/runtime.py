@@ -136,7 +136,7 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
             blocks.append(_block(mirror, authorities))
         content = plan_types.HEADER + "\n".join(blocks)
         path = folder + "/hosts.toml"
-        result.append(plan_types.file("runtime/certs-" + host, path, content, "0600" if secret else "0644", secret))
+        result.append(plan_types.file("runtime/certs-" + host, path, content, secret=secret))
     # two mirrors of one registry may share a CA
     return list({item["id"]: item for item in result}.values())
 

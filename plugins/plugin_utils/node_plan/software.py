@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -67,12 +67,12 @@ def needed_programs(node: Node, inputs: BaseInputs) -> list[tuple[str, str, str]
         name = component
         if component == "containerd" and known(node).static_containerd and version[:2] != "1.":
             component = "containerd-static"
-        elif component in base_inputs.IN_NODE_ARCHIVE and not pinned_digest(node, inputs, component, version):
-            component = (
-                base_inputs.NODE_ARCHIVE
-                if pinned_digest(node, inputs, base_inputs.NODE_ARCHIVE, version)
-                else component
-            )
+        elif (
+            component in base_inputs.IN_NODE_ARCHIVE
+            and not pinned_digest(node, inputs, component, version)
+            and pinned_digest(node, inputs, base_inputs.NODE_ARCHIVE, version)
+        ):
+            component = base_inputs.NODE_ARCHIVE
         result.append((name, component, version))
     return result
 
@@ -137,18 +137,14 @@ def pinned_images(inputs: BaseInputs) -> list[str]:
     return list(dict.fromkeys([inputs["sandbox_image"], *(inputs["images"] if inputs["prebake"] else ())]))
 
 
-def _archive(archive: Mapping[str, Any], inputs: BaseInputs) -> dict[str, Any]:
-    return dict(archive, url=mirrored(archive["url"], inputs)) if archive.get("url") else dict(archive)
-
-
 def images(inputs: BaseInputs) -> dict[str, Any]:
     """What node_images takes: ``{runtime, pull: references, archives: [{url or path, sha256}], pin: references}``."""
-    return {
-        "runtime": inputs["container_runtime"],
-        "pull": list(dict.fromkeys([inputs["sandbox_image"], *inputs["images"]])),
-        "archives": [_archive(archive, inputs) for archive in inputs["image_archives"]],
-        "pin": list(dict.fromkeys([inputs["sandbox_image"], *inputs["images"]])),
-    }
+    references = list(dict.fromkeys([inputs["sandbox_image"], *inputs["images"]]))
+    archives = [
+        {**archive, "url": mirrored(archive["url"], inputs)} if archive.get("url") else archive
+        for archive in inputs["image_archives"]
+    ]
+    return {"runtime": inputs["container_runtime"], "pull": references, "archives": archives, "pin": references}
 
 
 _OF_DNF = (

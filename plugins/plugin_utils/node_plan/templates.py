@@ -74,12 +74,9 @@ def _environment(role: str, given: tuple[str, ...]) -> jinja2.Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(to_json=_to_json, toml=toml_value, systemd_word=systemd_word)
+    to_json = functools.partial(json.dumps, sort_keys=True)
+    environment.filters.update(to_json=to_json, toml=toml_value, systemd_word=systemd_word)
     return environment
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 # --- values and documents as other programs read them: systemd, apt, TOML

@@ -111,8 +111,8 @@ def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
             result.append(plan_types.absent("proxy/" + name, path))
             continue
         lines = [templates.systemd_environment(key, value) for key, value in values.items()]
-        text = "[Service]\n{}\n".format("\n".join(lines))
-        result.append(plan_types.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
+        text = plan_types.HEADER + "[Service]\n{}\n".format("\n".join(lines))
+        result.append(plan_types.file("proxy/" + name, path, text, secret=secret))
     if known(node).package_manager == "apt":
         result.append(_apt(inputs, secret))
     return result
@@ -126,7 +126,7 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     if not lines:
         return plan_types.absent("proxy/apt", _APT)
     header = plan_types.HEADER.replace("# ", "// ", 1)
-    return plan_types.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
+    return plan_types.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", secret=secret)
 
 
 # --- the fingerprint of an ASCII-armoured OpenPGP key (RFC 4880, RFC 9580), so that a repository's key can be pinned

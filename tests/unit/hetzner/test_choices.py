@@ -37,9 +37,12 @@ TYPES = [
 IMAGES = [image(1), image(2, "arm")]
 
 
+def catalog_of(images):
+    return SimpleNamespace(listed={"server_types": TYPES}.get, image_candidates=lambda _wanted, labelled: images)
+
+
 def found(server_type, location=None, images=(), written=True, exists=False, **more):
-    there = list(images or IMAGES)
-    catalog = SimpleNamespace(server_types=lambda: TYPES, image_candidates=lambda _wanted, labelled: there)
+    catalog = catalog_of(list(images or IMAGES))
     machine = {"server_type": server_type, "location": location, **more}
     return [
         (one.server_type["name"], one.location, one.image["id"])
@@ -107,7 +110,7 @@ def test_what_is_written_to_a_disk_has_one_architecture():
 
 
 def test_machines_of_a_group_are_spread_over_the_locations():
-    catalog = SimpleNamespace(server_types=lambda: TYPES, image_candidates=lambda _wanted, labelled: IMAGES)
+    catalog = catalog_of(IMAGES)
     wanted = {"server_type": ["cx23", "cx33"], "location": ["fsn1", "nbg1"]}
     there = choices.members_of(
         7,
@@ -130,7 +133,7 @@ def test_machines_of_a_group_are_spread_over_the_locations():
 
 
 def test_what_was_answered_for_another_machine_is_not_asked_again():
-    catalog = SimpleNamespace(server_types=lambda: TYPES, image_candidates=lambda _wanted, labelled: IMAGES)
+    catalog = catalog_of(IMAGES)
     first, second = choices.find_choices(
         {"server_type": "cx23", "location": ["fsn1", "nbg1"]}, catalog, "system", True, False
     )

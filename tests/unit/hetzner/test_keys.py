@@ -59,24 +59,24 @@ def test_keys_by_their_labels():
         return keys[1:] if selector == "team=ops" else []
 
     wanted = ["b", {"label_selector": "team=ops"}]
-    assert [key["id"] for key in resolve_keys("ssh_keys", wanted, keys, with_labels=with_labels)] == [2, 3]
+    assert [key["id"] for key in resolve_keys(wanted, keys, with_labels=with_labels)] == [2, 3]
     assert asked == ["team=ops"]
     with pytest.raises(Unfit, match="ssh_keys: no SSH key of the project has the labels 'team=dev'"):
-        resolve_keys("ssh_keys", [{"label_selector": "team=dev"}], keys, with_labels=with_labels)
+        resolve_keys([{"label_selector": "team=dev"}], keys, with_labels=with_labels)
     for entry in ({"label_selector": ""}, {"selector": "a"}, {"label_selector": "a", "name": "b"}):
         with pytest.raises(Unfit, match="is no key; give its name or id, or "):
-            resolve_keys("ssh_keys", [entry], keys, with_labels=with_labels)
+            resolve_keys([entry], keys, with_labels=with_labels)
 
 
 def test_the_private_key_must_be_among_the_named_keys(tmp_path):
     mine, other = make_key(tmp_path / "mine"), make_key(tmp_path / "other")
     keys = [registered(1, "other", other), registered(2, "mine", mine)]
-    assert [key["id"] for key in resolve_keys("ssh_keys", ["other", 2], keys, mine, "mine")] == [1, 2]
+    assert [key["id"] for key in resolve_keys(["other", 2], keys, mine, "mine")] == [1, 2]
     with pytest.raises(Unfit, match="opens none of 'other'; name 'mine', which is its public half"):
-        resolve_keys("ssh_keys", ["other"], keys, mine, "mine")
+        resolve_keys(["other"], keys, mine, "mine")
     with pytest.raises(Unfit, match="register its public half"):
-        resolve_keys("ssh_keys", ["other"], keys[:1], mine, "mine")
+        resolve_keys(["other"], keys[:1], mine, "mine")
     with pytest.raises(Unfit, match="ssh_keys: empty"):
-        resolve_keys("ssh_keys", [], keys)
+        resolve_keys([], keys)
     with pytest.raises(Unfit, match="'third' does not exist; there are: mine, other"):
-        resolve_keys("ssh_keys", ["third"], keys)
+        resolve_keys(["third"], keys)

@@ -21,17 +21,16 @@ SUBNETS = [
 NET = {"id": 7, "name": "cluster", "ip_range": "10.0.0.0/16", "subnets": SUBNETS}
 BARE = {"id": 8, "name": "bare", "ip_range": "192.168.0.0/24", "subnets": []}
 TYPE = {"id": 1, "name": "cx23", "locations": [{"id": 1, "name": "fsn1"}, {"id": 4, "name": "ash"}]}
-CATALOG = SimpleNamespace(
-    networks=lambda: [NET, BARE],
-    locations=lambda: [
-        {"name": "fsn1", "network_zone": "eu-central"}, {"name": "ash", "network_zone": "us-east"},
-    ],
-    server_types=lambda: [TYPE],
-    primary_ips=lambda: [
+LISTS = {
+    "networks": [NET, BARE],
+    "locations": [{"name": "fsn1", "network_zone": "eu-central"}, {"name": "ash", "network_zone": "us-east"}],
+    "server_types": [TYPE],
+    "primary_ips": [
         {"id": 1, "name": "front", "type": "ipv4", "location": {"name": "ash"}, "assignee_id": None},
         {"id": 2, "name": "front", "type": "ipv6", "location": {"name": "ash"}, "assignee_id": 9},
     ],
-)  # fmt: skip
+}
+CATALOG = SimpleNamespace(listed=LISTS.get)
 
 
 def places(*entries):
@@ -83,7 +82,7 @@ def test_a_network_is_named_once():
 
 @pytest.mark.parametrize("answer", [{"ip_range": "10.0.0.0/99"}, {"ip_range": None}, {"subnets": ["x"]}])
 def test_a_network_without_a_range_that_can_be_read_is_refused(monkeypatch, answer):
-    monkeypatch.setattr(CATALOG, "networks", lambda: [{**NET, **answer}])
+    monkeypatch.setitem(LISTS, "networks", [{**NET, **answer}])
     assert "gives no address range of 'cluster'" in refused({"name": "cluster"})
 
 
@@ -107,7 +106,7 @@ def here(machine=None, choices=(("fsn1",)), entries=()):
     machine = machine or {}
     found = [Choice(TYPE, place, {"id": 1}) for place in choices]
     primary = networks.primary_ips(machine, CATALOG)
-    return [one.location for one in networks.where_it_can_be(machine, found, CATALOG, places(*entries), primary)]
+    return [one.location for one in networks.where_it_can_be(found, CATALOG, places(*entries), primary)]
 
 
 def test_a_primary_ip_decides_the_location():
@@ -122,7 +121,7 @@ def test_a_primary_ip_decides_the_location():
 
 
 def test_a_primary_ip_of_another_server_is_refused():
-    ipv4, ipv6 = CATALOG.primary_ips()
+    ipv4, ipv6 = LISTS["primary_ips"]
     networks.check_free("ipv4", ipv4)
     with pytest.raises(Unfit, match="primary_ipv6: 'front' belongs to server 9"):
         networks.check_free("ipv6", ipv6)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import check, codes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
@@ -283,7 +284,7 @@ def looking(monkeypatch, folder, signed, **given):
         "token": TOKEN, "node_name": "node-1", "machine_id": "m", "kubelet_version": "1.36.4", "check_name": True,
         "version_check": "refuse", "max_clock_skew": 30, "timeout": 30,
     }  # fmt: skip
-    return check.Check({**options, **given}, str(folder))
+    return check.Check({**options, **given}, Host(str(folder)))
 
 
 @pytest.mark.parametrize("signed", [True, False])

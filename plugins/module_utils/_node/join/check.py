@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from ..._common.text import json_object
 from .. import api_server
 from ..api_server import Answer, Api, ApiError
+from ..host import Host
 from . import join_files
 from .codes import JoinFailure
 
@@ -100,10 +100,10 @@ class Seen(TypedDict):
 
 
 class Check:
-    """One look. ``options`` are those of the module node_join_check; ``root`` differs from / only in tests."""
+    """One look. ``options`` are those of the module node_join_check; ``host`` is the machine."""
 
-    def __init__(self, options: Mapping[str, Any], root: str = "/") -> None:
-        self._options, self._root = options, root
+    def __init__(self, options: Mapping[str, Any], host: Host | None = None) -> None:
+        self._options, self._host = options, host or Host()
         self._deadline: float = time.monotonic() + options["timeout"]
         self._token = options["token"]
         self.warnings: list[str] = []
@@ -126,8 +126,8 @@ class Check:
         """Look at everything; raise :class:`JoinFailure` at the first that makes a join impossible."""
         result = self.result
         looked_at = join_files.MADE + join_files.MADE_FOLDERS + join_files.STATE + (join_files.CLIENT_PEM,)
-        result["present"] = [path for path in looked_at if os.path.lexists(self._path(path))]
-        result["record"] = self._record()
+        result["present"] = [path for path in looked_at if self._host.exists(path)]
+        result["record"] = json_object(self._host.text(join_files.RECORD))
         try:
             result["ca_cert"] = self._trusted_ca()
             result["ca_hashes"] = [api_server.public_key_pin(one) for one in api_server.certificates(result["ca_cert"])]
@@ -138,9 +138,7 @@ class Check:
                 self._try_token()
                 if self._options["signing"]:
                     self._look_for_signature()
-        except ApiError as error:
-            raise JoinFailure(error.code, str(error)) from error
-        except api_server.DiscoveryError as error:
+        except (ApiError, api_server.DiscoveryError) as error:
             raise JoinFailure(error.code, str(error)) from error
         return result
 
@@ -151,7 +149,7 @@ class Check:
                 api_server.matching_certificates(options["ca_cert"], set(options["ca_hashes"]))
             if not (options["jws"] and self._token):
                 return str(options["ca_cert"])
-        insecure = None if not options["ca_cert"] else options["ca_cert"]
+        insecure = options["ca_cert"] or None
         token = self._token if options["jws"] else None
         info = self._cluster_info(Api(options["api_server"], insecure, timeout=self._seconds()))
         # also beside a CA that is given: what proves the cluster must agree
@@ -203,9 +201,9 @@ class Check:
     def _own_certificate(self) -> None:
         """What the kubelet's certificate is worth, and whether its Node is there."""
         client = self.result["client"]
-        text = self._text(join_files.KUBECONFIG)
+        text = self._host.text(join_files.KUBECONFIG)
         client["server"] = join_files.server_of(text) if text else None
-        pem = self._text(join_files.CLIENT_PEM)
+        pem = self._host.text(join_files.CLIENT_PEM)
         if pem is None or text is None:
             return
         try:
@@ -222,7 +220,7 @@ class Check:
             client["state"] = "lapsed"
             return
         try:
-            api = self._api(client_pem=self._path(join_files.CLIENT_PEM))
+            api = self._api(client_pem=self._host.path(join_files.CLIENT_PEM))
         except ApiError as error:
             client["state"] = "refused"
             self.warnings.append(str(error))
@@ -251,7 +249,7 @@ class Check:
 
     def _refuse_foreign(self) -> None:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
-        mine = self._text(join_files.CA)
+        mine = self._host.text(join_files.CA)
         try:
             pins = {api_server.public_key_pin(one) for one in api_server.certificates(mine or "")}
         except api_server.BadCertificate:
@@ -325,19 +323,6 @@ class Check:
 
     def _seconds(self) -> float:
         return max(1.0, min(10.0, self._deadline - time.monotonic()))
-
-    def _record(self) -> dict[str, Any] | None:
-        return json_object(self._text(join_files.RECORD))
-
-    def _text(self, path: str) -> str | None:
-        try:
-            with open(self._path(path), encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return None
-
-    def _path(self, path: str) -> str:
-        return path if self._root == "/" else os.path.join(self._root, path.lstrip("/"))
 
 
 def is_own(node: SeenNode, machine_id: str) -> bool:

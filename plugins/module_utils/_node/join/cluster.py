@@ -142,16 +142,16 @@ class Cluster:
         }
         self._ask(self._core.create_namespaced_pod_eviction, metadata["name"], metadata["namespace"], body)
 
-    def secret_exists(self, namespace: str, name: str) -> bool:
-        """Whether there is such a Secret."""
-        return self._call(self._core.read_namespaced_secret, name, namespace) is not None
+    def secret_exists(self, name: str) -> bool:
+        """Whether there is such a Secret, of a token."""
+        return self._call(self._core.read_namespaced_secret, name, NAMESPACE) is not None
 
-    def create_secret(self, namespace: str, body: Any) -> None:
-        self._call(self._core.create_namespaced_secret, namespace, body)
+    def create_secret(self, body: Any) -> None:
+        self._call(self._core.create_namespaced_secret, NAMESPACE, body)
 
-    def delete_secret(self, namespace: str, name: str) -> bool:
-        """Delete a Secret; whether there was one."""
-        return self._call(self._core.delete_namespaced_secret, name, namespace) is not None
+    def delete_secret(self, name: str) -> bool:
+        """Delete such a Secret; whether there was one."""
+        return self._call(self._core.delete_namespaced_secret, name, NAMESPACE) is not None
 
     def version_of(self, group: str) -> str:
         """What the server prefers of an API group, such as ``cluster.x-k8s.io/v1beta2``; empty without the group."""

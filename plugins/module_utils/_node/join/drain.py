@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..api_server import ready_condition
+from ..api_server import old_kubelet, ready_condition
 from . import cluster
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -95,9 +95,9 @@ def is_ready(node: dict[str, Any], boot_id: str = "", kubelet_version: str = "")
     found = ready_condition(node)
     if boot_id and (status.get("nodeInfo") or {}).get("bootID") != boot_id:
         return False, "its kubelet has not reported this boot yet"
-    reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
-    if kubelet_version and reported.lstrip("v") != kubelet_version.lstrip("v"):
-        return False, f"its kubelet still reports the version {reported or '(none)'}"
+    old = old_kubelet(node, kubelet_version)
+    if old:
+        return False, old
     if not found:
         return False, "it has no condition Ready yet"
     if found.get("status") == "True":
@@ -160,10 +160,8 @@ class Drain:
             if self._clock() - began >= self._timeout:
                 waiting = [{"pod": name_of(pod), "why": self._reason(pod)} for pod in left]
                 gone = sorted(known - {name_of(pod) for pod in left})
-                text = "; ".join(f"{one['pod']}: {one['why']}" for one in waiting[:10]) or why
-                more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
                 raise NotDrained(
-                    f"after {self._timeout} s there are pods left on the Node {self._name}: {text}{more}",
+                    f"after {self._timeout} s there are pods left on the Node {self._name}: {in_words(waiting) or why}",
                     waiting,
                     gone,
                 )
@@ -220,6 +218,6 @@ class Drain:
 
 
 def in_words(refused: list[dict[str, str]]) -> str:
-    """The pods in the way for people, at most ten."""
+    """Pods, and what is in the way, for people; at most ten."""
     text = "; ".join(f"{one['pod']}: {one['why']}" for one in refused[:10])
     return text + (f" and {len(refused) - 10} more" if len(refused) > 10 else "")

@@ -243,11 +243,8 @@ class Wait:
         return JoinFailure("not_ready", self._ready()[1])
 
     def _ready(self) -> tuple[bool, str]:
-        wanted = self._options.get("kubelet_version") or ""
-        reported = str((((self.node or {}).get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
-        if wanted and reported.lstrip("v") != wanted.lstrip("v"):
-            return False, f"its kubelet still reports the version {reported or '(none)'}"
-        return node_ready(self.node)
+        old = api_server.old_kubelet(self.node or {}, self._options.get("kubelet_version") or "")
+        return (False, old) if old else node_ready(self.node)
 
     def _ask_as_node(self) -> Answer | None:
         try:

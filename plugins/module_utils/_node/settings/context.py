@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from .. import facts, info
-from ..host import Host, Pending
+from ..host import Host, Pending, label
 
 #: Folders whose content systemd reads again only after a daemon-reload.
 SYSTEMD_FOLDERS = (
@@ -68,21 +68,16 @@ class SettingError(Exception):
     """A setting cannot be reached; the text says why."""
 
 
-class Step:
+class Step(NamedTuple):
     """What one setting does. ``act`` is called when it changes something, ``check`` when it does not."""
 
-    def __init__(
-        self,
-        changed: bool,
-        before: str,
-        after: str,
-        reason: str = "",
-        act: Callable[[], None] | None = None,
-        check: Callable[[], None] | None = None,
-        diff: dict[str, str] | None = None,
-    ) -> None:
-        self.changed, self.before, self.after, self.reason = changed, before, after, reason
-        self.act, self.check, self.diff = act, check, diff
+    changed: bool
+    before: str
+    after: str
+    reason: str = ""
+    act: Callable[[], None] | None = None
+    check: Callable[[], None] | None = None
+    diff: dict[str, str] | None = None
 
 
 def same(state: str, reason: str = "") -> Step:
@@ -98,8 +93,8 @@ class Context:
         host: Host,
         check_mode: bool,
         pending: Pending,
-        changed: Iterable[str] = (),
-        warn: Callable[[str], None] | None = None,
+        changed: Iterable[str],
+        warn: Callable[[str], None],
     ) -> None:
         self.host, self.check_mode, self.pending = host, check_mode, pending
         #: ids that changed or will have when the plan is applied
@@ -118,8 +113,7 @@ class Context:
         """Warn of something once."""
         if text not in self._said:
             self._said.add(text)
-            if self._warn:
-                self._warn(text)
+            self._warn(text)
 
     def heard(self, who: str, ids: Iterable[str]) -> list[str]:
         """Those of ``ids`` that changed now, or in an earlier run before ``who`` was notified."""
@@ -167,10 +161,8 @@ class Context:
 
     def label(self, paths: Iterable[str]) -> None:
         """Give new files the SELinux label that the policy has for them."""
-        if self.host.text("/sys/fs/selinux/enforce") is None or not self.host.find("restorecon"):
-            return
-        done = self.host.run(["restorecon", "--"] + [self.host.path(path) for path in paths], 60)
-        if done.code:
+        done = label(self.host, paths)
+        if done is not None and done.code:
             self.warn(f"restorecon failed: {done.err.strip()}")
 
 

@@ -35,7 +35,7 @@ class Field(NamedTuple):
 
 
 def _is(kind: Any, what: str) -> Check:
-    return lambda value: None if isinstance(value, kind) and not (kind is int and value is True) else "must be " + what
+    return lambda value: None if isinstance(value, kind) else "must be " + what
 
 
 def _matches(pattern: re.Pattern[str], what: str) -> Check:
