@@ -31,7 +31,7 @@ from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.networks import primary_ip_routes
 from lab.api.resources import Server
-from lab.api.routes import disk_routes, metadata_only_action_routes, power_routes, server_routes
+from lab.api.routes import action_routes, disk_routes, server_routes
 from lab.api.servers import Power, ServerDisks, Servers, image_routes
 from lab.api.views import datacenter
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
@@ -248,9 +248,8 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
         cloud_routes.routes,
         metadata_only.ssh_key_routes,
         server_routes(servers),
-        power_routes(power),
+        action_routes(power, resources),
         disk_routes(disks),
-        metadata_only_action_routes(resources),
         image_routes(disks),
         metadata_only_routes(resources),
         primary_ip_routes(servers.addresses),
