@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import SetupError, say, step
+from . import SetupError, output_of, say, step
 from .paths import CHECKOUT, REQUIREMENTS, cache, linked_tree
 
 #: locks with all of their hashes, for those who do not read hashes.txt
@@ -320,12 +321,7 @@ def _run(command: list[str], text: str = "", hint: str = "") -> None:
         environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         environment.pop(name, None)
-    done = subprocess.run(
-        command, env=environment, input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if done.returncode:
-        output = done.stdout.decode(errors="replace").strip()[-3000:]
-        raise SetupError("\n".join(filter(None, [" ".join(command) + " failed:", output, hint])))
+    output_of(command, environment=environment, text=text, hint=hint)
 
 
 DEBIAN_LIST = CHECKOUT / "dev" / "debian-packages.txt"
@@ -378,18 +374,10 @@ def ensure_debian(groups: list[str]) -> None:
         return
     with step("Debian packages: installing " + " ".join(lacking)):
         environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-        for command in (["apt-get", "update"], install):
-            done = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-            # a failed update may still leave usable lists; a failed installation never does
-            if done.returncode and command is install:
-                raise SetupError(f"{' '.join(command)} failed:\n{done.stdout.decode(errors='replace')[-3000:]}")
+        # a failed update may still leave usable lists; a failed installation never does
+        with contextlib.suppress(SetupError):
+            output_of(["apt-get", "update"], environment=environment)
+        output_of(install, environment=environment)
 
 
 def setup(arguments: list[str] | None = None) -> int:
