@@ -176,9 +176,13 @@ CORES = {"2.18": "core-2.18", "2.19": "main", "2.20": "core-2.20", "2.21": "core
 def ensure(name: str) -> Path:
     """Folder of the named environment, made when it is not there."""
     environment = ENVIRONMENTS[name]
+    oldest, newest = (".".join(map(str, version)) for version in (environment.minimum, environment.maximum))
 
     def make(folder: Path) -> None:
-        run_uv(["venv", "--quiet", "--python", str(_interpreter(environment)), str(folder)])
+        # uv installs one when it is given a version of which it finds none
+        python = str(find(environment.minimum, environment.maximum) or oldest)
+        hint = f"it needs Python {oldest} … {newest}; please install one if none runs here (PATH, pyenv, uv)"
+        run_uv(["venv", "--quiet", "--python", python, str(folder)], hint=hint)
         # compiled once here instead of by many short-lived processes at the same time
         _install(name, ["--python", _python(folder), "--compile-bytecode"])
 
@@ -282,25 +286,6 @@ def _install(name: str, options: list[str]) -> None:
     """Install the packages of a lock, each only with one of its hashes."""
     lock = written(whole(name))
     run_uv(["pip", "install", "--quiet", "--require-hashes", *options, "-r", "-"], text=lock)
-
-
-def _interpreter(environment: Environment) -> Path:
-    """An interpreter of this machine for the environment, or one that uv installs."""
-    low, high = environment.minimum, environment.maximum
-    found = find(low, high)
-    if found:
-        return found
-    oldest, newest = (".".join(map(str, version)) for version in (low, high))
-    say(f"no Python {oldest} … {newest} here, uv installs one")
-    run_uv(
-        ["python", "install", oldest],
-        hint=f"environment {environment.name} needs Python {oldest} … {newest} and none runs here (PATH, pyenv, uv); "
-        "please install one",
-    )
-    found = find(low, high)
-    if not found:
-        raise SetupError(f"uv installed Python {oldest}, but it does not run")
-    return found
 
 
 def _python(folder: Path) -> str:
