@@ -260,7 +260,8 @@ class DedicatedPower(PowerControl):
         activation.shown = self._shown_keys(activation)
         keys = tuple(key.data for key in activation.keys)
         self.server.boots.append(Boot(self._clock(), "rescue", keys))
-        return Rescue(keys, activation.password, tuple(key.private for key in activation.host_keys))
+        host_keys = tuple((key.type.lower(), key.private) for key in activation.host_keys)
+        return Rescue(keys, activation.password, host_keys)
 
     def firmware_seconds(self, *, rescue: bool) -> float:
         """Dedicated servers take longer than cloud servers."""
