@@ -55,45 +55,15 @@ def sources(suite: str, apt: Path = Path("/etc/apt"), release: Path = Path("/etc
 
 def _lines(suite: str, apt: Path) -> list[str]:
     """The host's own lines for this suite; none when the suite itself is not among them."""
-    lines: list[str] = []
-    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
-        if path.suffix == ".sources":
-            lines += _stanzas(path.read_text(), suite)
-        elif path.suffix == ".list" and path.exists():
-            lines += _one_liners(path.read_text(), suite)
-    return list(dict.fromkeys(lines)) if any(f" {suite} " in line for line in lines) else []
-
-
-def _stanzas(text: str, suite: str) -> list[str]:
-    lines = []
-    for stanza in re.split(r"\n\s*\n", text):
-        plain = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
-        fields = {
-            key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", plain, re.M)
-        }
-        if "deb" not in fields.get("types", []) or fields.get("enabled") == ["no"]:
-            continue
-        for uri in fields.get("uris", []):
-            lines += [
-                _line(uri, name) for name in fields.get("suites", []) if _wanted(name, suite, fields["components"])
-            ]
-    return lines
-
-
-def _one_liners(text: str, suite: str) -> list[str]:
-    lines = []
-    for words in (re.sub(r"\[.*?\]", "", line).split() for line in text.splitlines()):
-        if len(words) >= 4 and words[0] == "deb" and _wanted(words[2], suite, words[3:]):
-            lines.append(_line(words[1], words[2]))
-    return lines
-
-
-def _wanted(name: str, suite: str, components: list[str]) -> bool:
-    return name in (suite, f"{suite}-updates", f"{suite}-security") and "main" in components
-
-
-def _line(uri: str, name: str) -> str:
-    return f"deb {uri} {name} main"
+    if not shutil.which("apt-get"):
+        return []
+    form = ("--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    command = ["apt-get", "indextargets", "--no-release-info", "-o", f"Dir::Etc={apt}", *form]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    suites = (suite, f"{suite}-updates", f"{suite}-security")
+    wanted = [words for words in map(str.split, listed.splitlines()) if words[1] in suites and words[2:] == ["main"]]
+    lines = dict.fromkeys(f"deb {uri.rstrip('/')} {name} main" for uri, name, _main in wanted)
+    return list(lines) if any(f" {suite} " in line for line in lines) else []
 
 
 class Archive:

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from lab.api import resources, schemas
+from lab.api import schemas
 from lab.api.cloud_project import Cloud
 from lab.api.http import Bucket, CloudAuth, answer, identifier, read_json
+from lab.api.resources import Boot
 from lab.api.schemas import ApiError, not_found
 from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
@@ -27,7 +28,6 @@ from lab.faults import Handler
 from lab.machines.base import Machine
 from lab.machines.disks import WHOLE, DiskSpec, Range
 from lab.power_control import DedicatedPower, PowerControl
-from lab.robot import model
 from lab.robot.account import Account
 from lab.robot.model import Dedicated, SpecError, size
 from lab.robot.robot_http import LIMITS, RequestCounts
@@ -156,7 +156,7 @@ class DedicatedControl:
             "mac": server.mac,
             "uefi": server.spec.uefi,
             **power_row(power_control),
-            "boots": [boot_row(boot.at, boot) for boot in server.boots],
+            "boots": [boot_row(boot) for boot in server.boots],
             "resets": [{"at": reset.at, "type": reset.type} for reset in server.resets],
             "disks": self._disks(server),
         }
@@ -204,8 +204,8 @@ def power_row(power_control: PowerControl) -> dict[str, Any]:
     }
 
 
-def boot_row(at: float, boot: resources.Boot | model.Boot) -> dict[str, Any]:
-    return {"at": at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
+def boot_row(boot: Boot) -> dict[str, Any]:
+    return {"at": boot.at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
 
 
 def shown_disks(machine: Machine) -> list[dict[str, Any]]:
@@ -512,7 +512,7 @@ class ControlRoutes:
                     "rescue_enabled": server.armed_rescue() is not None,
                     "address": self.cloud.backend.address(server.index),
                     **power_row(power_control),
-                    "boots": [boot_row(boot.at.timestamp(), boot) for boot in server.boots],
+                    "boots": [boot_row(boot) for boot in server.boots],
                 }
             )
         return answer({"machines": rows + self.robot.rows()})

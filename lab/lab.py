@@ -31,7 +31,7 @@ from lab.api.load_balancers import LoadBalancers, load_balancer_routes
 from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
 from lab.api.networks import primary_ip_routes
 from lab.api.resources import Server
-from lab.api.routes import disk_routes, metadata_only_action_routes, power_routes, server_routes
+from lab.api.routes import action_routes, disk_routes, server_routes
 from lab.api.servers import Power, ServerDisks, Servers, image_routes
 from lab.api.views import datacenter
 from lab.control_routes import ClusterRoutes, ControlRoutes, DedicatedControl
@@ -126,8 +126,6 @@ def _add_mirror(app: web.Application) -> None:
     app.router.add_get("/mirror/{path:.+}", get)
 
 
-MetadataLeaf = Callable[[Cloud, Server], str]
-
 #: The provider's images allow root to log in with the keys of the server; so does this.
 _VENDOR_DATA = "#cloud-config\ndisable_root: false\n"
 
@@ -137,9 +135,9 @@ def _metadata(cloud: Cloud, server: Server) -> dict[str, Any]:
     return {
         "hostname": server.name,
         "instance-id": server.id,
-        "availability-zone": _zone(server),
+        "availability-zone": datacenter(server.location)["name"],
         "region": server.location.network_zone,
-        "public-ipv4": _ipv4(cloud, server),
+        "public-ipv4": cloud.backend.address(server.index) if server.ipv4 is not None else "",
         "local-ipv4": server.private_net[0].ip if server.private_net else "",
         "public-keys": list(server.authorized_keys),
         "network-config": {
@@ -157,31 +155,31 @@ def _metadata(cloud: Cloud, server: Server) -> dict[str, Any]:
     }
 
 
+#: What of the document there is at an address of its own, too.
+_LEAVES = (
+    "hostname", "instance-id", "public-ipv4", "local-ipv4", "availability-zone", "region", "public-keys", "vendor_data",
+)  # fmt: skip
+
+
 def _metadata_application(cloud: Cloud) -> web.Application:
     """Every machine reads about itself, recognised by the address it comes from; plain HTTP, without a token."""
-    leaves: dict[str, MetadataLeaf] = {
-        "": lambda cloud, server: _yaml(_metadata(cloud, server)),
-        "/hostname": lambda cloud, server: server.name,
-        "/instance-id": lambda cloud, server: str(server.id),
-        "/public-ipv4": _ipv4,
-        "/local-ipv4": lambda cloud, server: server.private_net[0].ip if server.private_net else "",
-        "/availability-zone": lambda cloud, server: _zone(server),
-        "/region": lambda cloud, server: server.location.network_zone,
-        "/public-keys": lambda cloud, server: _yaml(list(server.authorized_keys)),
-        "/private-networks": _private_networks,
-        "/vendor_data": lambda cloud, server: _VENDOR_DATA,
-    }
     app = web.Application()
 
-    def add(path: str, leaf: MetadataLeaf) -> None:
+    def add(path: str, text: Callable[[Server], str]) -> None:
         async def get(request: web.Request) -> web.Response:
-            return web.Response(text=leaf(cloud, _asking(cloud, request)))
+            return web.Response(text=text(_asking(cloud, request)))
 
-        app.router.add_get(path, get)
+        app.router.add_get(f"/hetzner/v1/{path}", get)
 
-    for path, leaf in leaves.items():
-        add(f"/hetzner/v1/metadata{path}", leaf)
-    add("/hetzner/v1/userdata", lambda cloud, server: server.user_data or "")
+    def leaf(name: str, server: Server) -> str:
+        value = _metadata(cloud, server)[name]
+        return _yaml(value) if isinstance(value, list) else str(value)
+
+    add("metadata", lambda server: _yaml(_metadata(cloud, server)))
+    for name in _LEAVES:
+        add(f"metadata/{name}", functools.partial(leaf, name))
+    add("metadata/private-networks", lambda server: _private_networks(cloud, server))
+    add("userdata", lambda server: server.user_data or "")
     return app
 
 
@@ -192,10 +190,6 @@ def _asking(cloud: Cloud, request: web.Request) -> Server:
     return server
 
 
-def _zone(server: Server) -> str:
-    return str(datacenter(server.location)["name"])
-
-
 def _subnets(server: Server) -> list[dict[str, Any]]:
     """How the public interface is to be configured."""
     found: list[dict[str, Any]] = [{"type": "dhcp", "ipv4": True}] if server.ipv4 or not server.ipv6 else []
@@ -203,10 +197,6 @@ def _subnets(server: Server) -> list[dict[str, Any]]:
         address = f"{ipaddress.IPv6Network(server.ipv6.ip)[1]}/64"
         found.append({"type": "static", "ipv6": True, "address": address, "gateway": "fe80::1", "dns_nameservers": []})
     return found
-
-
-def _ipv4(cloud: Cloud, server: Server) -> str:
-    return cloud.backend.address(server.index) if server.ipv4 is not None else ""
 
 
 def _private_networks(cloud: Cloud, server: Server) -> str:
@@ -248,9 +238,8 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
         cloud_routes.routes,
         metadata_only.ssh_key_routes,
         server_routes(servers),
-        power_routes(power),
+        action_routes(power, resources),
         disk_routes(disks),
-        metadata_only_action_routes(resources),
         image_routes(disks),
         metadata_only_routes(resources),
         primary_ip_routes(servers.addresses),

@@ -10,12 +10,11 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
-from lab.api import resources
-from lab.api.resources import Server
+from lab.api.resources import Boot, Server
 from lab.machines.base import BootSource, Firmware, FromDisk, Machine, OnOff, Rescue
-from lab.robot import model
 from lab.robot.model import Activation, Dedicated, HostFingerprint, other_fingerprint
 
 from .delays import Delays
@@ -199,10 +198,10 @@ class ServerPower(PowerControl):
         """The rescue when one is armed, else the disk."""
         rescue = self.server.armed_rescue()
         if rescue is None or ignore_rescue:
-            self.server.boots.append(resources.Boot(resources.now(), "disk"))
+            self.server.boots.append(Boot(time.time(), "disk"))
             return FromDisk()
         self.server.rescue = None
-        self.server.boots.append(resources.Boot(resources.now(), "rescue", rescue.authorized_keys))
+        self.server.boots.append(Boot(time.time(), "rescue", rescue.authorized_keys))
         return Rescue(rescue.authorized_keys)
 
     def on_switched(self) -> None:
@@ -248,7 +247,7 @@ class DedicatedPower(PowerControl):
         """The rescue when one is armed, else the disk; any boot configuration is used up."""
         activation = None if ignore_rescue else self.server.activation(self._clock())
         if activation is None:
-            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            self.server.boots.append(Boot(self._clock(), "disk"))
             if from_inside and self._hangs():
                 # The reboot has begun already: the guest is silenced as soon as that is possible.
                 self._hanging = asyncio.get_running_loop().create_task(self.machine.cut_power())
@@ -256,12 +255,13 @@ class DedicatedPower(PowerControl):
         activation.booted = self._clock()
         if not _boots_rescue(activation):
             # Nothing of the lab's installs by itself: the configuration is used up and the disk boots.
-            self.server.boots.append(model.Boot(self._clock(), activation.kind))
+            self.server.boots.append(Boot(self._clock(), activation.kind))
             return FromDisk()
         activation.shown = self._shown_keys(activation)
         keys = tuple(key.data for key in activation.keys)
-        self.server.boots.append(model.Boot(self._clock(), "rescue", keys))
-        return Rescue(keys, activation.password, tuple(key.private for key in activation.host_keys))
+        self.server.boots.append(Boot(self._clock(), "rescue", keys))
+        host_keys = tuple((key.type.lower(), key.private) for key in activation.host_keys)
+        return Rescue(keys, activation.password, host_keys)
 
     def firmware_seconds(self, *, rescue: bool) -> float:
         """Dedicated servers take longer than cloud servers."""
@@ -297,7 +297,7 @@ class DedicatedPower(PowerControl):
         """Power on without firmware time, as if it had been on before; only the fault of a hanging system applies."""
         self.powered = True
         if self._hangs():
-            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            self.server.boots.append(Boot(self._clock(), "disk"))
             return
         self._fault, self._scripted = None, True
         await self.machine.power_on()
@@ -309,7 +309,7 @@ class DedicatedPower(PowerControl):
 
     async def _boot(self) -> None:
         if self.server.activation(self._clock()) is None and self._hangs():
-            self.server.boots.append(model.Boot(self._clock(), "disk"))
+            self.server.boots.append(Boot(self._clock(), "disk"))
             return
         await super()._boot()
 

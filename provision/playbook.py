@@ -164,59 +164,34 @@ def _known(option: str, name: str, known: Mapping[str, Mapping[str, Any]]) -> Ma
     raise UsageError(f"{option}: {name!r} is no variable: {hint}")
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+class _Dumper(yaml.SafeDumper):
+    """Tags strings `!unsafe`, but for keys: these are no templates in Ansible."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        pairs = [(self._key(key), self.represent_data(value)) for key, value in mapping.items()]
+        return yaml.MappingNode(tag, pairs, flow_style=flow_style)
+
+    def _key(self, key: Any) -> yaml.Node:
+        """Numbers stay numbers."""
+        is_text = isinstance(key, str)
+        return self.represent_scalar("tag:yaml.org,2002:str", key, '"') if is_text else self.represent_data(key)
+
+    def text(self, value: object) -> yaml.Node:
+        """A string; dates and all other types of YAML come as their text."""
+        return self.represent_scalar("!unsafe", str(value), '"')
+
+
+_KINDS = (type(None), bool, int, float, list, tuple, dict)
+_Dumper.yaml_representers = {kind: yaml.SafeDumper.yaml_representers[kind] for kind in _KINDS}
+_Dumper.add_multi_representer(object, _Dumper.text)
 
 
 def document(values: Mapping[str, Any]) -> str:
-    """The variables as YAML in which Ansible finds no template: strings are tagged `!unsafe`, in printable ASCII."""
-    # a key with a question mark may be of any length, one without has at most 1024 characters
-    return "".join(f"? {_quoted(name)}\n: {_value(value)}\n" for name, value in sorted(values.items())) or "{}\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"? {_key(key)} : {_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        # always with a point: YAML 1.1 reads 1e+16 as a string
-        return _float(value)
-    # dates and all other types of YAML come as their text
-    return "!unsafe " + _quoted(str(value))
-
-
-def _key(key: Any) -> str:
-    """Keys are no templates in Ansible; numbers as keys stay numbers."""
-    return _quoted(key) if isinstance(key, str) else _value(key)
-
-
-def _float(value: float) -> str:
-    text = repr(value)
-    if text in ("inf", "-inf", "nan"):
-        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}[text]
-    mantissa, exponent, power = text.partition("e")
-    return (mantissa if "." in mantissa else mantissa + ".0") + exponent + power
-
-
-def _quoted(text: str) -> str:
-    return f'"{"".join(_character(character) for character in text)}"'
-
-
-def _character(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    number = ord(character)
-    if 0x20 <= number < 0x7F:
-        return character
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    """The variables as YAML in which Ansible finds no template, in printable ASCII."""
+    return yaml.dump(dict(sorted(values.items())), Dumper=_Dumper, width=float("inf"))
 
 
 KEPT = Path("/etc/kubernetes/cloud-config")

@@ -141,3 +141,14 @@ def is_of_hosts(block: Block) -> bool:
     if block.is_playbook or block.is_inventory:
         return False
     return any(name.startswith(("kubenode_", "base_", "join_")) for name in block.variables)
+
+
+def links(document: Path) -> list[str]:
+    """Where the links of a document lead."""
+    return re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in found}

@@ -6,10 +6,8 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -37,26 +35,34 @@ NETWORK = {
 }  # fmt: skip
 
 
+def of_the_mirror(mirror_url: str, programs: str, *, runc: str) -> dict[str, Any]:
+    """Variables of base by which all comes from the lab's mirror; ``programs``: the part that has the kubelet."""
+    sums = mirror.checksums("containerd", "runc", "cni-plugins", "crictl", programs, real=(KUBERNETES,))
+    archive = mirror.find(f"images/pause-{PAUSE}.tar")
+    assert archive is not None
+    return {
+        "base_mirror": mirror_url,
+        "base_checksums": sums,
+        "base_containerd_version": "2.1.9",
+        "base_runc_version": runc,
+        "base_cni_plugins_version": "1.9.1",
+        "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
+        "base_image_archives": [{"url": f"{mirror_url}/images/{archive.name}", "sha256": cache.sha256(archive)}],
+    }
+
+
 class NodeTestbed(Testbed):
     """A testbed whose machines find packages and programs on the lab's mirror, and a cluster to join."""
 
-    def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
-        """``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
-        super().__init__(folder, name, lab_options=lab_options, keep=keep)
-        self.kubeconfig = ""
+    kubeconfig = ""
 
     def _prepare(self) -> None:
         super()._prepare()
         playbook = self.folder / "playbook.yml"
         playbook.write_text(PLAYBOOK, encoding="utf-8")
         self.playbook = str(playbook)
-        self.lab_command("cluster", "up")
-        self.kubeconfig = self.lab_command("cluster", "kubeconfig").strip()
-
-    def lab_command(self, *arguments: str) -> str:
-        """What ``python -m lab ARGUMENTS`` prints for this lab."""
-        words = [sys.executable, "-m", "lab", *arguments, "--name", self.name]
-        return subprocess.run(words, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True).stdout
+        self._lab("cluster", "up")
+        self.kubeconfig = self._lab("cluster", "kubeconfig").strip()
 
     def user_data(self) -> dict[str, Any]:
         """Packages come from the lab's mirror."""
@@ -64,23 +70,11 @@ class NodeTestbed(Testbed):
 
     def node_settings(self) -> dict[str, Any]:
         """Variables of base and join."""
-        about = json.loads(self.lab_command("cluster", "status", "--json"))
-        names = ("containerd", "runc", "cni-plugins", "crictl", "kubernetes-node")
-        sums = mirror.checksums(*names, real=(cluster.KUBERNETES,))
-        archive = mirror.find(f"images/pause-{PAUSE}.tar")
-        assert archive is not None
+        about = json.loads(self._lab("cluster", "status", "--json"))
         return {
+            **of_the_mirror(self.lab["mirror_url"], "kubernetes-node", runc="1.3.6"),
             "kubenode_image_url": self.image_url(image="debian13"),
-            "base_mirror": self.lab["mirror_url"],
-            "base_checksums": sums,
-            "base_kubernetes_version": cluster.KUBERNETES,
-            "base_containerd_version": "2.1.9",
-            "base_runc_version": "1.3.6",
-            "base_cni_plugins_version": "1.9.1",
-            "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
-            "base_image_archives": [
-                {"url": f"{self.lab['mirror_url']}/images/pause-{PAUSE}.tar", "sha256": cache.sha256(archive)}
-            ],
+            "base_kubernetes_version": KUBERNETES,
             "join_api_server": about["endpoint"],
             "join_ca_file": about["ca_file"],
             "join_token_create": {"kubeconfig": self.kubeconfig},
@@ -93,11 +87,8 @@ class NodeTestbed(Testbed):
     def kubectl(self, *arguments: str) -> str:
         """What kubectl prints, as the cluster's administrator."""
         environment = {**os.environ, "KUBECONFIG": self.kubeconfig}
-        words = [self._kubectl(), *arguments]
+        words = [str(cluster.ensure().kubectl), *arguments]
         return subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-    def _kubectl(self) -> str:
-        return str(cluster.ensure().kubectl)
 
 
 def run_pod(testbed: NodeTestbed, limit: float = 600) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from dev.demos import say, show
+from dev.demos.node import of_the_mirror
 from dev.testbed import CHECKOUT, KEY_NAME, Testbed
-from lab import cache, images, mirror
+from lab import images, mirror
 from lab.cluster import KUBERNETES
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from lab.running import RunningLab
 
-PAUSE = "3.10.2"
 BASE = "debian-12"
 IMAGE = f"{BASE}-kubernetes-{KUBERNETES}"
 TARBALL = f"Debian-1200-bookworm-amd64-{BASE}-kubernetes-{KUBERNETES}.tar.zst"
@@ -63,10 +63,6 @@ class NodeImageTestbed(Testbed):
         """What the image is made of: a base from packages, base from the lab's mirror, one container image."""
         packages = mirror.cloud_config(self.lab["mirror_url"], "bookworm")
         bootstrap = {**CLOUD_CONFIG, **packages}
-        archive = mirror.find(f"images/pause-{PAUSE}.tar")
-        if archive is None:
-            raise SystemExit(f"the lab's mirror has no pause {PAUSE}")
-        pause = {"url": f"{self.lab['mirror_url']}/images/{archive.name}", "sha256": cache.sha256(archive)}
         command = "image-url-command-rootfs-tar"
         return {
             "kubenode_image_matrix": {
@@ -76,15 +72,7 @@ class NodeImageTestbed(Testbed):
             "kubenode_bootstrap_data": _cloud_config(bootstrap),
             "kubenode_tarball_level": 3,
             "kubenode_tarball_name": "{system}-{architecture}-{name}",
-            "base_mirror": self.lab["mirror_url"],
-            "base_checksums": mirror.checksums(
-                "containerd", "runc", "cni-plugins", "crictl", "kubelet", real=(KUBERNETES,)
-            ),
-            "base_containerd_version": "2.1.9",
-            "base_runc_version": "1.1.5",
-            "base_cni_plugins_version": "1.9.1",
-            "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
-            "base_image_archives": [pause],
+            **of_the_mirror(self.lab["mirror_url"], "kubelet", runc="1.1.5"),
         }
 
     def play(self, what: str, *playbooks: str, hosts: tuple[str, ...] = (), **variables: Any) -> str:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class SetupError(Exception):
@@ -26,3 +28,26 @@ def step(what: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     say(f"{what}: done in {time.monotonic() - start:.0f} s")
+
+
+def output_of(
+    command: Sequence[str],
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    text: str = "",
+    hint: str = "",
+) -> str:
+    """What a program prints that is given a text; SetupError with the end of it, and a hint, when it fails."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        input=text.encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    said = done.stdout.decode(errors="replace")
+    if done.returncode:
+        raise SetupError("\n".join(filter(None, [" ".join(command) + " failed:", said.strip()[-3000:], hint])))
+    return said

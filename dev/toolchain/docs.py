@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from os.path import join, normpath
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from . import SetupError, environments
+from . import SetupError, environments, output_of
 from .lint import copy_variables
 from .paths import CHECKOUT, NAME, NAMESPACE, copied_tree
 
@@ -58,14 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
     (pages / REFERENCE).mkdir(mode=0o755, parents=True)
     collection = f"{NAMESPACE}.{NAME}"
     sphinx_init = ["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy", "--lenient"]
-    _run([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
+    output_of([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
     rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy"]
-    _run([*rst, "--dest-dir", str(pages / REFERENCE), collection], site, environment)
+    output_of([*rst, "--dest-dir", str(pages / REFERENCE), collection], site, environment)
     repository = repository_of(folder)
     with (site / "conf.py").open("a", encoding="utf-8") as settings:
         settings.write(_SETTINGS % {"title": collection, "repository": repository, "start": _START})
     put_guides(folder, pages, repository)
-    _run(["sphinx-build", "-q", "-b", "html", "-c", str(site), str(pages), str(site / "html")], site, environment)
+    output_of(["sphinx-build", "-q", "-b", "html", "-c", str(site), str(pages), str(site / "html")], site, environment)
     dead = dead_links(site / "html")
     if dead:
         raise SetupError("\n".join(["links of the documentation that lead nowhere:", *dead]))
@@ -142,11 +141,3 @@ def dead_links(html: Path) -> list[str]:
             if not there or (target in pages and unquote(parts.fragment) not in pages[target].anchors):
                 dead.append(f"{path.relative_to(html)}: {link}")
     return dead
-
-
-def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode:
-        raise SetupError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")

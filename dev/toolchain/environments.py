@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import SetupError, say, step
+from . import SetupError, output_of, say, step
 from .paths import CHECKOUT, REQUIREMENTS, cache, linked_tree
 
 #: locks with all of their hashes, for those who do not read hashes.txt
@@ -175,9 +176,13 @@ CORES = {"2.18": "core-2.18", "2.19": "main", "2.20": "core-2.20", "2.21": "core
 def ensure(name: str) -> Path:
     """Folder of the named environment, made when it is not there."""
     environment = ENVIRONMENTS[name]
+    oldest, newest = (".".join(map(str, version)) for version in (environment.minimum, environment.maximum))
 
     def make(folder: Path) -> None:
-        run_uv(["venv", "--quiet", "--python", str(_interpreter(environment)), str(folder)])
+        # uv installs one when it is given a version of which it finds none
+        python = str(find(environment.minimum, environment.maximum) or oldest)
+        hint = f"it needs Python {oldest} … {newest}; please install one if none runs here (PATH, pyenv, uv)"
+        run_uv(["venv", "--quiet", "--python", python, str(folder)], hint=hint)
         # compiled once here instead of by many short-lived processes at the same time
         _install(name, ["--python", _python(folder), "--compile-bytecode"])
 
@@ -283,25 +288,6 @@ def _install(name: str, options: list[str]) -> None:
     run_uv(["pip", "install", "--quiet", "--require-hashes", *options, "-r", "-"], text=lock)
 
 
-def _interpreter(environment: Environment) -> Path:
-    """An interpreter of this machine for the environment, or one that uv installs."""
-    low, high = environment.minimum, environment.maximum
-    found = find(low, high)
-    if found:
-        return found
-    oldest, newest = (".".join(map(str, version)) for version in (low, high))
-    say(f"no Python {oldest} … {newest} here, uv installs one")
-    run_uv(
-        ["python", "install", oldest],
-        hint=f"environment {environment.name} needs Python {oldest} … {newest} and none runs here (PATH, pyenv, uv); "
-        "please install one",
-    )
-    found = find(low, high)
-    if not found:
-        raise SetupError(f"uv installed Python {oldest}, but it does not run")
-    return found
-
-
 def _python(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
@@ -320,12 +306,7 @@ def _run(command: list[str], text: str = "", hint: str = "") -> None:
         environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         environment.pop(name, None)
-    done = subprocess.run(
-        command, env=environment, input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if done.returncode:
-        output = done.stdout.decode(errors="replace").strip()[-3000:]
-        raise SetupError("\n".join(filter(None, [" ".join(command) + " failed:", output, hint])))
+    output_of(command, environment=environment, text=text, hint=hint)
 
 
 DEBIAN_LIST = CHECKOUT / "dev" / "debian-packages.txt"
@@ -378,18 +359,10 @@ def ensure_debian(groups: list[str]) -> None:
         return
     with step("Debian packages: installing " + " ".join(lacking)):
         environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-        for command in (["apt-get", "update"], install):
-            done = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-            # a failed update may still leave usable lists; a failed installation never does
-            if done.returncode and command is install:
-                raise SetupError(f"{' '.join(command)} failed:\n{done.stdout.decode(errors='replace')[-3000:]}")
+        # a failed update may still leave usable lists; a failed installation never does
+        with contextlib.suppress(SetupError):
+            output_of(["apt-get", "update"], environment=environment)
+        output_of(install, environment=environment)
 
 
 def setup(arguments: list[str] | None = None) -> int:

@@ -16,7 +16,6 @@ import lzma
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from plugins.module_utils._common.zip_program import zip_program
 from plugins.plugin_utils.image_server import pack_program
 
-from . import SetupError, environments, say, step
+from . import SetupError, environments, output_of, say, step
 from .paths import CHECKOUT, NAME, NAMESPACE, linked_tree, tracked_files
 
 IMAGE_COMMANDS = CHECKOUT / "build" / "image-commands"
@@ -43,16 +42,17 @@ def _image_command_files() -> dict[str, bytes]:
 
 
 def write_image_commands(folder: Path = IMAGE_COMMANDS) -> list[Path]:
-    """Write the commands; return their paths. A command that is run meanwhile is a whole one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, content in _image_command_files().items():
-        draft, path = folder / f".{name}.{os.getpid()}", folder / name
-        draft.write_bytes(content)
-        draft.chmod(0o755)
-        draft.replace(path)
-        paths.append(path)
-    return paths
+    """Write the commands; return their paths."""
+    return [_write_program(folder / name, content) for name, content in _image_command_files().items()]
+
+
+def _write_program(path: Path, content: bytes) -> Path:
+    """One that is run meanwhile is a whole one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.chmod(0o755)
+    return draft.replace(path)
 
 
 def image_commands(arguments: list[str] | None = None) -> int:
@@ -164,11 +164,7 @@ def provision(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=PROVISION, metavar="FILE", help="default: build/provision")
     chosen = parser.parse_args(arguments)
     data = provision_program(collection_files(CHECKOUT), collection_version(CHECKOUT))
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    draft = chosen.output.with_name(f".{chosen.output.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    draft.chmod(0o755)
-    draft.replace(chosen.output)
+    _write_program(chosen.output, data)
     print(f"{chosen.output} ({len(data) >> 10} KiB)  #sha256={hashlib.sha256(data).hexdigest()}")
     return 0
 
@@ -200,20 +196,22 @@ def main(arguments: list[str] | None = None) -> int:
         environment.update(PYTHONPATH=str(clone), SOURCE_DATE_EPOCH=str(seconds))
         if fragments:
             with step(f"the changelog of {version}, of {len(fragments)} fragments"):
-                _run(["antsibull-changelog", "release", "--date", date], clone, environment)
+                output_of(["antsibull-changelog", "release", "--date", date], clone, environment)
         with step("the collection"):
-            _run(["ansible-galaxy", "collection", "build", "--output-path", scratch, str(clone)], clone, environment)
+            output_of(
+                ["ansible-galaxy", "collection", "build", "--output-path", scratch, str(clone)], clone, environment
+            )
             (built,) = Path(scratch).glob("*.tar.gz")
             (made / built.name).write_bytes(repacked(built.read_bytes(), seconds))
         with step("the programs and the image commands"):
-            _run([str(clone / "dev/provision"), "--output", str(made / "provision")], clone, environment)
-            _run([str(clone / "dev/image-commands"), "--output", str(made)], clone, environment)
+            output_of([str(clone / "dev/provision"), "--output", str(made / "provision")], clone, environment)
+            output_of([str(clone / "dev/image-commands"), "--output", str(made)], clone, environment)
             server = [str(clone / "dev/image-server"), "--any-python", "--output", str(made / "image-server")]
-            _run(server, clone, environment)
+            output_of(server, clone, environment)
         with step("the wheel of the lab"):
             environment["PYTHONPATH"] = str(wheel_maker)
             # without the folder in front of the search path: the lab has modules with names of the standard library's
-            _run(["python", "-P", "-c", _WHEEL, str(made)], clone / "lab", environment)
+            output_of(["python", "-P", "-c", _WHEEL, str(made)], clone / "lab", environment)
         _put(made, chosen.output)
     print((chosen.output / SUMS).read_text(encoding="utf-8"), end="")
     say(f"{NAME} {version} of commit {commit[:12]} is in {chosen.output}")
@@ -268,11 +266,13 @@ def _json(value: object) -> bytes:
 
 def _cloned(target: Path) -> tuple[str, int, str]:
     """A clone of the checkout's commit; its id, and its time in seconds and as a date."""
-    _run(["git", "clone", "--quiet", "--shared", "-c", "core.autocrlf=false", str(CHECKOUT), str(target)], CHECKOUT)
-    if _run(["git", "status", "--porcelain"], CHECKOUT).strip():
+    output_of(
+        ["git", "clone", "--quiet", "--shared", "-c", "core.autocrlf=false", str(CHECKOUT), str(target)], CHECKOUT
+    )
+    if output_of(["git", "status", "--porcelain"], CHECKOUT).strip():
         say("changes that are not committed are no part of the release")
-    commit, seconds = _run(["git", "log", "-1", "--format=%H %ct"], target).split()
-    day = _run(
+    commit, seconds = output_of(["git", "log", "-1", "--format=%H %ct"], target).split()
+    day = output_of(
         ["git", "log", "-1", "--date=format-local:%Y-%m-%d", "--format=%cd"], target, {**os.environ, "TZ": "UTC"}
     )
     return commit, int(seconds), day.strip()
@@ -292,20 +292,3 @@ def _put(made: Path, target: Path) -> None:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def _run(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
-    """What a program prints; SetupError with all of it when it fails."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SetupError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
-    return done.stdout

@@ -19,7 +19,7 @@ from lab.machines.backend import Backend
 from lab.power_control import PowerControl, ServerPower
 
 from . import resources, schemas
-from .actions import Engine
+from .actions import Engine, Job
 from .resources import Image, LoadBalancer, Location, MetadataOnly, PrimaryIp, Server, ServerType, SshKey, Target
 from .schemas import ApiError, NamedUpdate, ServerUpdate, invalid_input, locked, not_found, not_unique
 
@@ -104,6 +104,15 @@ class Cloud:
             "load_balancer": 5_000_001,
         }
         return next(self._ids.setdefault(kind, itertools.count(first.get(kind, 1_000_001))))
+
+    def start(
+        self, item: Server | LoadBalancer, command: str, job: Job, after: resources.Action | None = None
+    ) -> resources.Action:
+        """Start an action of what no other one holds, except for the one ``after`` which it comes."""
+        if after is None:
+            check_unlocked(item)
+        kind = "server" if isinstance(item, Server) else "load_balancer"
+        return self.engine.start(command, item.name, [(kind, item.id)], job, item, after)
 
     def server(self, identifier: int) -> Server:
         return found("server", self.servers, identifier)
@@ -214,6 +223,6 @@ def update_named(items: Mapping[int, Any], item: Any, body: NamedUpdate | Server
         item.labels = dict(body.labels)
 
 
-def check_unlocked(server: Server) -> None:
-    """Refuse while an action holds the server."""
-    refuse_if(server.locked, locked("server"))
+def check_unlocked(item: Server | LoadBalancer) -> None:
+    """Refuse while an action holds it."""
+    refuse_if(bool(item.locks), locked("server" if isinstance(item, Server) else "load balancer"))

@@ -15,7 +15,7 @@ from lab.power_control import PowerControl
 
 from . import schemas, views
 from .actions import Job
-from .cloud_project import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
+from .cloud_project import Cloud, by_id_or_name, check_name, check_unlocked, found, refuse_if, update_named
 from .http import add_resource, answer, body, cloud, identifier
 from .networks import find_place
 from .resources import (
@@ -31,7 +31,7 @@ from .resources import (
     Target,
     now,
 )
-from .schemas import ApiError, invalid_input, limit_exceeded, locked, protected
+from .schemas import ApiError, invalid_input, limit_exceeded, protected
 
 Start = Callable[[LoadBalancer, Any], Action]
 _NAME_TAKEN = "load balancer name is already used"
@@ -183,7 +183,7 @@ class LoadBalancers:
         # Nothing is kept before all of it was found to be good.
         cloud.load_balancers[number] = item
         cloud.primary_ips |= {address.id: address for address in (item.ipv4, item.ipv6)}
-        return item, self._start(item, "create_load_balancer", None)
+        return item, cloud.start(item, "create_load_balancer", Job())
 
     def delete(self, item: LoadBalancer) -> Action:
         refuse_if(item.protected, protected("load balancer deletion"))
@@ -193,7 +193,7 @@ class LoadBalancers:
             for address in (item.ipv4, item.ipv6):
                 self.cloud.primary_ips.pop(address.id, None)
 
-        return self._start(item, "delete_load_balancer", done)
+        return self.cloud.start(item, "delete_load_balancer", Job(done=done))
 
     def add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> Action:
         return self._changed(item, "add_service", lambda: self._add_service(item, body))
@@ -223,11 +223,11 @@ class LoadBalancers:
 
     def change_algorithm(self, item: LoadBalancer, body: schemas.AlgorithmChange) -> Action:
         """Choose targets in another way."""
-        return self._start(item, "change_algorithm", partial(setattr, item, "algorithm", body.type))
+        return self._set(item, "change_algorithm", "algorithm", body.type)
 
     def change_protection(self, item: LoadBalancer, body: schemas.ChangeDeleteProtection) -> Action:
         refuse_if(body.delete is None, invalid_input({"delete": ["Missing data for required field."]}))
-        return self._start(item, "change_protection", partial(setattr, item, "protected", cast(bool, body.delete)))
+        return self._set(item, "change_protection", "protected", body.delete)
 
     def change_type(self, item: LoadBalancer, body: schemas.LoadBalancerChangeType) -> Action:
         """Change the size; services and targets must fit."""
@@ -237,7 +237,7 @@ class LoadBalancers:
             small or kind is item.type,
             ApiError(422, "invalid_load_balancer_type", f"load balancer type {kind.name} does not fit"),
         )
-        return self._start(item, "change_load_balancer_type", partial(setattr, item, "type", kind))
+        return self._set(item, "change_load_balancer_type", "type", kind)
 
     def attach_to_network(self, item: LoadBalancer, body: schemas.LoadBalancerAttach) -> Action:
         """Give a load balancer its one private address."""
@@ -266,7 +266,7 @@ class LoadBalancers:
 
     def enable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
         """Answer at the public addresses."""
-        return self._start(item, "enable_public_interface", partial(setattr, item, "public", True))
+        return self._set(item, "enable_public_interface", "public", True)
 
     def disable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
         """Answer in the private network alone."""
@@ -275,7 +275,7 @@ class LoadBalancers:
             any(not target.use_private_ip for target in item.targets),
             ApiError(422, "targets_without_use_private_ip", "the load balancer has targets that use the public IP"),
         )
-        return self._start(item, "disable_public_interface", partial(setattr, item, "public", False))
+        return self._set(item, "disable_public_interface", "public", False)
 
     def _add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> None:
         refuse_if(
@@ -374,18 +374,13 @@ class LoadBalancers:
 
     def _changed(self, item: LoadBalancer, command: str, change: Callable[[], object]) -> Action:
         """Change the load balancer at once, so that of two requests one is refused; the action ends later."""
-        self._check_unlocked(item)
+        check_unlocked(item)
         change()
-        return self._start(item, command, None)
+        return self.cloud.start(item, command, Job())
 
-    def _start(self, item: LoadBalancer, command: str, done: Callable[[], None] | None) -> Action:
-        self._check_unlocked(item)
-        resources = [("load_balancer", item.id)]
-        return self.cloud.engine.start(command, item.name, resources, Job(done=done), item)
-
-    @staticmethod
-    def _check_unlocked(item: LoadBalancer) -> None:
-        refuse_if(bool(item.locks), locked("load balancer"))
+    def _set(self, item: LoadBalancer, command: str, name: str, value: object) -> Action:
+        """An action at whose end an attribute of the load balancer has another value."""
+        return self.cloud.start(item, command, Job(done=partial(setattr, item, name, value)))
 
 
 def _address(index: int) -> str:

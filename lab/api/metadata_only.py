@@ -8,17 +8,17 @@ import base64
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 
 from . import networks, schemas, views
 from .actions import Job
-from .cloud_project import Cloud, check_name, check_unlocked, refuse_if, update_named
+from .cloud_project import Cloud, check_name, refuse_if, update_named
 from .http import add_resource, answer, body, cloud
 from .resources import Action, MetadataOnly, Server, SshKey, now
 from .schemas import Body, BodyType, invalid_input, not_unique, unsupported
-from .servers import Servers
+from .servers import Servers, StartAction
 
 KEY_TYPES = (
     "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
@@ -87,7 +87,6 @@ add_resource(
 )  # fmt: skip
 
 
-StartAction = Callable[[Server, Any], Action]
 _BACKUP_WINDOW = "22-02"
 _KINDS = ("placement_group", "network", "firewall", "volume")
 
@@ -122,24 +121,22 @@ class MetadataOnlyResources:
             len(wanted) > 1 or None in (body.delete, body.rebuild),
             invalid_input({"delete": ["delete and rebuild must be given and have the same value"]}),
         )
-        return self._start(server, "change_protection", partial(setattr, server, "protected", cast(bool, body.delete)))
+        return self._set(server, "change_protection", "protected", body.delete)
 
     def add_to_placement_group(self, server: Server, body: schemas.AddToPlacementGroup) -> Action:
         self.servers.check_placement(body.placement_group)
         refuse_if(server.status != "off", unsupported("server must be stopped to be added to a placement group"))
-        return self._start(
-            server, "add_to_placement_group", partial(setattr, server, "placement_group", body.placement_group)
-        )
+        return self._set(server, "add_to_placement_group", "placement_group", body.placement_group)
 
     def remove_from_placement_group(self, server: Server, _body: Body) -> Action:
-        return self._start(server, "remove_from_placement_group", partial(setattr, server, "placement_group", None))
+        return self._set(server, "remove_from_placement_group", "placement_group", None)
 
     def enable_backup(self, server: Server, _body: Body) -> Action:
         """Allow backups of this server (the lab makes none by itself)."""
-        return self._start(server, "enable_backup", partial(setattr, server, "backup_window", _BACKUP_WINDOW))
+        return self._set(server, "enable_backup", "backup_window", _BACKUP_WINDOW)
 
     def disable_backup(self, server: Server, _body: Body) -> Action:
-        return self._start(server, "disable_backup", partial(setattr, server, "backup_window", None))
+        return self._set(server, "disable_backup", "backup_window", None)
 
     def attach_iso(self, _server: Server, body: schemas.AttachIso) -> Action:
         """The lab has no ISOs, so none can be found."""
@@ -147,11 +144,15 @@ class MetadataOnlyResources:
 
     def detach_iso(self, server: Server, _body: Body) -> Action:
         """Without effect: no server of the lab has an ISO."""
-        return self._start(server, "detach_iso", None)
+        return self.cloud.start(server, "detach_iso", Job())
 
     def request_console(self, _server: Server, _body: Body) -> Action:
         """The lab has no VNC console."""
         raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
+
+    def _set(self, server: Server, command: str, name: str, value: object) -> Action:
+        """An action at whose end an attribute of the server has another value."""
+        return self.cloud.start(server, command, Job(done=partial(setattr, server, name, value)))
 
     def view(self, item: MetadataOnly, kind: str) -> dict[str, Any]:
         """The resource as the API shows it, with what belongs to it."""
@@ -184,10 +185,6 @@ class MetadataOnlyResources:
         item = MetadataOnly(self.cloud.new_id(kind), name, now(), dict(labels or {}), content)
         self.cloud.metadata_only[kind][item.id] = item
         return item
-
-    def _start(self, server: Server, command: str, done: Callable[[], None] | None) -> Action:
-        check_unlocked(server)
-        return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)
 
 
 def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:

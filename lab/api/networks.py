@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 from aiohttp import web
@@ -128,7 +128,7 @@ class Networks:
     def attach(self, server: Server, body: schemas.AttachToNetwork) -> Action:
         check_unlocked(server)
         server.private_net.append(self.plan(server, body))
-        return self._start(server, "attach_to_network")
+        return self.cloud.start(server, "attach_to_network", Job())
 
     def detach(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
         self._place(server, body.network)
@@ -136,7 +136,7 @@ class Networks:
         def done() -> None:
             server.private_net = [net for net in server.private_net if net.network != body.network]
 
-        return self._start(server, "detach_from_network", done)
+        return self.cloud.start(server, "detach_from_network", Job(done=done))
 
     def change_aliases(self, server: Server, body: schemas.ChangeAliasIps) -> Action:
         """Give a place other addresses beside its own."""
@@ -147,7 +147,7 @@ class Networks:
         def done() -> None:
             server.private_net = [changed if net is place else net for net in server.private_net]
 
-        return self._start(server, "change_alias_ips", done)
+        return self.cloud.start(server, "change_alias_ips", Job(done=done))
 
     def _with_aliases(
         self, place: PrivateNet, network: MetadataOnly, aliases: list[str], own: tuple[str, ...]
@@ -168,10 +168,6 @@ class Networks:
             if net.network == network:
                 return net
         raise invalid_input({"network": [f"server is not attached to network '{network}'"]})
-
-    def _start(self, server: Server, command: str, done: Callable[[], None] | None = None) -> Action:
-        check_unlocked(server)
-        return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)
 
 
 _NAME_TAKEN = "primary IP name is already used"

@@ -334,9 +334,9 @@ class ArmedRescue:
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot that happened."""
+    """One boot that happened; ``at`` in Unix seconds."""
 
-    at: datetime
+    at: float
     source: str
     authorized_keys: tuple[str, ...] = ()
 

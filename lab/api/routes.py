@@ -17,11 +17,12 @@ from .http import BY_ID, BY_NAME, add_resource, answer, body, chosen, cloud, ide
 from .metadata_only import MetadataOnlyResources
 from .resources import LOAD_BALANCER_TYPES, LOCATIONS, SERVER_TYPES, VAT, Action, Server
 from .schemas import ApiError, invalid_input, not_found
-from .servers import Power, ServerDisks, Servers, new_password
+from .servers import Power, ServerDisks, Servers, StartAction, new_password
 
 STATUSES = ("initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown")
 _ONE = r"/servers/{id:[0-9]+}"
 _ACTIONS = _ONE + "/actions"
+_WITH_PASSWORD = ("enable_rescue", "reset_password")
 
 
 def server_routes(servers: Servers) -> web.RouteTableDef:
@@ -50,36 +51,21 @@ def server_routes(servers: Servers) -> web.RouteTableDef:
     return routes
 
 
-def power_routes(power: Power) -> web.RouteTableDef:
+def action_routes(power: Power, resources: MetadataOnlyResources) -> web.RouteTableDef:
+    """Actions of servers that need nothing but their fields."""
     routes = web.RouteTableDef()
 
-    def plain(name: str, start: Callable[[Server], Action]) -> None:
+    def add(name: str, model: type[schemas.Body], start: StartAction) -> None:
+        @routes.post(f"{_ACTIONS}/{name}")
         async def handler(request: web.Request) -> web.Response:
-            await body(request, schemas.Empty)
-            return _started(start(one(request)))
+            wanted = await body(request, model)
+            data: dict[str, Any] = {"action": views.action(start(one(request), wanted))}
+            if name in _WITH_PASSWORD:
+                data["root_password"] = new_password()
+            return answer(data, status=201)
 
-        routes.post(f"{_ACTIONS}/{name}")(handler)
-
-    plain("poweron", power.power_on)
-    plain("poweroff", power.power_off)
-    plain("shutdown", power.shutdown)
-    plain("reboot", power.reboot)
-    plain("reset", power.reset)
-    plain("disable_rescue", power.disable_rescue)
-
-    @routes.post(f"{_ACTIONS}/enable_rescue")
-    async def enable_rescue(request: web.Request) -> web.Response:
-        wanted = await body(request, schemas.EnableRescue)
-        action = power.enable_rescue(one(request), wanted)
-        return answer({"action": views.action(action), "root_password": new_password()}, status=201)
-
-    @routes.post(f"{_ACTIONS}/reset_password")
-    async def reset_password(request: web.Request) -> web.Response:
-        """Ask the guest agent for a new password."""
-        await body(request, schemas.Empty)
-        action = power.reset_password(one(request))
-        return answer({"action": views.action(action), "root_password": new_password()}, status=201)
-
+    for name, (model, start) in (power.actions() | resources.server_actions()).items():
+        add(name, model, start)
     return routes
 
 
@@ -100,24 +86,9 @@ def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
 
     @routes.post(f"{_ACTIONS}/change_type")
     async def change_type(request: web.Request) -> web.Response:
-        return _started(disks.change_type(one(request), await body(request, schemas.ChangeType)))
+        action = disks.change_type(one(request), await body(request, schemas.ChangeType))
+        return answer({"action": views.action(action)}, status=201)
 
-    return routes
-
-
-def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
-    """Actions that only change what clients can read."""
-    routes = web.RouteTableDef()
-
-    def add(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
-        async def handler(request: web.Request) -> web.Response:
-            wanted = await body(request, model)
-            return _started(start(one(request), wanted))
-
-        routes.post(f"{_ACTIONS}/{name}")(handler)
-
-    for name, (model, start) in resources.server_actions().items():
-        add(name, model, start)
     return routes
 
 
@@ -134,10 +105,6 @@ def view(project: Cloud, server: Server) -> dict[str, Any]:
         [] if group is None else [item.id for item in project.servers.values() if item.placement_group == group.id]
     )
     return views.server(server, group, members, project.balancers_of(server), datacenters=project.settings.datacenters)
-
-
-def _started(action: Action) -> web.Response:
-    return answer({"action": views.action(action)}, status=201)
 
 
 _SORT_KEYS: dict[str, Callable[[Action], Any]] = {

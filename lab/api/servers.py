@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -40,6 +41,7 @@ from .schemas import (
 
 PLACEMENT_GROUP_SIZE = 10
 _NAME_TAKEN = "server name is already used"
+StartAction = Callable[[Server, Any], Action]
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Servers:
                 balancer.targets = [item for item in balancer.targets if item.value != server.id]
 
         job = Job(work, done, lambda: self.power.settle(server))
-        return cloud.engine.start("delete_server", server.name, [("server", server.id)], job, holds=server)
+        return cloud.start(server, "delete_server", job)
 
     def hardware(self, server: Server) -> Hardware:
         """What this server's machine consists of."""
@@ -262,17 +264,30 @@ class Power:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
+    def actions(self) -> dict[str, tuple[type[schemas.Body], StartAction]]:
+        """Route name, body and starter of every action."""
+        return {
+            "poweron": (schemas.Empty, self.power_on),
+            "poweroff": (schemas.Empty, self.power_off),
+            "shutdown": (schemas.Empty, self.shutdown),
+            "reboot": (schemas.Empty, self.reboot),
+            "reset": (schemas.Empty, self.reset),
+            "enable_rescue": (EnableRescue, self.enable_rescue),
+            "disable_rescue": (schemas.Empty, self.disable_rescue),
+            "reset_password": (schemas.Empty, self.reset_password),
+        }
+
     def settle(self, server: Server) -> None:
         """Set the status to running or off, by the power."""
         server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
-    def power_on(self, server: Server) -> Action:
+    def power_on(self, server: Server, _body: object = None) -> Action:
         """Switch on; without effect on a running server."""
         if self.cloud.power_control[server.id].powered:
-            return self._start(server, "start_server", Job())
+            return self.cloud.start(server, "start_server", Job())
         return self.switch_on(server)
 
-    def power_off(self, server: Server) -> Action:
+    def power_off(self, server: Server, _body: object = None) -> Action:
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
@@ -282,7 +297,7 @@ class Power:
 
         return self._settled(server, "stop_server", work)
 
-    def reset(self, server: Server) -> Action:
+    def reset(self, server: Server, _body: object = None) -> Action:
         power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
@@ -291,13 +306,13 @@ class Power:
 
         return self._settled(server, "reset_server", work)
 
-    def shutdown(self, server: Server) -> Action:
+    def shutdown(self, server: Server, _body: object = None) -> Action:
         """Press the power button; success only means that it was pressed."""
-        return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
+        return self.cloud.start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
-    def reboot(self, server: Server) -> Action:
+    def reboot(self, server: Server, _body: object = None) -> Action:
         """Ask the guest to reboot; a guest that ignores it goes on."""
-        return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
+        return self.cloud.start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 
     def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
         """Arm the rescue for the next boot; nothing reboots."""
@@ -310,18 +325,18 @@ class Power:
         def done() -> None:
             server.rescue = ArmedRescue(keys, now() + lifetime)
 
-        return self._start(server, "enable_rescue", Job(done=done))
+        return self.cloud.start(server, "enable_rescue", Job(done=done))
 
-    def disable_rescue(self, server: Server) -> Action:
-        return self._start(server, "disable_rescue", Job(done=partial(setattr, server, "rescue", None)))
+    def disable_rescue(self, server: Server, _body: object = None) -> Action:
+        return self.cloud.start(server, "disable_rescue", Job(done=partial(setattr, server, "rescue", None)))
 
-    def reset_password(self, server: Server) -> Action:
+    def reset_password(self, server: Server, _body: object = None) -> Action:
         """Needs the QEMU guest agent, which no guest of the lab runs: accepted, then failing, as without an agent."""
 
         async def work() -> None:
             raise ActionFailedError("action_failed", "the guest agent does not answer")
 
-        return self._start(server, "reset_password", Job(work))
+        return self.cloud.start(server, "reset_password", Job(work))
 
     def switch_on(self, server: Server, after: Action | None = None) -> Action:
         """Switch on, as soon as the action ``after`` is through."""
@@ -338,13 +353,7 @@ class Power:
     ) -> Action:
         """An action at whose end the status follows from the power."""
         settle = partial(self.settle, server)
-        return self._start(server, command, Job(work, settle, settle), after)
-
-    def _start(self, server: Server, command: str, job: Job, after: Action | None = None) -> Action:
-        """Start an action of a server that no other one holds, except for the one ``after`` which it comes."""
-        if after is None:
-            check_unlocked(server)
-        return self.cloud.engine.start(command, server.name, [("server", server.id)], job, server, after)
+        return self.cloud.start(server, command, Job(work, settle, settle), after)
 
 
 _GB = 10**9
@@ -460,8 +469,7 @@ class ServerDisks:
             finally:
                 disk.unlink(missing_ok=True)
 
-        resources = [("server", server.id)]
-        return self.cloud.engine.start("change_server_type", server.name, resources, Job(work), server)
+        return self.cloud.start(server, "change_server_type", Job(work))
 
     def _start_copy(self, server: Server, image: Image) -> Action:
         target = self.cloud.storage / f"{image.id}.raw"

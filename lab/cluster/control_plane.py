@@ -10,23 +10,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import datetime
 import hashlib
 import ipaddress
 import json
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from lab.certificates import Authority, Key, key_pem, new_key
 from lab.errors import ClusterError
 from lab.state import write_secret
 
@@ -252,11 +250,8 @@ class ControlPlane:
         ]  # fmt: skip
 
 
-_VALID_DAYS = 7
-_EARLIER = datetime.timedelta(hours=2)  # clocks of machines may be behind the host's
 _API_SERVICE = "10.96.0.1"  # the first address of the services, where pods find the API
 _API_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Pki:
@@ -266,17 +261,17 @@ class Pki:
         """Make all of them; ``host`` is the IP address at which the API server will answer."""
         self._folder = folder
         # An RSA key, as real clusters have it: pins and tools meet what they will meet elsewhere.
-        self._ca_key: Key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self._ca = self._authority()
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._authority = Authority("kubernetes", key)
         self.ca_file = folder / "ca.crt"
-        self.ca_file.write_bytes(self._ca.public_bytes(Encoding.PEM))
-        self._write_key("ca", self._ca_key)
+        self.ca_file.write_bytes(self._authority.pem)
+        self._write_key("ca", key)
         addresses = [ipaddress.ip_address(text) for text in dict.fromkeys((host, "127.0.0.1", _API_SERVICE))]
         names = [*(x509.IPAddress(address) for address in addresses), *(x509.DNSName(name) for name in _API_NAMES)]
-        self._issue("apiserver", "kube-apiserver", None, x509.SubjectAlternativeName(names))
-        self._issue("admin", "kubernetes-admin", "system:masters")
-        self._issue("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
-        accounts = ec.generate_private_key(ec.SECP256R1())
+        self._issue("apiserver", "kube-apiserver", names)
+        self._issue("admin", "kubernetes-admin", group="system:masters")
+        self._issue("apiserver-kubelet-client", "kube-apiserver-kubelet-client", group="system:masters")
+        accounts = new_key()
         self._write_key("sa", accounts)
         public = accounts.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         (folder / "sa.pub").write_bytes(public)
@@ -295,37 +290,13 @@ class Pki:
     def _encoded(self, name: str) -> str:
         return base64.b64encode((self._folder / name).read_bytes()).decode()
 
-    def _authority(self) -> x509.Certificate:
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-        usage = x509.KeyUsage(
-            digital_signature=True, content_commitment=False, key_encipherment=True, data_encipherment=False,
-            key_agreement=False, key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        builder = _certificate(name, name, self._ca_key)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        identifier = x509.SubjectKeyIdentifier.from_public_key(self._ca_key.public_key())
-        builder = builder.add_extension(identifier, critical=False)
-        return builder.add_extension(usage, critical=True).sign(self._ca_key, hashes.SHA256())
-
-    def _issue(self, file: str, name: str, group: str | None, names: x509.SubjectAlternativeName | None = None) -> None:
-        """A certificate for a server when it has names, else for a client."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
-        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _certificate(subject, self._ca.subject, key)
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._ca_key.public_key())
-        builder = builder.add_extension(issuer, critical=False)
-        if names:
-            builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self._ca_key, hashes.SHA256())
-        (self._folder / f"{file}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+    def _issue(self, file: str, name: str, names: Iterable[x509.GeneralName] = (), group: str = "") -> None:
+        key = new_key()
+        (self._folder / f"{file}.crt").write_bytes(self._authority.issue(name, key, names, group))
         self._write_key(file, key)
 
     def _write_key(self, name: str, key: Key) -> None:
-        text = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
-        write_secret(self._folder / f"{name}.key", text)
+        write_secret(self._folder / f"{name}.key", key_pem(key))
 
 
 def kubeconfig(server: str, ca_pem: bytes, user: dict[str, str]) -> dict[str, object]:
@@ -345,12 +316,6 @@ def public_key_hash(ca_pem: bytes) -> str:
     """The pin of a CA as kubeadm writes it: sha256:HEX of its SubjectPublicKeyInfo."""
     key = x509.load_pem_x509_certificate(ca_pem).public_key()
     return f"sha256:{hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()}"
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, key: Key) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
-    return builder.not_valid_before(now - _EARLIER).not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
 
 
 def keep_port(host: str = "127.0.0.1") -> socket.socket:

@@ -41,31 +41,6 @@ def require_programs(names: Sequence[str]) -> None:
         )
 
 
-def run_go(gopath: Path, tree: Path, *command: str, log: Path) -> None:
-    """Run a command of the build, politely; its words go to ``log``, the last ones into the error."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(gopath),
-        "GOPATH": str(gopath),
-        "GOCACHE": str(gopath / "cache"),
-        "GO111MODULE": "off",
-        "GOFLAGS": "",
-        "GOPROXY": "off",
-        "CGO_ENABLED": "0",
-        "LC_ALL": "C.UTF-8",
-    }
-    with log.open("w") as file:
-        done = subprocess.run(
-            ["nice", "-n", "10", *command], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=file,
-            stderr=file, check=False,
-        )  # fmt: skip
-    if done.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise ClusterError(
-            f"{' '.join(command[:2])} failed (status {done.returncode}) for the lab's crictl and pause:\n{tail}"
-        )
-
-
 def with_modules(
     module: Path, *arguments: str, settings: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -93,6 +68,14 @@ def with_modules(
         if not (done.returncode and _BROKEN.search(done.stdout + done.stderr)):
             break
     return done
+
+
+def go_build(module: Path, what: str, *arguments: str, settings: Mapping[str, str] | None = None) -> None:
+    """Build ``what`` in the folder of a module; its last words are in the error."""
+    done = with_modules(module, "build", "-trimpath", *arguments, settings=settings)
+    if done.returncode:
+        tail = "\n".join(done.stderr.splitlines()[-15:])
+        raise ClusterError(f"go build failed (status {done.returncode}) for {what}:\n{tail}")
 
 
 def discard(work: Path) -> None:
@@ -150,11 +133,8 @@ def build_recipe(
     for number, (name, package) in enumerate(recipe.programs.items(), 1):
         progress(f"{recipe.name}: building {name} ({number} of {len(recipe.programs)})")
         stamps = " ".join(f"-X {variable}={text}" for variable, text in recipe.stamps.items())
-        options = ("-trimpath", "-tags", ",".join(recipe.tags), "-ldflags", f"-s -w {stamps} {linking}".strip())
-        done = with_modules(module, "build", *options, "-o", str(folder / name), package, settings=settings)
-        if done.returncode:
-            tail = "\n".join(done.stderr.splitlines()[-15:])
-            raise ClusterError(f"go build failed (status {done.returncode}) for {name} of {what}:\n{tail}")
+        options = ("-tags", ",".join(recipe.tags), "-ldflags", f"-s -w {stamps} {linking}".strip())
+        go_build(module, f"{name} of {what}", *options, "-o", str(folder / name), package, settings=settings)
     discard(work)
 
 

@@ -18,7 +18,7 @@ from lab.apt import Archive
 from lab.cache import Progress
 from lab.errors import ClusterError, ImageError
 
-from .go_build import discard, run_go
+from .go_build import discard, go_build
 
 _SUITE = "sid"  # the one that has the runtime's interface as a package
 #: what crictl imports, directly or not
@@ -49,8 +49,10 @@ def build(sources: Path, folder: Path, progress: Progress) -> None:
     tree = path / "src/kubenode"
     shutil.copytree(sources, tree)
     names = (path.name for path in sorted(sources.iterdir()))
-    command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
-    run_go(path, tree, *command, log=work / "log")
+    # without modules: of Debian's packages alone
+    settings = {"GO111MODULE": "off", "GOPATH": str(path), "GOCACHE": str(work / "cache"), "GOFLAGS": ""}
+    options = ("-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
+    go_build(tree, "the lab's crictl and pause", *options, settings=settings)
     discard(work)
 
 

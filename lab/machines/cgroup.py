@@ -44,6 +44,14 @@ def _if_there() -> Iterator[None]:
             raise
 
 
+def populated(group: Path) -> bool:
+    """Whether any process is in this group, if there is one."""
+    events = ""
+    with _if_there():
+        events = (group / "cgroup.events").read_text()
+    return "populated 1" in events
+
+
 class CGroup:
     """One group below the unified hierarchy."""
 
@@ -104,10 +112,7 @@ class CGroup:
     @property
     def populated(self) -> bool:
         """Whether any process is inside."""
-        events = ""
-        with _if_there():
-            events = (self.path / "cgroup.events").read_text()
-        return "populated 1" in events
+        return populated(self.path)
 
     async def emptied(self, limit: float = 180) -> None:
         """Wait until no process is inside any more."""

@@ -17,9 +17,9 @@ import ipaddress
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
@@ -89,21 +89,8 @@ def _checked(result: int, call: str) -> None:
 
 def _in_thread(function: Callable[[], T]) -> T:
     """Run in a thread that ends afterwards: the namespace of a thread is the thread's own."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
 
 
 @dataclass(frozen=True)

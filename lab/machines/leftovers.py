@@ -24,7 +24,7 @@ from lab import cache
 from lab.state import State, StateError, base, process_start
 
 from . import loop, store
-from .cgroup import CGroup, hierarchy
+from .cgroup import CGroup, hierarchy, populated
 from .guest_view import discard_views
 from .host_commands import HostSettings, host_folder
 from .lab_network import remove_dead_links
@@ -177,7 +177,7 @@ async def _purge_kernel() -> tuple[list[str], list[str]]:
 
 def labs_up() -> list[str]:
     """The labels of the labs that are up on this host, as far as anything is known of them."""
-    up = {path.name.removeprefix(_GROUP) for path in hierarchy().glob(f"{_GROUP}*") if _populated(path)}
+    up = {path.name.removeprefix(_GROUP) for path in hierarchy().glob(f"{_GROUP}*") if populated(path)}
     up |= {path.name for path in register_folder().glob("*") if _held(path)}
     return sorted(up | {path.stem for path in labs_folder().glob("*.lock") if _held(path)})
 
@@ -200,7 +200,7 @@ async def _stray_groups(removed: list[str], kept: list[str]) -> None:
         label = path.name.removeprefix(_GROUP)
         if _held(register_folder() / label) or _held(labs_folder() / f"{label}.lock"):
             continue
-        if _populated(path):
+        if populated(path):
             kept.append(f"lab {label}: its processes run, and nothing says that their lab is gone")
             continue
         with CGroup(path).unheld() as free:  # a lab that begins has no process in it yet
@@ -236,13 +236,6 @@ def _settings(removed: list[str], kept: list[str]) -> None:
 def _held(path: Path) -> bool:
     with unused(path) as text:
         return text is None and path.exists()
-
-
-def _populated(group: Path) -> bool:
-    try:
-        return "populated 1" in (group / "cgroup.events").read_text()
-    except OSError:
-        return False
 
 
 def process_state(name: str, number: int) -> State:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from lab.api.resources import Boot
 from lab.machines.disks import DiskSpec
 
 ResetType = Literal["sw", "hw", "power", "power_long", "man"]
@@ -228,15 +229,6 @@ class Activation:
     def active(self, now: float) -> bool:
         """Whether the next boot would take it."""
         return self.booted is None and not self.withdrawn and now < self.expires
-
-
-@dataclass(frozen=True)
-class Boot:
-    """One boot that happened; ``at`` in Unix seconds."""
-
-    at: float
-    source: str
-    authorized_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

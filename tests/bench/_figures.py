@@ -18,9 +18,9 @@ def figure(
     """One line of the result file; ``other``: the same figure of what it stands against, if there is one."""
     return {
         "figure": name,
-        "value": round(value, 2),
+        "value": round(value, 3),
         "unit": unit,
-        "against": against if other is None else f"{against}: {round(other, 2)}",
+        "against": against if other is None else f"{against}: {round(other, 3)}",
         "ratio": round(value / other, 3) if other else None,
         "how": how,
     }

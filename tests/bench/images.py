@@ -8,7 +8,6 @@ ICC=/path/to/binary: the static server of image-customization-controller takes p
 """
 
 import contextlib
-import json
 import os
 import shutil
 import statistics
@@ -26,11 +25,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import materialise
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole as whole_base
 from tests.bench import _image_load as load
+from tests.bench._figures import RESULTS, figure, show, write
 from tests.bench._image_peers import NGINX, Server, icc, nginx, ours
 from tests.unit.liveimage.maker import Layout, make
 from tests.web_servers import certificate
 
-RESULTS = Path(__file__).parents[2] / "build" / "bench"
 MIB = 1024 * 1024
 SIZES = [int(size) for size in os.environ.get("KUBENODE_BENCH_IMAGES", "256 1024").split()]
 HOSTS, TURNS = 8, 5
@@ -51,20 +50,19 @@ class Figures:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def add(self, figure: str, value: float, unit: str, against: str, ratio: float | None, how: str) -> None:
+    def add(self, name: str, value: float, unit: str, against: str, ratio: float | None, how: str) -> None:
         """Print one and keep it."""
-        rounded = None if ratio is None else round(ratio, 3)
-        self.lines.append({"figure": figure, "value": round(value, 3), "unit": unit, "against": against,
-                           "ratio": rounded, "how": how})  # fmt: skip
-        print(f"{figure}: {value:.3f} {unit} ({against}, ratio {rounded})", flush=True)
+        line = figure(name, value, unit, how, against) | {"ratio": None if ratio is None else round(ratio, 3)}
+        show([line])
+        self.lines.append(line)
 
-    def compare(self, figure: str, unit: str, how: str, found: Mapping[str, list[float]], target: str) -> None:
+    def compare(self, name: str, unit: str, how: str, found: Mapping[str, list[float]], target: str) -> None:
         """Medians of turns, ours and each peer's side by side; the target is that beside the first peer."""
         mine, *peers = found
         for peer in peers:
             ratio = statistics.median(one / other for one, other in zip(found[mine], found[peer], strict=True))
             against = f"{peer}: {statistics.median(found[peer]):.3f}; {target if peer == peers[0] else 'no target'}"
-            self.add(figure, statistics.median(found[mine]), unit, against, ratio, how)
+            self.add(name, statistics.median(found[mine]), unit, against, ratio, how)
 
 
 def content(folder: Path, size: int) -> Path:
@@ -271,7 +269,7 @@ def main() -> int:
         writing(figures, folder, folder / f"base-{max(SIZES)}.iso")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    (RESULTS / "images.json").write_text(json.dumps(figures.lines, indent=2) + "\n", encoding="utf-8")
+    write("images", figures.lines)
     return 0
 
 

@@ -11,14 +11,14 @@ import pytest
 import requests
 
 from lab.api.cloud_project import Settings
+from tests.clock import Clock
 from tests.lab.api.conftest import Api
-from tests.lab.api.test_pure import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of the buckets of labs that are made later in the test."""
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     monkeypatch.setattr("lab.lab.time", SimpleNamespace(time=clock))
     return clock
 

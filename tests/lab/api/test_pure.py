@@ -13,6 +13,7 @@ from lab.api import schemas
 from lab.api.http import Bucket, Page, link_header, sort
 from lab.api.metadata_only import fingerprint
 from lab.api.schemas import ApiError, label_problems, parse_selector
+from tests.clock import Clock
 from tests.key_pairs import key_pair
 
 GOOD = {"name": "n1", "server_type": "cx23", "image": "debian-12"}
@@ -295,18 +296,8 @@ def test_longest_labels():
     assert label_problems({f"{prefix}/{'k' * 63}": "v" * 63}) == []
 
 
-class Clock:
-    """A clock that moves only when the test moves it."""
-
-    def __init__(self):
-        self.now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 def test_burst_then_one_a_second():
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     bucket = Bucket(3600, 1.0, clock)
     assert all(bucket.take() for number in range(3600))
     assert not bucket.take()
@@ -318,7 +309,7 @@ def test_burst_then_one_a_second():
 
 
 def test_headers():
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     bucket = Bucket(100, 1.0, clock)
     assert bucket.headers() == {
         "RateLimit-Limit": "100",
@@ -334,7 +325,7 @@ def test_headers():
 
 
 def test_drain():
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     bucket = Bucket(100, 1.0, clock)
     bucket.drain(2)
     assert [bucket.take(), bucket.take(), bucket.take()] == [True, True, False]
@@ -345,7 +336,7 @@ def test_drain():
 @pytest.mark.parametrize(("limit", "refill"), [(0, 1.0), (-1, 1.0), (1, -1.0)])
 def test_a_limit_without_sense_is_refused(limit, refill):
     with pytest.raises(ValueError, match="must"):
-        Bucket(limit, refill, Clock())
+        Bucket(limit, refill, Clock(1_000_000.0))
 
 
 @given(
@@ -354,7 +345,7 @@ def test_a_limit_without_sense_is_refused(limit, refill):
     st.lists(st.floats(-3, 10), max_size=60),
 )
 def test_never_more_than_limit_plus_refill(limit, refill, steps):
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     bucket = Bucket(limit, refill, clock)
     taken, forward = 0, 0.0
     for step in steps:

@@ -82,27 +82,30 @@ def test_create_starts_unless_switched_off(client):
     assert client.servers.get_by_name("n1").status == "running"
 
 
-def test_power(client):
-    server = create(client)
-    server.power_on().wait_until_finished()
-    server.shutdown().wait_until_finished()
-    wait_for_status(server, "off")
-    server.power_on().wait_until_finished()
-    server.reset().wait_until_finished()
-    server.reload()
-    assert server.status == "running"
-    server.reboot().wait_until_finished()
-    server.power_off().wait_until_finished()
-    server.reload()
-    assert server.status == "off"
-
-
-def test_rescue_can_be_disarmed(client):
+def test_every_action(client):
     server = create(client)
     server.enable_rescue().action.wait_until_finished()
     server.disable_rescue().wait_until_finished()
-    server.reload()
+    server.power_on().wait_until_finished()
+    server.shutdown().wait_until_finished()
+    wait_for_status(server, "off")
     assert not server.rescue_enabled
+    server.rebuild(Image(name="debian-12")).action.wait_until_finished()
+    server.reset().wait_until_finished()
+    server.reboot().wait_until_finished()
+    server.reload()
+    assert (server.status, server.image.name) == ("running", "debian-12")
+    with pytest.raises(hcloud.APIException, match=r"\(server_not_stopped"):
+        server.change_type(ServerType(name="cx33"), upgrade_disk=True)
+    server.power_off().wait_until_finished()
+    server.change_type(ServerType(name="cx33"), upgrade_disk=True).wait_until_finished()
+    server.update(name="renamed", labels={"x": "y"})
+    server = client.servers.get_by_name("renamed")
+    assert (server.server_type.name, server.primary_disk_size, server.status) == ("cx33", 80, "off")
+    assert (server.labels, client.servers.get_all(status=["running"])) == ({"x": "y"}, [])
+    server.change_protection(delete=True, rebuild=True).wait_until_finished()
+    with pytest.raises(hcloud.APIException, match=r"\(protected"):
+        server.delete()
 
 
 def test_snapshot_and_server_from_it(client):
@@ -126,28 +129,6 @@ def test_snapshot_and_server_from_it(client):
     image.change_protection(delete=False).wait_until_finished()
     assert image.delete()
     assert client.images.get_all(type=["snapshot"]) == []
-
-
-def test_rebuild_and_change_type(client):
-    server = create(client)
-    server.rebuild(Image(name="debian-12")).action.wait_until_finished()
-    server.reload()
-    assert (server.status, server.image.name) == ("running", "debian-12")
-    with pytest.raises(hcloud.APIException, match=r"\(server_not_stopped"):
-        server.change_type(ServerType(name="cx33"), upgrade_disk=True)
-    server.power_off().wait_until_finished()
-    server.change_type(ServerType(name="cx33"), upgrade_disk=True).wait_until_finished()
-    server.reload()
-    assert (server.server_type.name, server.primary_disk_size, server.status) == ("cx33", 80, "off")
-
-
-def test_protection(client):
-    server = create(client)
-    server.change_protection(delete=True, rebuild=True).wait_until_finished()
-    with pytest.raises(hcloud.APIException, match=r"\(protected"):
-        server.delete()
-    server.change_protection(delete=False, rebuild=False).wait_until_finished()
-    server.delete().wait_until_finished()
 
 
 def test_keys(client):
@@ -177,15 +158,6 @@ def test_names_are_unique_and_lists_are_paged(client):
     assert page.meta.pagination.total_entries == 53
     with pytest.raises(hcloud.APIException, match=r"\(uniqueness_error"):
         create(client, "n00")
-
-
-def test_server_update_and_filters(client):
-    server = create(client)
-    server.update(name="renamed", labels={"x": "y"})
-    assert client.servers.get_by_name("n1") is None
-    assert client.servers.get_by_name("renamed").labels == {"x": "y"}
-    assert client.servers.get_all(status=["running"]) == []
-    assert len(client.servers.get_all(status=["off", "running"])) == 1
 
 
 def test_catalogue(client):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The official client and plain OpenSSH against machines that really boot (kind nspawn)."""
 
-import subprocess
-
 import hcloud
 import pytest
 from hcloud.images import Image
@@ -16,41 +14,31 @@ pytestmark = pytest.mark.nspawn
 
 
 class Machine:
-    """One server with a key pair, reached by the OpenSSH client."""
+    """One server of the client, and the person who has its key pair."""
 
-    def __init__(self, client, lab, folder, name):
+    def __init__(self, client, lab, name):
         self.client, self.lab, self.name = client, lab, name
-        self.private_key = folder / "key"
-        self.key = client.ssh_keys.create(name, key_pair(self.private_key))
+        self.person = lab.person(name)
+        self.key = client.ssh_keys.create(name, self.person.public_key)
         answer = client.servers.create(
             name, ServerType(name="cx23"), Image(name="debian-12"), ssh_keys=[self.key], start_after_create=False
         )
         answer.action.wait_until_finished()
         self.server = client.servers.get_by_id(answer.server.id)
-        self.address = self.server.public_net.ipv4.ip
 
     def remove(self):
         self.server.delete().wait_until_finished()
         self.key.delete()
 
     def ssh_once(self, command, key=None):
-        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-        options += ["ConnectTimeout=20", "IdentitiesOnly=yes", "IdentityAgent=none"]
-        words = [word for option in options for word in ("-o", option)]
-        return subprocess.run(
-            ["ssh", "-F", "none", *words, "-i", key or self.private_key, f"root@{self.address}", command],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return self.person.ssh(command, key or self.person.key, 300)
 
-    def ssh(self, command):
-        """The output of a command, as soon as SSH answers."""
+    def ssh(self, command, person=None):
+        """The output of a command, as soon as SSH answers; on the machine of another person with the same key."""
         seen = []
 
         def done():
-            seen.append(self.ssh_once(command))
+            seen.append((person or self.person).ssh(command, self.person.key, 300))
             return seen[-1].returncode == 0
 
         until(done, f"an answer to {command}", seconds=300, pause=0.1, show=lambda: seen[-1])
@@ -61,8 +49,7 @@ class Machine:
         self.server.power_on().wait_until_finished()
 
     def boots(self):
-        machines = {entry["name"]: entry for entry in self.lab.control("GET", "/machines")["machines"]}
-        return [boot["source"] for boot in machines[self.name]["boots"]]
+        return [boot["source"] for boot in self.person.row()["boots"]]
 
     def until_off(self):
         def off():
@@ -73,10 +60,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(lab_nspawn, tmp_path, request):
+def machine(lab_nspawn, request):
     client = hcloud.Client(lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.1, poll_max_retries=3000)
     name = request.node.name.replace("_", "-")[:40].strip("-")
-    machine = Machine(client, lab_nspawn, tmp_path, name)
+    machine = Machine(client, lab_nspawn, name)
     yield machine
     machine.remove()
 
@@ -118,15 +105,12 @@ def test_write_reboot_shutdown_snapshot(machine):
     image = machine.client.images.get_by_id(answer.image.id)
     assert image.image_size > 0
 
-    copy = machine.client.servers.create(
-        f"{machine.name[:30]}-copy", ServerType(name="cx33"), Image(id=image.id), ssh_keys=[machine.key]
-    )
+    name = f"{machine.name[:30]}-copy"
+    copy = machine.client.servers.create(name, ServerType(name="cx33"), Image(id=image.id), ssh_keys=[machine.key])
     for action in (copy.action, *copy.next_actions):
         action.wait_until_finished()
-    server = machine.client.servers.get_by_id(copy.server.id)
-    machine.address = server.public_net.ipv4.ip
-    assert machine.ssh("cat /etc/mark") == "4711\n"
-    server.delete().wait_until_finished()
+    assert machine.ssh("cat /etc/mark", machine.lab.person(name)) == "4711\n"
+    machine.client.servers.get_by_id(copy.server.id).delete().wait_until_finished()
     image.delete()
 
 

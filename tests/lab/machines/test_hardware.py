@@ -202,7 +202,7 @@ async def test_rescue_has_the_given_host_keys_password_and_share(
     nspawn_backend.share = share
     made = {tmp_path / kind: key_pair(tmp_path / kind, kind) for kind in ("ed25519", "ecdsa", "rsa")}
     one = dedicated(nspawn_backend, key, 1, (_FIRST,))
-    one.arm(Rescue((key.public,), "pass words", tuple(file.read_text() for file in made)))
+    one.arm(Rescue((key.public,), "pass words", tuple((file.name, file.read_text()) for file in made)))
     await one.start()
     assert await one.answers("cat /root/.oldroot/nfs/note") == "for all"
     assert "Read-only" in (await one.ssh("touch /root/.oldroot/nfs/mine")).err

@@ -39,7 +39,7 @@ Suites: bookworm
 Components: main
 """
 _ONE_LINE = """deb [signed-by=/usr/share/keyrings/a.gpg] http://mirror.example/debian bookworm main contrib
-deb-src http://mirror.example/debian bookworm main
+deb-src [signed-by=/usr/share/keyrings/a.gpg] http://mirror.example/debian bookworm main
 # deb http://off.example/debian bookworm main
 deb http://other.example/apt stable main
 """

@@ -79,7 +79,7 @@ async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, ke
     qemu_backend.share = share
     disks = tuple(DiskSpec(64 << 20, "sata", serial) for serial in ("S1", "S2"))
     one = dedicated(qemu_backend, key, 1, disks, swaps_letters=True)
-    one.arm(Rescue((key.public,), None, (given.read_text(),)))
+    one.arm(Rescue((key.public,), None, (("ed25519", given.read_text()),)))
     await one.start()
     places = (
         "for disk in /dev/disk/by-id/ata-*; do udevadm info --query=property --property=ID_PATH --value $disk; done"

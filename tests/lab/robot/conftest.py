@@ -6,21 +6,9 @@ import pytest
 import requests
 
 from lab.robot.account import RobotSettings
+from tests.clock import Clock
 from tests.key_pairs import public_key
 from tests.waiting import until
-
-
-class Clock:
-    """Robot's clock, in the test's hand."""
-
-    def __init__(self):
-        self.now = 1_790_000_000.0
-
-    def __call__(self):
-        return self.now
-
-    def pass_by(self, seconds):
-        self.now += seconds
 
 
 class Robot:
@@ -94,7 +82,7 @@ class Robot:
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_790_000_000.0)
 
 
 @pytest.fixture

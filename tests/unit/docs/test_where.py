@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain.rules import MAY_IMPORT
+from tests.documents import anchors, links
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 GUIDES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (CHECKOUT / "docs").glob("*.md"))]
@@ -158,20 +159,14 @@ def test_targets_of_make_that_a_document_names_are_there(document):
     assert [name for name in named if name not in targets and not name.startswith(tuple(families))] == []
 
 
-def headings(document: Path) -> set[str]:
-    """The anchors of a document as GitHub makes them."""
-    found = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in found}
-
-
 @pytest.mark.parametrize("document", [*GUIDES, *sorted(str(one.relative_to(CHECKOUT)) for one in READMES)])
 def test_links_of_a_document_lead_somewhere(document):
     place = CHECKOUT / document
     wrong = []
-    for link in re.findall(r"\]\(([^)\s]+)\)", place.read_text(encoding="utf-8")):
+    for link in links(place):
         path, _hash, anchor = link.partition("#")
         target = place.parent / path if path else place
-        if "://" not in link and not (target.exists() and (not anchor or anchor in headings(target))):
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
             wrong.append(link)
     assert wrong == []
 

@@ -24,6 +24,7 @@ import yaml
 
 from dev.toolchain import SetupError, release
 from dev.toolchain.paths import CHECKOUT, tracked_files
+from tests.documents import anchors, links
 
 GALAXY = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
 VERSION = GALAXY["version"]
@@ -160,16 +161,6 @@ def test_the_wheel_is_the_lab(releases: Releases, tmp_path: Path):
     assert said.startswith("lab 'wheel' would do on this host:")
     assert not (tmp_path / "labs").exists(), "explained, and done nothing"
     assert "hetzner-lab = lab.cli:main" in (tmp_path / f"hetzner_lab-{VERSION}.dist-info/entry_points.txt").read_text()
-
-
-def links(document: Path) -> list[str]:
-    return re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
-
-
-def anchors(document: Path) -> set[str]:
-    """The anchors of a document as GitHub makes them."""
-    found = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in found}
 
 
 def dead(document: Path, collection: Path) -> list[str]:

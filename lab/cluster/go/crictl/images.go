@@ -12,72 +12,29 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func (call *call) images(name string) ([]*runtime.Image, error) {
-	var response runtime.ListImagesResponse
-	request := runtime.ListImagesRequest{Filter: &runtime.ImageFilter{Image: &runtime.ImageSpec{Image: name}}}
-	if err := call.do(imageService, "ListImages", true, &request, &response); err != nil {
-		return nil, fmt.Errorf("listing images: %w", err)
-	}
-	sort.Slice(response.Images, func(a, b int) bool { return label(response.Images[a]) < label(response.Images[b]) })
-	return response.Images, nil
-}
-
 func listImages(call *call, arguments []string) error {
 	set, print := flagSet(call), output{}
 	print.register(set, "table")
-	var verbose bool
-	for _, flag := range []string{"verbose", "v"} {
-		set.BoolVar(&verbose, flag, false, "print everything about each image")
-	}
-	digests := set.Bool("digests", false, "show digests")
-	whole := set.Bool("no-trunc", false, "show IDs as a whole")
-	if _, err := needed(set, arguments, 0); err != nil {
-		return err
-	}
-	images, err := call.images(set.Arg(0))
+	names, err := needed(set, arguments, 0)
 	if err != nil {
 		return err
 	}
-	switch {
-	case print.quiet:
-		for _, image := range images {
-			fmt.Println(image.Id)
-		}
-		return nil
-	case verbose:
-		for _, image := range images {
-			fmt.Printf("ID: %s\nRepoTags: %s\nRepoDigests: %s\nSize: %d\nPinned: %t\n\n", image.Id,
-				strings.Join(image.RepoTags, " "), strings.Join(image.RepoDigests, " "), image.Size, image.Pinned)
-		}
-		return nil
-	case print.form != "table":
-		return printMessage(print, &runtime.ListImagesResponse{Images: images})
+	var response runtime.ListImagesResponse
+	request := runtime.ListImagesRequest{Filter: &runtime.ImageFilter{Image: &runtime.ImageSpec{Image: first(names...)}}}
+	if err := call.do(imageService, "ListImages", true, &request, &response); err != nil {
+		return fmt.Errorf("listing images: %w", err)
 	}
-	header := []string{"IMAGE", "TAG", "IMAGE ID", "SIZE"}
-	if *digests {
-		header = []string{"IMAGE", "TAG", "DIGEST", "IMAGE ID", "SIZE"}
-	}
-	rows := [][]string{}
-	for _, image := range images {
-		id, digest := short(image.Id), "<none>"
-		if *whole {
-			id = image.Id
-		}
-		if len(image.RepoDigests) > 0 {
-			digest = image.RepoDigests[0][strings.LastIndex(image.RepoDigests[0], "@")+1:]
-		}
-		size := fmt.Sprintf("%.3gMB", float64(image.Size)/1e6)
+	sort.Slice(response.Images, func(a, b int) bool { return label(response.Images[a]) < label(response.Images[b]) })
+	ids, rows := []string{}, [][]string{}
+	for _, image := range response.Images {
+		ids = append(ids, image.Id)
 		for _, tag := range tags(image) {
 			colon := strings.LastIndex(tag, ":")
-			row := []string{tag[:colon], tag[colon+1:], id, size}
-			if *digests {
-				row = []string{tag[:colon], tag[colon+1:], digest, id, size}
-			}
-			rows = append(rows, row)
+			size := fmt.Sprintf("%.3gMB", float64(image.Size)/1e6)
+			rows = append(rows, []string{tag[:colon], tag[colon+1:], short(image.Id), size})
 		}
 	}
-	table(header, rows)
-	return nil
+	return print.list(ids, &response, []string{"IMAGE", "TAG", "IMAGE ID", "SIZE"}, rows)
 }
 
 func tags(image *runtime.Image) []string {
@@ -115,13 +72,7 @@ func inspectImages(call *call, arguments []string) error {
 		if err != nil {
 			return err
 		}
-		status, err := message(response.Image)
-		if err != nil {
-			return err
-		}
-		result := map[string]interface{}{"status": status}
-		withInfo(result, response.Info)
-		if err := print.print(result); err != nil {
+		if err := print.status(response.Image, response.Info); err != nil {
 			return err
 		}
 	}
@@ -152,34 +103,9 @@ func pullImage(call *call, arguments []string) error {
 }
 
 func removeImages(call *call, arguments []string) error {
-	set := flagSet(call)
-	var all, prune bool
-	for _, flag := range []string{"all", "a"} {
-		set.BoolVar(&all, flag, false, "remove all images")
-	}
-	for _, flag := range []string{"prune", "q"} {
-		set.BoolVar(&prune, flag, false, "remove all unused images")
-	}
-	if _, err := needed(set, arguments, 0); err != nil {
+	names, err := needed(flagSet(call), arguments, 1)
+	if err != nil {
 		return err
-	}
-	names := set.Args()
-	if all || prune {
-		images, err := call.images("")
-		if err != nil {
-			return err
-		}
-		used, err := call.usedImages(prune)
-		if err != nil {
-			return err
-		}
-		for _, image := range images {
-			if !used[image.Id] && !(prune && image.Pinned) {
-				names = append(names, image.Id)
-			}
-		}
-	} else if len(names) == 0 {
-		return fmt.Errorf("crictl rmi: name the images, or --all or --prune")
 	}
 	for _, name := range names {
 		status, err := call.status(name)
@@ -195,19 +121,4 @@ func removeImages(call *call, arguments []string) error {
 		}
 	}
 	return nil
-}
-
-func (call *call) usedImages(wanted bool) (map[string]bool, error) {
-	used := map[string]bool{}
-	if !wanted {
-		return used, nil
-	}
-	var response runtime.ListContainersResponse
-	if err := call.do(runtimeService, "ListContainers", true, &runtime.ListContainersRequest{}, &response); err != nil {
-		return nil, fmt.Errorf("listing containers: %w", err)
-	}
-	for _, container := range response.Containers {
-		used[container.ImageRef] = true
-	}
-	return used, nil
 }

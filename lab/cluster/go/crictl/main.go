@@ -27,24 +27,13 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"create":   {"create a container: POD CONTAINER-CONFIG POD-CONFIG", createContainer},
-	"exec":     {"run a command in a container and wait for it", execInContainer},
 	"images":   {"list images", listImages},
-	"img":      {"list images", listImages},
 	"info":     {"show the runtime's status and configuration", showInfo},
-	"inspect":  {"show containers", inspectContainers},
 	"inspecti": {"show images", inspectImages},
-	"inspectp": {"show pods", inspectPods},
 	"pods":     {"list pods", listPods},
 	"ps":       {"list containers", listContainers},
 	"pull":     {"pull an image", pullImage},
-	"rm":       {"remove containers", removeContainers},
 	"rmi":      {"remove images", removeImages},
-	"rmp":      {"remove pods", removePods},
-	"runp":     {"run a pod: POD-CONFIG", runPod},
-	"start":    {"start containers", startContainers},
-	"stop":     {"stop containers", stopContainers},
-	"stopp":    {"stop pods", stopPods},
 	"version":  {"show the runtime's version", showVersion},
 }
 

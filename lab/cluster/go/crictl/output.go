@@ -71,8 +71,32 @@ func table(header []string, rows [][]string) {
 	writer.Flush()
 }
 
-// withInfo adds the runtime's own words to a status; each value is JSON, or else plain text.
-func withInfo(result map[string]interface{}, info map[string]string) {
+// list prints the result of a listing: the IDs alone, the whole message, or a table.
+func (output *output) list(ids []string, source proto.Message, header []string, rows [][]string) error {
+	if output.quiet {
+		for _, id := range ids {
+			fmt.Println(id)
+		}
+		return nil
+	}
+	if output.form == "table" {
+		table(header, rows)
+		return nil
+	}
+	value, err := message(source)
+	if err != nil {
+		return err
+	}
+	return output.print(value)
+}
+
+// status prints a status and the runtime's own words beside it; each of these is JSON, or else plain text.
+func (output *output) status(source proto.Message, info map[string]string) error {
+	status, err := message(source)
+	if err != nil {
+		return err
+	}
+	result := map[string]interface{}{"status": status}
 	for key, text := range info {
 		var value interface{}
 		if json.Unmarshal([]byte(text), &value) != nil {
@@ -80,6 +104,7 @@ func withInfo(result map[string]interface{}, info map[string]string) {
 		}
 		result[key] = value
 	}
+	return output.print(result)
 }
 
 func short(id string) string {

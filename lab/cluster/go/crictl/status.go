@@ -35,11 +35,5 @@ func showInfo(call *call, arguments []string) error {
 	if err := call.do(runtimeService, "Status", true, &request, &response); err != nil {
 		return fmt.Errorf("getting status of runtime: %w", err)
 	}
-	status, err := message(response.Status)
-	if err != nil {
-		return err
-	}
-	result := map[string]interface{}{"status": status}
-	withInfo(result, response.Info)
-	return print.print(result)
+	return print.status(response.Status, response.Info)
 }
