@@ -258,8 +258,9 @@ class CallbackModule(CallbackBase):
             return
         host = result._host.get_name()
         # What fails in a task for all hosts is no error of the first one, in whose name it is reported.
-        of_all = failed and _is_ours(result._task) and (result._task.run_once or host in _NO_MACHINES)
-        self._files.note(host, data, failed=failed and not of_all)
+        ours = _is_ours(result._task)
+        of_all = failed and ours and (result._task.run_once or host in _NO_MACHINES)
+        self._files.note(host, data, failed=failed and not of_all, ours=ours)
         if of_all:
             self._report.fail(data)
 
@@ -284,7 +285,7 @@ class CallbackModule(CallbackBase):
         self._collect(result, failed=not ignore_errors)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._collect(result, failed=True)
+        self._collect(result, failed=not result._task.ignore_unreachable)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._ended = True

@@ -339,11 +339,16 @@ class ReportFiles:
                 self.is_begun = True
                 self._put(self.data(time.time(), final=False))
 
-    def note(self, host: str, result: Mapping[str, Any], failed: bool = False, later: bool = False) -> None:
-        """Take the result of a task, and write when it changed something; ``later``: with the next `catch_up`."""
+    def note(
+        self, host: str, result: Mapping[str, Any], failed: bool = False, later: bool = False, ours: bool = False
+    ) -> None:
+        """Take the result of a task, and write when it changed something; ``later``: with the next `catch_up`.
+
+        ``ours``: the task is for our machines only.
+        """
         with self._lock:
             self._noted = time.time()
-            self._is_new = self.report.add(host, result, failed=failed, now=self._noted) or self._is_new
+            self._is_new = self.report.add(host, result, failed, self._noted, ours) or self._is_new
         if not later:
             self.catch_up()
 

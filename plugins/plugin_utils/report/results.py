@@ -181,8 +181,10 @@ class Report:
         done = {*self._machines, *(host for hosts in self._phases.values() for host in hosts)}
         return sorted(self.hosts - done) if self._errors or self._in_batches or interrupted else []
 
-    def add(self, host: str, result: Mapping[str, Any], failed: bool = False, now: float | None = None) -> bool:
-        """Take one task result of ``host``, at ``now``.
+    def add(
+        self, host: str, result: Mapping[str, Any], failed: bool = False, now: float | None = None, ours: bool = False
+    ) -> bool:
+        """Take one task result of ``host``, at ``now``; ``ours``: of a task that is for our machines only.
 
         Returns whether it says something about boot states, or fails a machine.
         """
@@ -203,6 +205,8 @@ class Report:
                     self._machine(str(one["name"]), one, bool(one.get("failed")))
         elif "boot_state" in result:
             self._machine(str(result.get("machine_name") or host), result, failed)
+        elif failed and ours and host not in self._machines:
+            self._machine(host, result, failed)
         elif failed and host in self._machines:
             self._machines[host].update(failed=True, reason=_reason(host, result))
             self._given_up(self._machines[host], now)

@@ -130,7 +130,9 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
     lab.run().fails().says("NOT-THERE")
     lab.forget_requests()
     inventory(lab, "mended-1")
-    lab.run().fails().says("in quarantine since")
+    lab.run().fails().says("in quarantine since", "1 failed\n")
+    ((failed, reason),) = [(one["failed"], one["reason"]) for one in lab.report["machines"]]
+    assert (failed, reason.startswith("in quarantine since")) == (True, True)
     assert lab.asked("robot") == []
     lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE).ok()
     assert lab.proof("mended-1") == ["mended-1", "made by the bootstrap data"]

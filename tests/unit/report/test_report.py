@@ -71,6 +71,18 @@ def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine(report):
     assert (data["errors"], data["not_attempted"]) == (["api_token: the API refused the token"], ["n2", "n3"])
 
 
+def test_a_machine_that_fails_before_anything_was_done_with_it_is_reported(report):
+    quarantined = {"msg": "n2: in quarantine since yesterday"}
+    assert not report.add("user-1", {"msg": "no"}, failed=True), "a task of a user's own play"
+    report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "proven": True}))
+    assert report.add("n2", quarantined, failed=True, ours=True)
+    assert [(one["name"], one["failed"]) for one in report.machines] == [("n1", False), ("n2", True)]
+    text = "\n".join(table(report))
+    assert "Machines: 2, " in text
+    assert "n2 failed: in quarantine since yesterday" in text
+    assert "Nothing changed" not in text
+
+
 def test_machines_of_batches_that_did_not_begin_were_not_attempted():
     report, batches = results.Report(), [{"machines": ["n3", "n1"]}, {"machines": ["n2", "n4"]}]
     report.hosts.update(["n1", "n2", "n3", "n4"])
