@@ -26,9 +26,8 @@ from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
 INSPECT = "robot_inspect"
 _CLOUD, _ROBOT = (HCLOUD, HCLOUD_NAME), (ROBOT, INSTALLIMAGE)
-_BY_COMMAND = (HCLOUD, ROBOT)
+_INSTALLING = (HCLOUD, ROBOT, INSTALLIMAGE)
 _WRITING = (*_CLOUD, *_ROBOT)
-_NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
 _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
 CALLBACK = "kubenode.provision.provision_report"
@@ -74,7 +73,7 @@ PAIRS = (
         "kubenode_image_url on one that begins with kubenode_placeholder_image; leave one of the two out",
     ),
     Pair(
-        (*_BY_COMMAND, INSTALLIMAGE),
+        _INSTALLING,
         "kubenode_image",
         "kubenode_image_url",
         "robot_installimage writes kubenode_image, an image command kubenode_image_url; leave one of the two out",
@@ -101,30 +100,21 @@ UNUSED = (
     ),
     Unused((INSTALLIMAGE,), "kubenode_swraid_level", "set kubenode_swraid to 1, too", unless="kubenode_swraid"),
     Unused(_WRITING, "kubenode_pre_provision_timeout", "there is no command", unless="kubenode_pre_provision_command"),
-    Unused(
-        _BY_COMMAND + (INSTALLIMAGE,),
-        "kubenode_host_keys",
-        "with this kubenode_proof no host key is looked at",
-        of="kubenode_proof",
-        values=("port", "none"),
+    *(
+        Unused(_INSTALLING, variable, f"with this kubenode_proof {why}", of="kubenode_proof", values=("port", "none"))
+        for variable, why in (
+            ("kubenode_host_keys", "no host key is looked at"),
+            ("kubenode_cloud_init_timeout", "nothing waits for cloud-init"),
+        )
+    ),
+    *(
+        Unused(_LEAVING, f"kubenode_evict_{what}", "without kubenode_kubeconfig no pod is evicted", unless=_CONFIG)
+        for what in ("timeout", "force", "emptydir_data")
     ),
     Unused(
-        _BY_COMMAND + (INSTALLIMAGE,),
-        "kubenode_cloud_init_timeout",
-        "with this kubenode_proof nothing waits for cloud-init",
-        of="kubenode_proof",
-        values=("port", "none"),
+        ("node_reboot",), "kubenode_ready_timeout", "without kubenode_kubeconfig no Node is waited for", unless=_CONFIG
     ),
-    Unused(_LEAVING, "kubenode_evict_timeout", _NO_CLUSTER, unless=_CONFIG),
-    Unused(_LEAVING, "kubenode_evict_force", _NO_CLUSTER, unless=_CONFIG),
-    Unused(
-        _LEAVING, "kubenode_evict_emptydir_data", _NO_CLUSTER, unless=_CONFIG
-    ),
-    Unused(
-        ("node_reboot",), "kubenode_ready_timeout", "without kubenode_kubeconfig no Node is waited for",
-        unless="kubenode_kubeconfig",
-    ),
-)  # fmt: skip
+)
 #: Read once for the whole run, from its first machine: another value of another machine would count for nothing.
 OF_THE_RUN: dict[str, Sequence[str]] = {one.name: one.once for one in specification.variables().values() if one.once}
 #: Other variables that may hold the kubeconfig of a cluster.
@@ -219,7 +209,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     Playbooks that write machines have a check of their own, which reports these with everything else.
     """
     found = []
-    for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
+    for host in [] if playbook in _INSTALLING else _of_users(hosts):
         wrong = specification.mistyped(host, playbook, but=_KNOWN)
         given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
         access_of = {
@@ -264,7 +254,7 @@ def named_strangers(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[s
 def missing(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """A sentence for a kubeconfig that is not there; it is read when the machines have been written."""
     found = []
-    for host in hosts if playbook in (*_BY_COMMAND, INSTALLIMAGE) else ():
+    for host in hosts if playbook in _INSTALLING else ():
         path = host.get(_CONFIG)
         if path and isinstance(path, str):
             try:

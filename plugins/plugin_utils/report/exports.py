@@ -370,27 +370,22 @@ def post(target: Target, data: bytes, sleep: Callable[[float], None] = time.slee
         headers["Authorization"] = login
     for left in reversed(range(TRIES)):
         request = urllib.request.Request(bare, data=data, headers=headers, method="POST")
-        try:
-            status = _within(until - time.monotonic(), request)
-        except _Lost as error:
-            reason = str(error)
+        answer = _within(until - time.monotonic(), request)
+        if isinstance(answer, str):
+            reason = answer
         else:
-            if 200 <= status < 300:
-                return status
-            reason = f"the answer is {status} {http.client.responses.get(status, '')}".rstrip()
-            if 300 <= status < 400:
+            if 200 <= answer < 300:
+                return answer
+            reason = f"the answer is {answer} {http.client.responses.get(answer, '')}".rstrip()
+            if 300 <= answer < 400:
                 raise NotSent(f"{shown}: {reason}; redirects are not followed, give the address that it leads to")
-            if status not in _AGAIN:
+            if answer not in _AGAIN:
                 raise NotSent(f"{shown}: {reason}")
         if not left or until - time.monotonic() <= pause:
             raise NotSent(f"{shown}: {reason}")
         sleep(pause)
         pause *= 2
     raise AssertionError("the last try ends it")
-
-
-class _Lost(Exception):
-    """No answer came."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -400,8 +395,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _within(seconds: float, request: urllib.request.Request) -> int:
-    """The status of the answer to one request. A thread, since names and slow answers know no time limit."""
+def _within(seconds: float, request: urllib.request.Request) -> int | str:
+    """The status of the answer to one request, or why there is none.
+
+    A thread, since names and slow answers know no time limit.
+    """
     found: list[int | str] = []
 
     def ask() -> None:
@@ -424,10 +422,7 @@ def _within(seconds: float, request: urllib.request.Request) -> int:
         ask()
     else:
         thread.join(max(0.1, seconds))
-    result = found[0] if found else "no answer in time"
-    if isinstance(result, str):
-        raise _Lost(result)
-    return result
+    return found[0] if found else "no answer in time"
 
 
 def _why(error: Exception) -> str:

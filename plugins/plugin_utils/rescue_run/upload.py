@@ -8,7 +8,6 @@ It goes in pieces: each one says how far it came, and after a lost connection th
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,12 +84,11 @@ def upload(
     target: str,
     digest: str,
     progress: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Put ``source`` to ``target`` unless it is there; ``digest``: its ``sha256:…``. Raises :class:`UploadFailed`."""
     size, wanted = source.stat().st_size, digest.partition(":")[2]
     shown = f"{kind.setting} {source.name}"
-    answer = _ask(remote, kind, _LOOK, target, str(size), sleep=sleep)
+    answer = _ask(remote, kind, _LOOK, target, str(size))
     whole = answer.get("digest") == wanted
     there = size if whole else min(_there(answer), size)
     needed = size - there + kind.copies * size
@@ -107,14 +105,14 @@ def upload(
             piece = file.read(PIECE)
             if not piece:  # it became shorter; the check of its digest will find that
                 break
-            answer = _ask(remote, kind, _PUT, target, str(there), data=piece, sleep=sleep)
+            answer = _ask(remote, kind, _PUT, target, str(there), data=piece)
             if _there(answer) <= there:
                 raise UploadFailed(f"the rescue does not take more of the {kind.noun}; its memory is full")
             there = _there(answer)
             progress(f"uploaded {image_file.mebibytes(there)} of {image_file.mebibytes(size)} of the {kind.noun}")
     if not size:
         raise UploadFailed(f"{shown} is empty; give the {kind.noun}")
-    found = _ask(remote, kind, _FINISH, target, wanted, kind.mode, sleep=sleep).get("digest", "")
+    found = _ask(remote, kind, _FINISH, target, wanted, kind.mode).get("digest", "")
     if found != wanted:
         raise UploadFailed(
             f"{shown}: the rescue got other bytes (sha256:{one_line(found, 64)}, expected {digest}); "
@@ -122,11 +120,9 @@ def upload(
         )
 
 
-def _ask(
-    remote: Remote, kind: Kind, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
-) -> dict[str, str]:
+def _ask(remote: Remote, kind: Kind, script: str, *arguments: str, data: bytes | None = None) -> dict[str, str]:
     """Run a script that can be run again; a lost connection is opened again."""
-    patience = Patience(remote, sleep=sleep)
+    patience = Patience(remote)
     while True:
         try:
             code, text = remote.run(script, *arguments, data=data)

@@ -412,15 +412,8 @@ class Patience:
     One object is for one script; its time begins with the first loss.
     """
 
-    def __init__(
-        self,
-        remote: Remote,
-        seconds: float = PATIENCE,
-        sleep: Callable[[float], None] | None = None,
-    ) -> None:
+    def __init__(self, remote: Remote, seconds: float = PATIENCE) -> None:
         self._remote, self._seconds = remote, seconds
-        # looked up late, so that a test can put another one there
-        self._sleep = sleep or time.sleep
         self._since: float | None = None
         self._pause = 0.5
 
@@ -431,7 +424,7 @@ class Patience:
         if loss.kind == OTHER_KEY or now - self._since >= self._seconds:
             raise loss
         self._remote.close()
-        self._sleep(self._pause)
+        time.sleep(self._pause)
         self._pause = min(_LONGEST_PAUSE, self._pause * 1.6)
 
 

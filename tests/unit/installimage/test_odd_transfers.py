@@ -49,7 +49,7 @@ def refused(text: str, folder: Path) -> None:
     source.write_bytes(DATA)
     for kind in (upload.IMAGE, upload.COMMAND):
         with pytest.raises(upload.UploadFailed):
-            upload.upload(Rescue(text), kind, source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
+            upload.upload(Rescue(text), kind, source, "/x", DIGEST, lambda said: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", odd.WORDS)

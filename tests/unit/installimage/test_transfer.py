@@ -130,6 +130,7 @@ class Line:
 
 @pytest.fixture
 def source(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(remote_module.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(upload, "PIECE", 1 << 20)
     (tmp_path / "source").write_bytes(DATA)
     return tmp_path / "source"
@@ -144,7 +145,7 @@ def sent(
 ) -> Path:
     target = source.parent / "work/images/x.tar"
     lines = said if said is not None else []
-    upload.upload(line, kind, source, str(target), digest, lines.append, sleep=lambda _: None)  # type: ignore[arg-type]
+    upload.upload(line, kind, source, str(target), digest, lines.append)  # type: ignore[arg-type]
     return target
 
 
@@ -174,7 +175,7 @@ def test_an_upload_goes_on_after_the_connection_was_lost(source):
 
 def test_a_later_run_goes_on_with_what_an_earlier_one_sent(source, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(upload, "Patience", lambda remote, sleep: remote_module.Patience(remote, 0, sleep=sleep))
+        patch.setattr(upload, "Patience", lambda remote: remote_module.Patience(remote, 0))
         with pytest.raises(Unreachable):
             sent(Line(lost={4}), source)
     line = Line()

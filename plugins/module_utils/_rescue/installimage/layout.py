@@ -427,8 +427,7 @@ def _check_boot(layout: Layout) -> list[str]:
             f'partitions[{mounts.index(first)}].mount "{first}": {first} must be one of the first three partitions, '
             f"for the boot loader; put it at the top{instead}"
         )
-    own = any(part["mount"] == "/boot" for part in layout.partitions)
-    if layout.raid not in (None, 1) and not own:
+    if layout.raid not in (None, 1) and "/boot" not in mounts:
         findings.append(
             f"partitions: RAID level {layout.raid} needs a /boot of its own, which installimage mirrors; add "
             "{mount: /boot, filesystem: ext4, size: 1G} at the top"
