@@ -3,6 +3,7 @@
 """installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,29 +13,26 @@ pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
 QUALIFIED = "tar-2.k8s.example.com"
-NUMBERS = {"tar-1": 201, QUALIFIED: 202, "never-1": 203, "renamed-1": 204}
-DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
-SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 PARTITIONS = [
     {"mount": "/boot", "filesystem": "ext4", "size": "512M"},
     {"mount": "/", "filesystem": "ext4", "size": "all"},
 ]
-#: variables that are wrong → words of the message
+#: a machine → its variables that are wrong, and words of its findings
 WRONG = {
-    "RAID on one disk": ({"kubenode_swraid": 1}, ["kubenode_swraid", "at least 2"]),
-    "two partitions take all": (
+    "raid-of-one": ({"kubenode_swraid": 1}, ["kubenode_swraid", "at least 2"]),
+    "all-twice": (
         {"kubenode_partitions": [{**PARTITIONS[0], "size": "all"}, PARTITIONS[1]]},
         ["kubenode_partitions", "all"],
     ),
-    "image name without a version": (
+    "no-version": (
         {"kubenode_image": {"name": "node.tar.zst"}},
         ["kubenode_image.name", "node.tar.zst"],
     ),
-    "URL without a digest": (
+    "no-digest": (
         {"kubenode_image": {"url": f"https://images.example.com/{TARBALL}"}},
         ["kubenode_image.url", "kubenode_image.digest is missing"],
     ),
-    "tag of a registry, and a token of two lines": (
+    "tag-and-token": (
         {
             "kubenode_image": {"url": "oci://registry.example.com/node:v1", "name": TARBALL},
             "kubenode_registry_token": "user:a\nb",
@@ -47,8 +45,10 @@ WRONG = {
             "kubenode_network_config",
         ],
     ),
-    "no hints": ({"kubenode_root_device_hints": None}, ["kubenode_root_device_hints", "robot_inspect"]),
 }
+NUMBERS = {name: number for number, name in enumerate(("tar-1", QUALIFIED, "renamed-1", "no-hints", *WRONG), 201)}
+DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
+SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,23 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
     assert found["verified"]
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_refused_before_a_server_is_touched(lab, what):
-    variables, words = WRONG[what]
-    before = machine(lab, "never-1")
-    inventory(lab, "never-1", **variables)
-    lab.run().fails().says(*words)
+def test_refused_before_a_server_is_touched(lab):
+    before = [machine(lab, name) for name in WRONG]
+    inventory(lab, *WRONG, hosts={name: variables for name, (variables, _words) in WRONG.items()})
+    lab.run().fails()
+    message = lab.output[lab.output.index("[ERROR]") :]
+    # each finding begins with the name of its machine
+    findings = re.split(f"\\b({'|'.join(WRONG)}): ", message)
+    for name, (_variables, words) in WRONG.items():
+        own = " ".join(text for reported, text in zip(findings[1::2], findings[2::2], strict=True) if reported == name)
+        assert all(word in own for word in words), (name, own, message)
     assert "Traceback" not in lab.output
-    assert machine(lab, "never-1") == before
+    assert [machine(lab, name) for name in WRONG] == before
+
+
+def test_disks_that_nothing_names_are_refused_before_a_server_is_touched(lab):
+    before = machine(lab, "no-hints")
+    inventory(lab, "no-hints", kubenode_root_device_hints=None)
+    lab.run().fails().says("kubenode_root_device_hints", "robot_inspect")
+    assert "Traceback" not in lab.output
+    assert machine(lab, "no-hints") == before
