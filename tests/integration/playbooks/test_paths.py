@@ -71,7 +71,7 @@ def test_what_is_nowhere_is_an_error_with_all_places(user):
     assert f"there is no {beside}/commands/image-url-command-own" in reported
     assert "kubenode_os_private_key: there is no file" in reported
     joined = user.run("node_join", join_ca_file="ca.crt", join_api_server="https://192.0.2.1:6443")
-    assert f"there is no 'ca.crt'; looked at {beside}/ca.crt, {here}/ca.crt" in " ".join(joined.output.split())
+    joined.says(f"there is no 'ca.crt'; looked at {beside}/ca.crt, {here}/ca.crt")
 
 
 def readme(beginning: str) -> str:

@@ -3,7 +3,6 @@
 """installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -126,13 +125,9 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
 def test_refused_before_a_server_is_touched(lab):
     before = [machine(lab, name) for name in WRONG]
     inventory(lab, *WRONG, hosts={name: variables for name, (variables, _words) in WRONG.items()})
-    lab.run().fails()
-    message = lab.output[lab.output.index("[ERROR]") :]
-    # each finding begins with the name of its machine
-    findings = re.split(f"\\b({'|'.join(WRONG)}): ", message)
+    findings = lab.run().fails().findings(*WRONG)
     for name, (_variables, words) in WRONG.items():
-        own = " ".join(text for reported, text in zip(findings[1::2], findings[2::2], strict=True) if reported == name)
-        assert all(word in own for word in words), (name, own, message)
+        assert all(word in findings[name] for word in words), (name, findings[name], lab.output)
     assert "Traceback" not in lab.output
     assert [machine(lab, name) for name in WRONG] == before
 
