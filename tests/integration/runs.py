@@ -73,6 +73,15 @@ class Run:
             assert word in self.output or word in " ".join(self.output.split()), (word, self.output)
         return self
 
+    def findings(self, *names: str) -> dict[str, str]:
+        """What its one message says of each of these machines; a finding begins with the name of its machine."""
+        message = " ".join(self.output[self.output.index("[ERROR]") :].split())
+        words = re.split(f"\\b({'|'.join(map(re.escape, names))})'?: ", message)
+        found = dict.fromkeys(names, "")
+        for name, text in zip(words[1::2], words[2::2], strict=True):
+            found[name] += text
+        return found
+
     @property
     def result(self) -> dict[str, Any]:
         """The result of the one task of the run, which is the one of a module on one host."""

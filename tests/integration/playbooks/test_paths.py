@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dev.testbed import CHECKOUT
-from tests.integration.controller import Controller, collections_path
+from tests.integration.playbooks.conftest import User
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}
 PATHS = {
@@ -21,42 +21,8 @@ PATHS = {
 }
 
 
-class User(Controller):
-    """A user whose inventory is in one folder, and whose working folder is another one."""
-
-    def __init__(self, folder: Path, installed: Path) -> None:
-        super().__init__(None, folder)
-        self.installed, self.inventory, self.stands = installed, folder / "inventory", folder / "stands"
-        self.inventory.mkdir()
-        self.stands.mkdir()
-        self.sources = [str(self.inventory / "hosts.yml")]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
-        return {**kept, "ANSIBLE_COLLECTIONS_PATH": collections_path(self.installed)}
-
-    def run(self, playbook: str, *flags: str, **variables: object):
-        """A run of an installed playbook from the user's working folder."""
-        file = self.inventory / "hosts.yml"
-        host = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_private_key_file": str(self.key)}
-        file.write_text(yaml.safe_dump({"all": {"hosts": {"n-1": host}, "vars": variables}}))
-        return self.play_here(playbook, *flags)
-
-    def play_here(self, playbook: str, *flags: str):
-        """A run with the inventories that are there."""
-        inventories = [word for source in self.sources for word in ("-i", source)]
-        command = ["ansible-playbook", *inventories, f"kubenode.provision.{playbook}", *flags]
-        return self.begin(command, self.stands).wait()
-
-
-@pytest.fixture
-def user(tmp_path, installed) -> User:
-    return User(tmp_path, installed)
-
-
 def files(folder: Path) -> None:
-    """What the variables name, below a folder."""
+    """What the variables name, below a folder; but for ``kubenode_dir``, which is made."""
     for name, text in {
         "data/user-data.yml": "#cloud-config\n",
         "keys/id_ed25519": "",
@@ -70,16 +36,20 @@ def files(folder: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
-    (folder / "state").mkdir()
 
 
 @pytest.mark.parametrize("where", ["inventory", "stands"])
 def test_files_beside_the_inventory_and_in_the_working_directory_are_found(user, where):
+    """A folder that is not there yet is made beside the inventory."""
     place = getattr(user, where)
     files(place)
+    if where == "stands":
+        (place / "state").mkdir()
     done = user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **PATHS)
     assert "api_token: missing" in done.output, "the check of the inputs was passed\n" + done.output
     assert (place / "state" / "locks").is_dir()
+    if where == "inventory":
+        assert list(user.stands.iterdir()) == []
     joined = user.run("node_join", join_ca_file="ca.crt", join_api_server="https://192.0.2.1:6443")
     assert "no certificate" in joined.output or "join_ca_cert" in joined.output, joined.output
     assert "looked at" not in joined.output
@@ -101,15 +71,7 @@ def test_what_is_nowhere_is_an_error_with_all_places(user):
     assert f"there is no {beside}/commands/image-url-command-own" in reported
     assert "kubenode_os_private_key: there is no file" in reported
     joined = user.run("node_join", join_ca_file="ca.crt", join_api_server="https://192.0.2.1:6443")
-    assert f"there is no 'ca.crt'; looked at {beside}/ca.crt, {here}/ca.crt" in " ".join(joined.output.split())
-
-
-def test_what_is_made_is_beside_the_inventory(user):
-    files(user.inventory)
-    (user.inventory / "state").rmdir()
-    user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **PATHS)
-    assert (user.inventory / "state").is_dir()
-    assert list(user.stands.iterdir()) == []
+    joined.says(f"there is no 'ca.crt'; looked at {beside}/ca.crt, {here}/ca.crt")
 
 
 def readme(beginning: str) -> str:
@@ -121,7 +83,7 @@ def readme(beginning: str) -> str:
 
 @pytest.mark.parametrize("where", ["inventory", "stands", "."])
 def test_the_quick_start_of_readme_finds_its_files_wherever_one_stands(user, where):
-    """Up to the first word to the API, for which it needs a token."""
+    """Up to the first word to the API, for which it needs a token; what a run keeps is beside the inventory."""
     own = user.inventory / "hosts.yml"
     blocks = (
         readme("# inventory.yml\nall:\n  hosts:\n    node-1:"),
@@ -129,16 +91,15 @@ def test_the_quick_start_of_readme_finds_its_files_wherever_one_stands(user, whe
     )
     own.write_text("".join(blocks).replace("~/.ssh/id_ed25519", str(user.key)))
     (user.inventory / "cloud-init.yml").write_text("#cloud-config\n")
-    user.stands = user.folder / where
-    done = user.play_here("hcloud_image_url")
-    assert "api_token: missing" in done.output, done.output
-    # ca.crt and the kubeconfig are not there yet
-    done = user.play_here("node_join")
-    assert f"there is no 'ca.crt'; looked at {user.inventory}/ca.crt" in " ".join(done.output.split())
     (user.inventory / "ca.crt").write_text("no certificate")
-    done = user.play_here("node_join")
+    user.stands = user.folder / where
+    done = user.run_here("hcloud_image_url")
+    assert "api_token: missing" in done.output, done.output
+    assert (user.inventory / "kubenode/locks").is_dir()
+    done = user.run_here("node_join")
     assert "looked at" not in done.output
     assert "join_ca_cert" in done.output, done.output
+    assert list((user.folder / "stands").iterdir()) == []
 
 
 def kept(user: User, *flags: str, **variables: object) -> str:
@@ -148,12 +109,6 @@ def kept(user: User, *flags: str, **variables: object) -> str:
         "hcloud_image_url", *flags, kubenode_ssh_keys=["k"], **{**URL, **PATHS, "kubenode_dir": ""}, **variables
     )
     return " ".join(done.output.split())
-
-
-def test_what_a_run_keeps_is_beside_the_inventory(user):
-    assert "api_token: missing" in kept(user)
-    assert (user.inventory / "kubenode/locks").is_dir()
-    assert list(user.stands.iterdir()) == []
 
 
 def test_what_a_run_keeps_of_a_folder_of_inventories_is_no_inventory(user):
@@ -189,10 +144,9 @@ def test_a_run_does_not_lose_what_only_an_older_folder_knows(user):
 def test_a_list_of_hosts_keeps_it_where_one_stands(user):
     files(user.stands)
     user.sources = ["n-1,"]
-    (user.stands / "state").rmdir()
     variables = {**URL, **PATHS, "kubenode_dir": "", "kubenode_ssh_keys": ["k"]}
     variables.update(ansible_host="127.0.0.1", ansible_ssh_private_key_file=str(user.key))
     (user.folder / "variables.yml").write_text(yaml.safe_dump(variables))
-    done = user.play_here("hcloud_image_url", "-e", f"@{user.folder}/variables.yml")
+    done = user.run_here("hcloud_image_url", "-e", f"@{user.folder}/variables.yml")
     assert "api_token: missing" in done.output, done.output
     assert (user.stands / "kubenode/locks").is_dir()

@@ -12,29 +12,26 @@ pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
 QUALIFIED = "tar-2.k8s.example.com"
-NUMBERS = {"tar-1": 201, QUALIFIED: 202, "never-1": 203, "renamed-1": 204, "checked-1": 205}
-DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
-SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 PARTITIONS = [
     {"mount": "/boot", "filesystem": "ext4", "size": "512M"},
     {"mount": "/", "filesystem": "ext4", "size": "all"},
 ]
-#: variables that are wrong → words of the message
+#: a machine → its variables that are wrong, and words of its findings
 WRONG = {
-    "RAID on one disk": ({"kubenode_swraid": 1}, ["kubenode_swraid", "at least 2"]),
-    "two partitions take all": (
+    "raid-of-one": ({"kubenode_swraid": 1}, ["kubenode_swraid", "at least 2"]),
+    "all-twice": (
         {"kubenode_partitions": [{**PARTITIONS[0], "size": "all"}, PARTITIONS[1]]},
         ["kubenode_partitions", "all"],
     ),
-    "image name without a version": (
+    "no-version": (
         {"kubenode_image": {"name": "node.tar.zst"}},
         ["kubenode_image.name", "node.tar.zst"],
     ),
-    "URL without a digest": (
+    "no-digest": (
         {"kubenode_image": {"url": f"https://images.example.com/{TARBALL}"}},
         ["kubenode_image.url", "kubenode_image.digest is missing"],
     ),
-    "tag of a registry, and a token of two lines": (
+    "tag-and-token": (
         {
             "kubenode_image": {"url": "oci://registry.example.com/node:v1", "name": TARBALL},
             "kubenode_registry_token": "user:a\nb",
@@ -47,8 +44,10 @@ WRONG = {
             "kubenode_network_config",
         ],
     ),
-    "no hints": ({"kubenode_root_device_hints": None}, ["kubenode_root_device_hints", "robot_inspect"]),
 }
+NUMBERS = {name: number for number, name in enumerate(("tar-1", QUALIFIED, "renamed-1", "checked-1", "no-hints", *WRONG), 201)}
+DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
+SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +140,19 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
     assert found["verified"]
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_refused_before_a_server_is_touched(lab, what):
-    variables, words = WRONG[what]
-    before = machine(lab, "never-1")
-    inventory(lab, "never-1", **variables)
-    lab.run().fails().says(*words)
+def test_refused_before_a_server_is_touched(lab):
+    before = [machine(lab, name) for name in WRONG]
+    inventory(lab, *WRONG, hosts={name: variables for name, (variables, _words) in WRONG.items()})
+    findings = lab.run().fails().findings(*WRONG)
+    for name, (_variables, words) in WRONG.items():
+        assert all(word in findings[name] for word in words), (name, findings[name], lab.output)
     assert "Traceback" not in lab.output
-    assert machine(lab, "never-1") == before
+    assert [machine(lab, name) for name in WRONG] == before
+
+
+def test_disks_that_nothing_names_are_refused_before_a_server_is_touched(lab):
+    before = machine(lab, "no-hints")
+    inventory(lab, "no-hints", kubenode_root_device_hints=None)
+    lab.run().fails().says("kubenode_root_device_hints", "robot_inspect")
+    assert "Traceback" not in lab.output
+    assert machine(lab, "no-hints") == before

@@ -8,58 +8,21 @@ With the collection as a user has it: built, and installed from the file.
 import json
 import os
 import shlex
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.controller import Controller, collections_path
-
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-raw-disk"}
 
 
-class Reported(Controller):
-    """A user without an API who reads the report of a run; the inventory is in another folder than the run."""
-
-    def __init__(self, folder: Path, installed: Path) -> None:
-        super().__init__(None, folder)
-        self.installed, self.inventory, self.stands = installed, folder / "inventory", folder / "stands"
-        self.inventory.mkdir()
-        self.stands.mkdir()
-
-    @property
-    def environment(self) -> dict[str, str]:
-        report = {
-            "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
-            "ANSIBLE_COLLECTIONS_PATH": collections_path(self.installed),
-            "KUBENODE_REPORT_FILE": str(self.stands / "report.json"),
-        }
-        kept = {key: value for key, value in super().environment.items() if not key.startswith("HCLOUD_")}
-        return {**kept, **report}
-
-    def of(self, inventory: dict, playbook: str, *more: str):
-        """A run with an inventory."""
-        file = self.inventory / "hosts.yml"
-        file.write_text(yaml.safe_dump({"all": inventory}))
-        return self.begin(
-            ["ansible-playbook", "-i", str(file), f"kubenode.provision.{playbook}", *more], self.stands
-        ).wait()
-
-    @property
-    def report(self) -> dict:
-        return json.loads((self.stands / "report.json").read_text())
-
-
-@pytest.fixture
-def user(tmp_path, installed) -> Reported:
-    return Reported(tmp_path, installed)
-
-
 def test_an_error_of_the_whole_run_is_of_no_machine(user):
+    """It is found once for all hosts, whatever strategy the user has set."""
+    (user.stands / "ansible.cfg").write_text("[defaults]\nstrategy = free\n")
     hosts = {f"n-{number}": {} for number in (1, 2, 3)}
     own = {"ansible_ssh_private_key_file": str(user.key), "kubenode_dir": str(user.stands / "kept")}
-    variables = {"kubenode_ssh_keys": ["k"], **own, **URL}
-    done = user.of({"hosts": hosts, "vars": variables}, "hcloud_image_url").fails()
+    done = user.run("hcloud_image_url", hosts=hosts, kubenode_ssh_keys=["k"], **own, **URL).fails()
+    asked = [one["host"] for one in done.results if one["action"].endswith(".hcloud_machine")]
+    assert len(asked) == 1, done.output
     lines = [line for line in done.output.splitlines() if line.startswith(("Run failed", "Not attempted"))]
     assert len(lines) == 2, done.output
     assert lines[0].startswith("Run failed before any machine: api_token: missing")
@@ -70,19 +33,9 @@ def test_an_error_of_the_whole_run_is_of_no_machine(user):
     assert user.report["machines"] == []
 
 
-def test_the_strategy_of_a_user_does_not_run_the_api_phase_once_a_host(user):
-    (user.stands / "ansible.cfg").write_text("[defaults]\nstrategy = free\n")
-    own = {"ansible_ssh_private_key_file": str(user.key), "kubenode_dir": str(user.stands / "kept")}
-    hosts = {f"n-{number}": {} for number in (1, 2, 3)}
-    done = user.of({"hosts": hosts, "vars": {"kubenode_ssh_keys": ["k"], **own, **URL}}, "hcloud_image_url")
-    asked = [one["host"] for one in done.results if one["action"].endswith(".hcloud_machine")]
-    assert len(asked) == 1, done.output
-
-
 def test_a_run_without_a_host_says_so(user):
-    done = user.of({"hosts": {}}, "hcloud_image_url")
-    assert "nothing was done: no host of the inventory" in " ".join(done.output.split())
-    assert not (user.stands / "report.json").exists()
+    user.run("hcloud_image_url", hosts={}).says("nothing was done: no host of the inventory")
+    assert not user.report_file.exists()
 
 
 @pytest.fixture
@@ -102,7 +55,7 @@ def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, ssh, own):
     entry = {"all": {"hosts": {"n-1": {"ansible_host": "127.0.0.1", "kubenode_server_id": 7}}}}
     (kept / "inventory.yml").write_text("# Written by kubenode.provision: how\n" + yaml.safe_dump(entry))
     variables = {"ansible_ssh_executable": str(ssh), "kubenode_dir": "kubenode", "ansible_user": "admin"}
-    user.of({"hosts": {"n-1": own, "n-2": {}}, "vars": variables}, "node_base", "--check").fails()
+    user.run("node_base", "--check", hosts={"n-1": own, "n-2": {}}, **variables).fails()
     calls = log.read_text().splitlines()
     mine, other = (
         [call for call in calls if name in call.split()] for name in (own.get("ansible_host", "127.0.0.1"), "n-2")
@@ -125,9 +78,8 @@ def test_a_job_with_an_empty_folder_reaches_a_machine_as_the_job_before_did(user
     """Also where Ansible is set to take any host key, as it is in AWX."""
     (user.stands / "ansible.cfg").write_text("[defaults]\nhost_key_checking = false\n")
     variables = {"ansible_ssh_executable": str(ssh), "ansible_user": "root"}
-    hosts = {"hosts": {"n-1": {}, "n-2": {}}, "vars": variables}
     key = " ".join(user.public_key.split()[:2])
-    user.of(hosts, playbook, "--check", "-e", known(key))
+    user.run(playbook, "--check", "-e", known(key), hosts={"n-1": {}, "n-2": {}}, **variables)
     calls = ssh.with_name("ssh.log").read_text().splitlines()
     mine, other = ([call for call in calls if name in call.split()] for name in ("127.0.0.3", "n-2"))
     pin = user.inventory / "kubenode/known_hosts/n-1.os"
@@ -140,24 +92,23 @@ def test_a_job_with_an_empty_folder_reaches_a_machine_as_the_job_before_did(user
 
 
 def test_a_forged_key_is_refused_before_any_machine_is_contacted(user, ssh):
-    variables = {"ansible_ssh_executable": str(ssh), "ansible_user": "root"}
-    hosts = {"hosts": {"n-1": {}}, "vars": variables}
+    variables = {"hosts": {"n-1": {}}, "ansible_ssh_executable": str(ssh), "ansible_user": "root"}
     key = user.public_key.split()[1]
-    done = user.of(hosts, "node_base", "--check", "-e", known(f"@cert-authority * {key}")).fails()
-    assert "kubenode_known_machines: 'n-1': host_keys: " in " ".join(done.output.split())
+    done = user.run("node_base", "--check", "-e", known(f"@cert-authority * {key}"), **variables).fails()
+    done.says("kubenode_known_machines: 'n-1': host_keys: ")
     # another one than the one that this controller knows
     pin = user.inventory / "kubenode/known_hosts/n-1.os"
     pin.parent.mkdir(parents=True)
     pin.write_text(f"n-1.os {user.new_key('other').with_suffix('.pub').read_text()}")
-    done = user.of(hosts, "node_base", "--check", "-e", known(user.public_key)).fails()
-    assert "n-1: the host keys that were handed on are others than those in " in " ".join(done.output.split())
+    done = user.run("node_base", "--check", "-e", known(user.public_key), **variables).fails()
+    done.says("n-1: the host keys that were handed on are others than those in ")
     assert not ssh.with_name("ssh.log").exists()
 
 
 def test_no_machine_has_a_warning_about_its_python(user):
     """The host is this one, which is looked at and not changed."""
     variables = {"ansible_connection": "local", "kubenode_dir": str(user.stands / "kept")}
-    done = user.of({"hosts": {"n-1": {}}, "vars": variables}, "node_base", "--check")
+    done = user.run("node_base", "--check", hosts={"n-1": {}}, **variables)
     looked = [one["task"].rpartition("| ")[2] for one in done.of("n-1")]
     assert "Read the facts" in looked, done.output
     assert "Python interpreter" not in " ".join(done.output.split())
@@ -167,7 +118,7 @@ def test_an_image_that_was_not_made_is_a_failure_of_the_run(user):
     """Its playbook works on localhost, which is no machine."""
     matrix = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["x86"]}
     variables = {"kubenode_image_matrix": matrix, "kubenode_dir": str(user.stands / "kept")}
-    done = user.of({"hosts": {}, "vars": variables}, "node_image_snapshot").fails()
+    done = user.run("node_image_snapshot", hosts={}, **variables).fails()
     (line,) = [line for line in done.output.splitlines() if line.startswith("Run failed")]
     assert line.startswith("Run failed before any machine: "), done.output
     assert user.report["errors"]
