@@ -45,7 +45,8 @@ WRONG = {
         ],
     ),
 }
-NUMBERS = {name: number for number, name in enumerate(("tar-1", QUALIFIED, "renamed-1", "checked-1", "no-hints", *WRONG), 201)}
+NAMES = ("tar-1", QUALIFIED, "renamed-1", "checked-1", "no-hints", *WRONG)
+NUMBERS = {name: number for number, name in enumerate(NAMES, 201)}
 DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
 SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 
