@@ -47,6 +47,13 @@ class ActionModule(ControllerAction):
         }
         if closed and given["state"] == "checked":
             answer["msg"] = "\n".join(closed)
+        added = [result["name"] for result in results if result["changed"]] if given["state"] == "set" else []
+        if added and not self._task.check_mode:
+            let_out = consent.extra_var("clear_quarantine", added)
+            answer["warnings"] = [
+                f"{text.listed(added)}: in quarantine now, since the same run would fail in the same way; later runs "
+                f"leave it alone. Mend the reason, also where it is a variable of yours, then let it out: {let_out}"
+            ]
         return answer
 
     def _check(self, quarantine: Quarantine, machine: dict[str, Any], clear: list[str]) -> dict[str, Any]:

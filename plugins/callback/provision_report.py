@@ -150,6 +150,7 @@ _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 #: Seconds that all workers may take to end when the run is ended.
 _LAST_WORDS = 5.0
+_QUARANTINE = "kubenode.provision.machine_quarantine"
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(
     f"kubenode.provision.{name}" for name in ("hcloud_machine", "hcloud_rescue", "robot_rescue", "machine_install")
@@ -253,6 +254,8 @@ class CallbackModule(CallbackBase):
         data = result._result  # the only access that every supported ansible-core has
         if result._task.check_mode and not context.CLIARGS.get("check", False) and not failed:
             return  # a look ahead in a run that changes things: what becomes of the machine follows
+        if result._task.resolved_action == _QUARANTINE and not failed:
+            return  # what it changes is a note of this controller, and no machine
         self._phase(result, failed)
         if data.get("_ansible_no_log"):
             return

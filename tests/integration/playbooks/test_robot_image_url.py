@@ -127,7 +127,7 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
 @pytest.mark.long
 def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended(lab):
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
-    lab.run().fails().says("NOT-THERE")
+    lab.run().fails().says("NOT-THERE", "mended-1: in quarantine now")
     lab.forget_requests()
     inventory(lab, "mended-1")
     lab.run().fails().says("in quarantine since", "1 failed\n")

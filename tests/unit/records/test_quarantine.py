@@ -135,6 +135,14 @@ def test_only_a_named_machine_gets_out(call, known):
     assert not call({"name": "node-1"})["failed"]
 
 
+def test_who_puts_machines_in_says_so_and_how_they_get_out(call):
+    assert "warnings" not in call(SICK, WELL, state="set", check_mode=True)
+    (warning,) = call(SICK, {**SICK, "name": "node-3"}, WELL, state="set")["warnings"]
+    assert warning.startswith("node-1, node-3: in quarantine now")
+    assert warning.endswith("""-e '{"kubenode_clear_quarantine": ["node-1", "node-3"]}'""")
+    assert "warnings" not in call(SICK, WELL, state="set")
+
+
 @pytest.mark.parametrize("machine", [WELL, {**SICK, "permanent": False}, {**SICK, "failed": False}])
 def test_only_a_permanent_failure_puts_a_machine_in(call, known, machine):
     assert not call(machine, state="set")["changed"]
