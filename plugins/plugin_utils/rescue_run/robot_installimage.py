@@ -73,13 +73,6 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         intent=intent_for(given, flow.name, installation, image_url=spec["image"]["shown"], command="installimage"),
     )
     about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
-    if host.diff or host.check_mode:
-        about["diff"] = {
-            "before_header": flow.name,
-            "before": "",
-            "after_header": "/autosetup",
-            "after": _preview(spec),
-        }
     urls = [spec["image"]["location"], str(spec["autosetup"].get("SSHKEYS_URL", ""))]
     secrets = [
         spec["crypt_password"],
@@ -87,14 +80,25 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         *(secret for url in urls for secret in masking.of_url(url)),
     ]
     masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
+    asked = None
     if host.check_mode:
         if goes_on(host, job):
             return flow.result(changed=True, msg=f"would go on with the {_Run.noun} of an earlier run", **about)
-        why = _refusal(host, job, spec) if host.is_reached else ""
-        if why:
-            msg = masker.text(f"{flow.name}: the {_Run.noun} would fail: {why}")
+        asked = _asked(host, job, spec) if host.is_reached else None
+        if asked and not asked.get("ok"):
+            msg = masker.text(f"{flow.name}: the {_Run.noun} would fail: {one_line(asked['reason'], 1000)}")
             return flow.result(failed=True, in_rescue=True, msg=msg, **about)
-        msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
+    if host.diff or host.check_mode:
+        about["diff"] = {
+            "before_header": flow.name,
+            "before": "",
+            "after_header": "/autosetup",
+            "after": _preview(spec, asked["uefi"] if asked else None),
+        }
+    if host.check_mode:
+        msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])}"
+        if given["empty"] or not asked:
+            msg += " and erase what they hold"
         return flow.result(changed=True, msg=msg, **about)
     logs = open_logs(given["log_dir"], flow.name, masker, "installimage")
     run = _Run(host.remote, given, flow, job, logs, masker)
@@ -123,8 +127,8 @@ cd "$folder" && tar -xf - && python3 -I -S ./{protocol.COMMAND} {rescue_program.
 """
 
 
-def _refusal(host: Host, job: jobs.Job, spec: specs.Spec) -> str:
-    """Why the program would refuse to begin in this rescue, asked of itself; empty where it would not."""
+def _asked(host: Host, job: jobs.Job, spec: specs.Spec) -> dict[str, Any] | None:
+    """What the program says of an installation that it would do in this rescue; None where it cannot be asked."""
     bare = specs.pack({**spec, "bootstrap_data": None, "crypt_password": "-" if spec["crypt_password"] else ""})
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -134,14 +138,15 @@ def _refusal(host: Host, job: jobs.Job, spec: specs.Spec) -> str:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     try:
-        outcome = _outcome(host.remote.run(_CHECK, data=packed.getvalue())[1].encode())
+        return _outcome(host.remote.run(_CHECK, data=packed.getvalue())[1].encode())
     except Unreachable:
-        return ""
-    return one_line(str(outcome["reason"]), 1000) if outcome and not outcome.get("ok") else ""
+        return None
 
 
-def _preview(spec: specs.Spec) -> str:
-    """The configuration as far as it is known without the machine, secrets masked."""
+def _preview(spec: specs.Spec, known: object) -> str:
+    """The configuration as far as it is known, secrets masked; ``known``: whether the rescue was booted by UEFI."""
+    if isinstance(known, bool):
+        return autosetup(spec, specs.layout_of(spec, known), spec["devices"], spec["image"]["shown"], mask=True)
     uefi = spec["uefi"] != specs.NO if not spec["partitions"] else spec["uefi"] == specs.YES
     layout = specs.layout_of(spec, uefi)
     text = autosetup(spec, layout, spec["devices"], spec["image"]["shown"], mask=True)

@@ -116,8 +116,10 @@ def test_a_check_asks_a_rescue_that_answers_what_it_would_refuse(lab):
     ):
         inventory(lab, "checked-1", **wrong)
         lab.run("--check").fails().says(words)
-    inventory(lab, "checked-1")
-    lab.run("--check").ok().says(f"would install /root/.oldroot/nfs/images/{TARBALL}")
+    inventory(lab, "checked-1", kubenode_partitions=None)
+    lab.run("--check", "--diff").ok().says(f"would install /root/.oldroot/nfs/images/{TARBALL} on ", "+PART / ext4 all")
+    assert "erase what they hold" not in lab.output
+    assert "/boot/efi" not in lab.output, "the rescue says that it was not booted by UEFI"
     left = "ls -A /tmp /root/.kubenode; lsblk -no FSTYPE"
     assert "installimage" not in lab.testbed.ssh("checked-1", left, "rescue")
     assert len(machine(lab, "checked-1")["resets"]) == 1
