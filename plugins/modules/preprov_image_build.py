@@ -322,6 +322,7 @@ options:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.hetzner.variables
 attributes:
   check_mode:
     support: full

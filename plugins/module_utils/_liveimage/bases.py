@@ -86,8 +86,9 @@ class Bases:
         """The path of a base; NotReady when there is none."""
         found = self.find(arch, kind)
         if found is None:
-            where = self._paths[kind] or "(DEPLOY_ISO or DEPLOY_INITRD is not set)"
-            raise NotReady(f"there is no base {kind} for architecture {arch or self.own_arch} beside {where}")
+            where, of_arch = self._paths[kind] or "is not set", f"architecture {arch or self.own_arch}"
+            variable = "DEPLOY_ISO" if kind == ISO else "DEPLOY_INITRD"
+            raise NotReady(f"base_{kind} ({variable}) {where}: there is no file for {of_arch} there or beside it")
         return found
 
     def state(self, arch: str) -> tuple[str, ...]:

@@ -65,8 +65,12 @@ def build(inputs: AgentInputs | None, host: HostInputs, *, run: Run | None = Non
 
     ``inputs`` may be None for a host that brings its own Ignition. ImageError names the first thing that is wrong.
     """
-    document = _document(host.network)
-    profiles, warnings = _profiles(document, run)
+    try:
+        document = _document(host.network)
+        profiles, warnings = _profiles(document, run)
+    except ImageError as error:
+        raise ImageError(f"network: {error}") from error
+    warnings = tuple(f"network: {text}" for text in warnings)
     if host.ignition is not None:
         config = _given(host, profiles)
     elif inputs is None:

@@ -67,7 +67,7 @@ class KernelArguments:
         for wanted in _checked(edit.replace, "replace"):
             parts = wanted.split("=", 2)
             if len(parts) != 3:
-                raise ImageError(f"kernel argument to replace {wanted!r} is not KEY=OLD=NEW")
+                raise ImageError(f"kernel_arguments: replace {wanted!r} is not KEY=OLD=NEW")
             old, new = "=".join(parts[:2]), f"{parts[0]}={parts[2]}"
             if old not in found:
                 raise ImageError(f"kernel argument {old!r} cannot be replaced: there is {' '.join(found)}")
@@ -164,5 +164,5 @@ def _character(value: object, default: str) -> bytes:
 def _checked(arguments: Sequence[str], what: str) -> Sequence[str]:
     for argument in arguments:
         if not argument or any(character.isspace() or not character.isprintable() for character in argument):
-            raise ImageError(f"kernel argument to {what} {argument!r}: one argument without blanks is needed")
+            raise ImageError(f"kernel_arguments: {what} {argument!r}: one argument without blanks is needed")
     return arguments

@@ -91,11 +91,17 @@ def _specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> tuple[list[dict[
     return specs, refused
 
 
+_OF_IMAGES = "kubenode_image_"
+
+
 def variable_names(module: str) -> dict[str, Any]:
     """For messages: the options of a module and of its machines, and the variables that hold them.
 
     Of ``machine_install``, the same for each of its steps.
     """
+    if module == "preprov_image_build":  # each of its options is one variable, and is called like it
+        listed = specification.taken_by("preprov_images")
+        return {one.name.removeprefix(_OF_IMAGES): one.name for one in listed if one.name.startswith(_OF_IMAGES)}
     if module == "machine_install":
         return {step: specification.of_step(step) for step in _STEPS}
     more = specification.of_machines("access") if module in _WITH_ACCESS else {}

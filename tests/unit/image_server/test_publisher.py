@@ -140,7 +140,7 @@ def test_a_missing_base_is_waited_for(tmp_path, place, monkeypatch):
     monkeypatch.setattr(bases_module, "_SETTLED", 0.0)
     monkeypatch.setattr(bases_module, "_CACHED", 0.0)
     world = World(tmp_path)
-    with pytest.raises(NotReady, match="no base iso for architecture x86_64"):
+    with pytest.raises(NotReady, match="there is no file for architecture x86_64"):
         world.publisher.publish("key", HOST, "", ["iso"])
     (tmp_path / "live.iso").write_bytes((place / "live.iso").read_bytes())
     assert world.image(world.publisher.publish("key", HOST, "", ["iso"])["iso"]) is not None

@@ -79,7 +79,7 @@ def test_a_shared_folder_takes_the_place_of_the_parents(tmp_path):
 def test_folders_that_cannot_be_read_are_no_error(tmp_path):
     found = bases(tmp_path / "gone", tmp_path / "gone too")
     assert found.find("", "iso") is None
-    with pytest.raises(NotReady, match="no base iso for architecture x86_64 beside"):
+    with pytest.raises(NotReady, match=r"base_iso \(DEPLOY_ISO\) .*: there is no file for architecture x86_64"):
         found.path("", "iso")
 
 

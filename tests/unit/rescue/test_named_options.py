@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.action import installimage_check
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs, specification
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, machine_install
 
@@ -119,6 +120,14 @@ def test_the_playbooks_give_the_names_to_every_task_of_a_step(playbook_tasks):
         if f"'{module}' | kubenode.provision.internal('variable_names')" not in rest and "expect: rescue" not in rest
     ]
     assert wrong == []
+
+
+def test_a_live_image_names_the_variables_of_its_options():
+    names = machine_specs.variable_names("preprov_image_build")
+    options = image_build.argument_spec()
+    known = {*options, *options["hosts"]["options"]}
+    assert {*names} - known == {"server", "serial"}, "these are the playbook's alone"
+    assert {option for option, name in names.items() if name != f"kubenode_image_{option}"} == set()
 
 
 @pytest.fixture

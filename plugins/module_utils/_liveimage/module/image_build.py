@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import env_fallback
 
-from ..._common.option_values import NoLogModule
+from ..._common.option_values import VARIABLES, NoLogModule, in_variables
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
 from ..image_error import ImageError
@@ -329,6 +329,7 @@ def _host_options() -> dict[str, Any]:
 def argument_spec() -> dict[str, Any]:
     return {
         "mode": {"type": "str", "choices": list(MODES), "default": FILE},
+        "variables": dict(VARIABLES),
         "hosts": {"type": "list", "elements": "dict", "options": _host_options()},
         "images": {"type": "list", "elements": "path"},
         "dest": {"type": "path"},
@@ -401,7 +402,8 @@ def run(module: Any) -> None:
         else:
             _build_images(module)
     except ImageError as error:
-        module.fail_json(msg=str(error), hosts=[], shared=[], shared_msg="", images=[], urls={})
+        msg = in_variables(str(error), module.params["variables"])
+        module.fail_json(msg=msg, hosts=[], shared=[], shared_msg="", images=[], urls={})
 
 
 def secret_texts(params: Mapping[str, Any]) -> set[str]:
@@ -422,10 +424,12 @@ def _build_images(module: Any) -> None:
     owned = Owned(request.mode_of("permissions", params["permissions"]), _owner(module))
     work = Build(params, check=module.check_mode, diff=module._diff, owned=owned, run=_nmstatectl(module))
     work.run()
-    for result in work.results:
+    everyone = [*work.results, work.shared]
+    for result in everyone:
+        result.error = in_variables(result.error, params["variables"])
+        result.warnings = tuple(in_variables(text, params["variables"]) for text in result.warnings)
         for warning in result.warnings:
             module.warn(f"{result.name}: {warning}")
-    everyone = [*work.results, work.shared]
     hosts = [result.as_result() for result in work.results]
     outcome: dict[str, Any] = {
         "changed": any(result.changed for result in everyone),

@@ -238,6 +238,8 @@ def _files(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[bytes, int]]
         path = entry["path"]
         if path in found:
             raise ImageError(f"files: {path} is given twice")
+        if not path.startswith("/"):
+            raise ImageError(f"files: path {path!r:.200} is not absolute")
         sources = [key for key in ("content", "content_base64", "src") if entry[key] is not None]
         if len(sources) != 1:
             raise ImageError(f"files: {path} needs exactly one of content, content_base64 and src")

@@ -52,7 +52,7 @@ HOST = {
     "NMState with an unknown key": ({"network": {"interfases": []}}, ["interfases", "interfaces"]),
     "NMState with an unknown key below": (
         {"network": {"interfaces": [{"name": "a", "type": "ethernet", "state": "up", "mtuu": 1}]}},
-        ["interfaces[0].mtuu"],
+        ["network: interfaces[0].mtuu"],
     ),
     "NMState that contradicts itself": (
         {"network": {"interfaces": [{"name": "a", "type": "ethernet"}, {"name": "a", "type": "ethernet"}]}},
@@ -75,7 +75,7 @@ HOST = {
         {"merge": {"storage": {"files": [{"path": "/a"}, {"path": "/a"}]}}},
         ["storage.files[1].path", "/a"],
     ),
-    "file with a relative path": ({"files": [{"path": "a", "content": ""}]}, ["path 'a' is not absolute"]),
+    "file with a relative path": ({"files": [{"path": "a", "content": ""}]}, ["files: path 'a' is not absolute"]),
     "file with a path that climbs": ({"files": [{"path": "/a/../b", "content": ""}]}, ["/a/../b"]),
     "file of the agent": ({"files": [{"path": "/etc/authfile.json", "content": "x"}] * 2}, ["given twice"]),
     "file without content": ({"files": [{"path": "/a"}]}, ["/a", "exactly one of content"]),
@@ -88,8 +88,8 @@ HOST = {
     "unit without contents": ({"units": [{"name": "a.service"}]}, ["a.service", "exactly one of contents"]),
     "unit of the agent": ({"units": [{"name": "ironic-agent.service", "contents": "x"}]}, ["ironic-agent", "twice"]),
     "key that is none": ({"ssh_keys": ["nothing"]}, ["ssh key", "nothing"]),
-    "argument with a blank": ({"kernel_arguments": {"append": ["a b"]}}, ["kernel argument to append", "a b"]),
-    "argument with a newline": ({"kernel_arguments": {"append": ["a\nb"]}}, ["kernel argument to append"]),
+    "argument with a blank": ({"kernel_arguments": {"append": ["a b"]}}, ["kernel_arguments: append", "a b"]),
+    "argument with a newline": ({"kernel_arguments": {"append": ["a\nb"]}}, ["kernel_arguments: append"]),
     "argument to delete that is not there": ({"kernel_arguments": {"delete": ["nothing"]}}, ["'nothing'"]),
     "arguments that are too long": ({"kernel_arguments": {"append": ["a" * 2000]}}, ["more than the 1138"]),
     "setting of iPXE in an argument": ({"kernel_arguments": {"append": ["a=${net0/mac}"]}}, ["iPXE", "${net0/mac}"]),

@@ -270,7 +270,7 @@ def test_a_base_initramfs_that_has_an_ignition_already_is_refused(workshop):
 def test_an_architecture_without_a_base_is_that_host_s_error(workshop):
     results = workshop.build({"name": "web-1"}, {"name": "arm-1", "architecture": "arm64"})
     assert not results["web-1"]["failed"]
-    assert "no base iso for architecture arm64" in results["arm-1"]["msg"]
+    assert "there is no file for architecture arm64" in results["arm-1"]["msg"]
     maker.make(workshop.folder / "coreos_aarch64.iso", maker.Layout(rootfs=200_000))
     results = workshop.build({"name": "arm-1", "architecture": "arm64"})
     assert results["arm-1"]["images"][0]["size"] != workshop.base.stat().st_size

@@ -192,7 +192,7 @@ def test_nmstatectl_is_used_when_it_is_asked_for(workshop):
     shown = inspection.show_images([str(workshop.dest / "web-1.iso")])[0]
     assert "id=by-nmstatectl" in shown["network"]["eno1.nmconnection"]
     refused = workshop.build(HOST, run=lambda _command, _text: (1, "", "no such key\n"), check=True)["web-1"]
-    assert refused["msg"] == "nmstatectl refuses the NMState document: no such key"
+    assert refused["msg"] == "network: nmstatectl refuses the NMState document: no such key"
 
 
 def test_a_text_that_is_no_ignition_is_not_shown():
