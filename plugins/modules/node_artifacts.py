@@ -208,7 +208,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node import fetch, node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Host, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED, read_record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.node_artifacts import ADOPTED
 
 
 def main() -> None:
@@ -311,13 +311,13 @@ def differences(
     found = []
     for artifact, reason in zip(artifacts, reasons):
         if reason:
-            before = read_record(host, artifact["name"])
+            before = node_artifacts.as_it_is(host, artifact)
             header = f"{artifact['name']} ({reason})"
             found.append(
                 {
                     "before_header": header,
                     "after_header": header,
-                    "before": f"{before['version']}\n" if before else "",
+                    "before": "".join(f"{line}\n" for line in before),
                     "after": f"{artifact['version']}\n",
                 }
             )

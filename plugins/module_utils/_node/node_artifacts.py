@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
 
 from .._common import safe_files
-from .._common.text import json_object
+from .._common.text import json_object, listed
 from . import fetch
 from .host import TEMPORARY_PREFIX, Host, Pending, label, make_parents, path_error, sync_folder, write_file, write_link
 
@@ -137,6 +137,9 @@ def _install(entry: dict[str, Any], kind: Any) -> list[str]:
 FOLDER = "/etc/kubenode/artifacts/"
 #: The reason why a binary that is there already is only recorded.
 ADOPTED = "has no record"
+NOT_INSTALLED = "is not installed"
+#: Files that a message names.
+_NAMED = 10
 
 
 def record_path(name: str) -> str:
@@ -188,7 +191,37 @@ def missing_files(host: Host, artifact: Artifact) -> str | None:
     if found is not None:
         return difference(artifact, found)
     # A binary proves itself, its digest is the artifact's; of anything else nothing is known.
-    return ADOPTED if proves_itself(host, artifact) else "is not installed"
+    if proves_itself(host, artifact):
+        return ADOPTED
+    foreign = in_its_place(host, artifact)
+    return f"{NOT_INSTALLED}, but {foreign[0]}" if foreign else NOT_INSTALLED
+
+
+def in_its_place(host: Host, artifact: Artifact) -> list[str]:
+    """What lies where an artifact without a record will, and is lost by it, in words."""
+    records = [read_record(host, name[: -len(".json")]) for name in host.names(FOLDER) if name.endswith(".json")]
+    ours = {path for record in records if record for path in record["files"]}
+    found = []
+    for entry in artifact["install"]:
+        if entry.get("path"):
+            if host.status(entry["path"]) is not None:
+                found.append(f"{entry['path']} is there, is not ours, and is replaced")
+            continue
+        # Which files it has, its archive says.
+        names = [name for name in sorted(host.names(entry["directory"])) if f"{entry['directory']}/{name}" not in ours]
+        if names:
+            text = f"has files that are not ours ({listed(names, _NAMED)}); those with names of its own are replaced"
+            found.append(f"{entry['directory']} {text}")
+    return found
+
+
+def as_it_is(host: Host, artifact: Artifact) -> list[str]:
+    """What is there of an artifact, and how it differs from what was installed: the lines of a diff."""
+    found = look_at_record(host, artifact["name"])
+    if found is None:
+        return in_its_place(host, artifact)
+    link = _links(host, artifact)
+    return [str(found["version"]), *of_files(artifact, found), *([link] if link else [])]
 
 
 def look_at_record(host: Host, name: str) -> dict[str, Any] | None:
@@ -221,17 +254,23 @@ def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
         return f"version {found.get('version')} is installed"
     if found.get("install") != install_id(artifact):
         return "other files of it are wanted"
+    return next(iter(of_files(artifact, found)), None)
+
+
+def of_files(artifact: Artifact, found: Mapping[str, Any]) -> list[str]:
+    """How files that were installed differ from what they were, in words. Pure."""
     modes = {entry.get("path"): entry.get("mode", "0755") for entry in artifact["install"]}
     folders = {entry.get("directory"): entry.get("mode", "0755") for entry in artifact["install"]}
+    said = []
     for name, state in sorted(found["files"].items()):
-        if state is None:
-            return f"{name} is not there"
         mode = modes.get(name) or folders.get(os.path.dirname(name))
-        if mode is not None and int(state["mode"], 8) != int(mode, 8):
-            return f"{name} has another mode"
-        if not state["same"]:
-            return f"{name} has another content"
-    return None
+        if state is None:
+            said.append(f"{name} is not there")
+        elif mode is not None and int(state["mode"], 8) != int(mode, 8):
+            said.append(f"{name} has another mode")
+        elif not state["same"]:
+            said.append(f"{name} has another content")
+    return said
 
 
 def proves_itself(host: Host, artifact: Artifact) -> bool:

@@ -245,6 +245,31 @@ def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):
     assert Pending(host).ids() == set()
 
 
+def test_what_a_person_changed_or_put_in_its_place_is_named(web, tmp_path):
+    """An operator replaced programs by hand, and no diff said that they would be lost."""
+    web.files["/tar"] = packed = tarball({name: name.encode() for name in ("bridge", "loopback", "vlan")})
+    wanted = artifact(web, url=web.url("/tar"), sha256=hashlib.sha256(packed).hexdigest(), kind="tar")
+    wanted["install"] = [{"member": "*", "directory": "/opt/cni/bin", "mode": "0755"}]
+    host, folder = Host(str(tmp_path)), tmp_path / "opt/cni/bin"
+    assert node_artifacts.as_it_is(host, wanted) == []
+    folder.mkdir(parents=True)
+    (folder / "bridge").write_text("mine")
+    lost = "/opt/cni/bin has files that are not ours (bridge); those with names of its own are replaced"
+    assert node_artifacts.plan(host, [wanted], 1) == [f"is not installed, but {lost}"]
+    assert node_artifacts.as_it_is(host, wanted) == [lost]
+    assert bring(host, wanted) == [None]
+    assert node_artifacts.as_it_is(host, wanted) == ["1.0"]
+    (folder / "bridge").write_text("mine again")
+    (folder / "vlan").unlink()
+    changes = ["/opt/cni/bin/bridge has another content", "/opt/cni/bin/vlan is not there"]
+    assert node_artifacts.as_it_is(host, wanted) == ["1.0", *changes]
+    newer = {**wanted, "version": "2.0", "sha256": "0" * 64}
+    assert node_artifacts.plan(host, [newer], 1) == ["version 1.0 is installed"]
+    assert node_artifacts.as_it_is(host, newer) == ["1.0", *changes], "an upgrade replaces them, too"
+    other = artifact(web, "other", url=web.url("/tar"), sha256="0" * 64, kind="tar", install=wanted["install"])
+    assert node_artifacts.plan(host, [other], 1) == ["is not installed"], "these are ours"
+
+
 def test_one_that_fails_leaves_the_old_file_and_stops_no_other(web, tmp_path):
     host = Host(str(tmp_path))
     (tmp_path / "usr/local/bin").mkdir(parents=True)
@@ -258,6 +283,7 @@ def test_one_that_fails_leaves_the_old_file_and_stops_no_other(web, tmp_path):
     assert (tmp_path / "usr/local/bin/bad").read_bytes() == b"old"
     assert (tmp_path / "usr/local/bin/tool").read_bytes() == DATA
     assert read_record(host, "bad") is None
-    assert node_artifacts.plan(host, [bad, good], 2) == ["is not installed", None]
+    foreign = "/usr/local/bin/bad is there, is not ours, and is replaced"
+    assert node_artifacts.plan(host, [bad, good], 2) == [f"is not installed, but {foreign}", None]
     web.files["/bad"] = DATA
     assert bring(host, bad, good) == [None]
