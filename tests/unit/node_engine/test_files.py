@@ -47,6 +47,55 @@ def test_a_file_is_written_once_and_kept(machine):
     assert everything(machine) == ["etc", "etc/a", "etc/a/b.conf"], "nothing temporary is left"
 
 
+def diffs(machine: Machine, *wanted: dict) -> list[dict[str, str]]:
+    return engine.diffs(machine.plan(list(wanted)))
+
+
+def test_a_mode_that_a_person_has_set_is_shown_and_restarts_nothing(machine):
+    """An operator hardened a file by hand; services were restarted for it, and no diff named the file."""
+    wanted = setting("file", path="/etc/a.conf", content="same\n")
+    handler = setting("handler", argv=["restart"], on=["file"])
+    machine.put("/etc/a.conf", "same\n", 0o600)
+    file, waits = machine.plan([wanted, handler])
+    assert (file.step.changed, waits.step.changed) == (True, False)
+    owner = file.step.before.partition(" ")[2]
+    (diff,) = diffs(machine, wanted, handler)
+    assert diff["before_header"] == f"/etc/a.conf (0600 {owner})"
+    assert (diff["before"], diff["after"]) == (f"0600 {owner}\n", "0644 0:0\n")
+    assert machine.apply([wanted, handler]) == {"file": True, "handler": False}
+    machine.put("/etc/a.conf", "other\n", 0o600)
+    assert [planned.step.changed for planned in machine.plan([wanted, handler])] == [True, True]
+
+
+def test_what_goes_is_shown_by_its_path(machine):
+    machine.put("/etc/kubernetes/d/50-hand.conf", "mine\n")
+    machine.put("/etc/kubernetes/d/key", "secret\n", 0o600)
+    machine.file("/etc/link").symlink_to("/etc/mine")
+    machine.file("/etc/empty").mkdir()
+    tree = setting("absent", "tree", path="/etc/kubernetes/d", recursive=True)
+    one = setting("absent", "one", path="/etc/kubernetes/d/50-hand.conf")
+    key = setting("absent", "key", path="/etc/kubernetes/d/key")
+    empty = setting("absent", "empty", path="/etc/empty")
+    masked = setting("link", "masked", path="/etc/kubernetes/d/50-hand.conf", target="/dev/null")
+    written = setting("file", "written", path="/etc/link", content="ours\n")
+    found = [(diff["before_header"].partition(" ")[0], diff["before"]) for diff in
+             diffs(machine, tree, one, key, empty, masked, written)]  # fmt: skip
+    assert found[:3] == [
+        ("/etc/kubernetes/d", "/etc/kubernetes/d/50-hand.conf\n/etc/kubernetes/d/key\n"),
+        ("/etc/kubernetes/d/50-hand.conf", "mine\n"),
+        ("/etc/kubernetes/d/key", "(7 bytes that are not shown)\n"),
+    ]
+    assert found[3][1].startswith("directory 0755")
+    assert found[4:] == [("/etc/kubernetes/d/50-hand.conf", "mine\n"), ("/etc/link", "link to /etc/mine\n")]
+
+
+def test_a_diff_of_a_large_tree_has_an_end(machine):
+    for number in range(120):
+        machine.put(f"/var/lib/kubelet/{number:03}/file")
+    (diff,) = diffs(machine, setting("absent", path="/var/lib/kubelet", recursive=True))
+    assert diff["before"].splitlines()[99:] == ["/var/lib/kubelet/099/file", "(and more than these 100)"]
+
+
 def test_a_folder_that_another_thread_makes_meanwhile_is_no_error(machine, monkeypatch):
     """Artifacts are installed side by side, and each keeps what it has seen in one folder."""
     look = host.missing_parents

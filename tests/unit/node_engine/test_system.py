@@ -54,6 +54,10 @@ def swapping(machine):
 def test_swap_goes_from_everywhere_and_stays_away(swapping):
     (planned,) = swapping.plan(OFF)
     assert planned.step.changed
+    (diff,) = engine.diffs([planned])
+    assert "\n/etc/fstab: /swapfile none" in diff["before"]
+    assert "\n/etc/fstab: # kubenode: swap is off: /swapfile none" in diff["after"]
+    assert {"off: service zramswap.service", "off: zram-generator"} <= {*diff["after"].splitlines()}
     assert swapping.file("/etc/fstab").read_text() == FSTAB
     assert swapping.apply(OFF) == {"swap": True}
     assert "\n# kubenode: swap is off: /swapfile none" in swapping.file("/etc/fstab").read_text()

@@ -69,7 +69,10 @@ class SettingError(Exception):
 
 
 class Step(NamedTuple):
-    """What one setting does. ``act`` is called when it changes something, ``check`` when it does not."""
+    """What one setting does. ``act`` is called when it changes something, ``check`` when it does not.
+
+    ``quiet``: it changes nothing that a unit or a handler would have to take over.
+    """
 
     changed: bool
     before: str
@@ -78,6 +81,7 @@ class Step(NamedTuple):
     act: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
     diff: dict[str, str] | None = None
+    quiet: bool = False
 
 
 def same(state: str, reason: str = "") -> Step:

@@ -326,7 +326,7 @@ def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()
         except (SettingError, OSError) as error:
             errors.append(f"setting {setting['id']}: {error}")
             continue
-        if step.changed:
+        if step.changed and not step.quiet:
             context.changed.add(setting["id"])
         planned.append(Planned(setting, step, context.heard(setting["id"], listens(setting))))
     if errors:
@@ -353,7 +353,7 @@ def apply(
         setting, step = item.setting, item.step
         begin = clock()
         try:
-            if step.changed and setting["id"] in waited:
+            if step.changed and not step.quiet and setting["id"] in waited:
                 pending.add([setting["id"]])
             job = step.act if step.changed else step.check
             if job:

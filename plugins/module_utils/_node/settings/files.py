@@ -7,10 +7,11 @@ from __future__ import annotations
 import base64
 import grp
 import hashlib
+import itertools
 import os
 import pwd
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..._common import mounts, safe_files
 from ..._common.text import whole_number
@@ -21,6 +22,8 @@ from .context import Context, Setting, SettingError, Step, same
 _LARGEST_ID = (1 << 32) - 2
 
 SECRET = "(secret)\n"
+#: Files of a folder, and bytes of a file, that a diff shows of what goes.
+_LISTED, _MOST = 100, 1 << 16
 
 
 def content(setting: Setting) -> bytes:
@@ -56,13 +59,12 @@ def plan_file(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
+    if old == wanted:  # nothing reads the file again for its mode and owner
+        diff = difference(path, before, after, f"{before}\n", f"{after}\n")
+        return Step(True, before, after, "; ".join(reasons), act, diff=diff, quiet=True)
     secret = bool(setting.get("secret"))
-    diff = {
-        "before_header": f"{path} ({before})",
-        "after_header": f"{path} ({after})",
-        "before": shown(old, secret),
-        "after": shown(wanted, secret, old is not None and old != wanted),
-    }
+    there = shown(old, secret) if old is not None else lost(host, path, status)
+    diff = difference(path, before, after, there, shown(wanted, secret, old is not None))
     return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
@@ -88,7 +90,9 @@ def plan_directory(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    return Step(True, describe(status), after, "; ".join(reasons), act)
+    before = describe(status)
+    diff = difference(path, before, after, f"{before}\n", f"{after}\n")
+    return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
 def plan_link(context: Context, setting: Setting) -> Step:
@@ -110,7 +114,40 @@ def plan_link(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    return Step(True, before, after, "does not exist" if status is None else "is " + before, act)
+    diff = difference(path, before, after, lost(host, path, status), f"{after}\n")
+    return Step(True, before, after, "does not exist" if status is None else "is " + before, act, diff=diff)
+
+
+def difference(path: str, before: str, after: str, old: str, new: str) -> dict[str, str]:
+    """A diff as Ansible shows it: what is there, in a few words, behind the path; then the texts."""
+    return {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "before": old, "after": new}
+
+
+def lost(host: Host, path: str, status: os.stat_result | None) -> str:
+    """What is at a path and goes, for a diff: text that all may read, the target of a link, the files of a folder."""
+    if status is None:
+        return ""
+    if stat.S_ISLNK(status.st_mode):
+        return f"link to {os.readlink(host.path(path))}\n"
+    if stat.S_ISDIR(status.st_mode):
+        files = list(itertools.islice(_below(host, path), _LISTED + 1))
+        more = f"(and more than these {_LISTED})\n" if len(files) > _LISTED else ""
+        return "".join(f"{name}\n" for name in files[:_LISTED]) + more
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST or not status.st_mode & stat.S_IROTH:
+        return f"({status.st_size} bytes that are not shown)\n"
+    return shown(host.data(path))
+
+
+def _below(host: Host, path: str) -> Iterator[str]:
+    """Every file below a folder, sorted; what is mounted there is only named."""
+    device = os.lstat(host.path(path)).st_dev
+    for name in sorted(host.names(path)):
+        one = f"{path}/{name}"
+        status = host.status(one)
+        if status is not None and stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+            yield from _below(host, one)
+        elif status is not None:
+            yield one
 
 
 def owner(context: Context, setting: Setting) -> tuple[int | None, int | None]:
@@ -261,8 +298,9 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         sync_folder(os.path.dirname(host.path(path)))
 
-    after = "an empty mount point" if mounted else "absent"
-    return Step(True, describe(status), after, "exists", act)
+    before, after = describe(status), "an empty mount point" if mounted else "absent"
+    old = lost(host, path, status) or f"{before}\n"
+    return Step(True, before, after, "exists", act, diff=difference(path, before, after, old, ""))
 
 
 def _remove_tree(host: Host, path: str) -> None:

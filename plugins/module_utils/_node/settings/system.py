@@ -13,7 +13,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Callable, Optional, Tuple
 
 from .. import facts, info
@@ -92,12 +92,28 @@ def plan_swap(context: Context, setting: Setting) -> Step:
             if path:
                 context.wrote(path)
 
-    return Step(True, before, "in use: none", "; ".join(text for text, _path, _act in jobs), act)
+    reason = "; ".join(text for text, _path, _act in jobs)
+    return Step(True, before, "in use: none", reason, act, diff=_swap_diff(host, before, jobs))
+
+
+def _swap_diff(host: Host, before: str, jobs: Sequence[Job]) -> dict[str, str]:
+    """The lines of fstab as they are and will be, and what else goes off; other lines may hold a password."""
+    text = _fstab(host)
+    old = [before, *(f"{FSTAB}: {line}" for line in swap_lines(text))]
+    new = ["in use: none", *(f"{FSTAB}: {MARK}{line.lstrip()}" for line in swap_lines(text))]
+    new += [f"off: {job}" for job, path, _act in jobs if path != FSTAB]
+    # a diff is JSON, and fstab may hold any bytes
+    before_text, after_text = ("\n".join(lines).encode("utf-8", "replace").decode() + "\n" for lines in (old, new))
+    return {"before_header": "swap", "before": before_text, "after_header": "swap", "after": after_text}
+
+
+def _fstab(host: Host) -> str:
+    """Bytes that are no text are kept as they are."""
+    return (host.data(FSTAB) or b"").decode("utf-8", "surrogateescape")
 
 
 def _fstab_jobs(host: Host) -> list[Job]:
-    # bytes that are no text are kept as they are
-    text = (host.data(FSTAB) or b"").decode("utf-8", "surrogateescape")
+    text = _fstab(host)
     lines, status = swap_lines(text), host.status(FSTAB)
     if not lines or status is None:
         return []
