@@ -173,7 +173,7 @@ def test_a_gate_that_opens_soon_says_nothing(tmp_path, shown):
     assert shown == []
 
 
-def test_the_wait_for_a_port_is_told_too(tmp_path, shown):
+def test_the_wait_for_a_port_is_shown_too(tmp_path, shown):
     world = World(tmp_path, (0.0, SILENCE), (30.0, Unreachable(REFUSED, "Permission denied")))
     world.look = lambda any_boot: False
     gate.wait_for_port(world, world.known_hosts, OLD, 100.0, clock=lambda: world.now, sleep=world.sleep)
