@@ -221,6 +221,7 @@ class CallbackModule(CallbackBase):
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         self._files.place(self.get_option("report_file"), self.get_option("report_html"))
+        self._files.notify_url = str(self.get_option("notify_url") or "")
         report_files.begin(self._files)
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
