@@ -385,7 +385,8 @@ class ResetEscalation:
 
     def is_off(self) -> bool:
         """Whether the machine is switched off; what Robot does not know counts as powered."""
-        self._power = self._routes.power_status(self._deadline("the power status"))
+        types, self._power = self._routes.resets(self._deadline("the power status"))
+        self.offered = types or self.offered
         return self._power == SHUT_OFF
 
     def next_type(self, by_ssh: bool = False, wol: bool = False) -> str | None:
@@ -472,7 +473,7 @@ class ResetEscalation:
         """The next type, with the rescue armed; None when the rescue came meanwhile. Raises Permanent for none."""
         deadline = self._deadline("what Robot says of the server")
         active = self._routes.rescue(deadline).get("active") is True
-        self._power = self._routes.power_status(deadline)
+        self._power = self._routes.resets(deadline)[1]
         kind = self.next_type()
         if kind is None and WOL not in self._tried and self._routes.can_be_woken(deadline):
             kind = self.next_type(wol=True)

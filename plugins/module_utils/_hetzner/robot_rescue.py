@@ -21,8 +21,8 @@ from .catalog import Unfit
 from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .reset_escalation import ASK_EVERY, PUBLISHING_TAKES, EscalationOptions, RescueProbe, ResetEscalation, ways_out
-from .robot_client import RESET, WINDOW, ResetPlan, Robot, items
-from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers
+from .robot_client import RESET, WINDOW, ResetPlan, Robot
+from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers, reset_types
 from .ssh import Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {
@@ -169,14 +169,16 @@ class RobotRescue(BootFleet):
         if not flows:
             return
         deadline = Deadline(self.options.timeout, "the lists of resets and keys")
-        types = {
-            item["server_number"]: [kind for kind in items(item.get("type")) if isinstance(kind, str)]
-            for item in self.api.read_list("/reset", "reset", deadline)
-            if isinstance(item.get("server_number"), int)
-        }
+        unknown = [flow for flow in flows if not flow.resets.offered]
+        if len(unknown) == 1 and unknown[0].seen.answer == decision.SILENT:
+            # As many requests as for the list, which does not say whether a server is off.
+            unknown.pop().resets.is_off()
+        listed = self.api.read_list("/reset", "reset", deadline) if unknown else []
+        types = {item["server_number"]: item for item in listed if isinstance(item.get("server_number"), int)}
+        for flow in unknown:
+            flow.resets.offered = reset_types(types.get(flow.result["server_number"], {}))
         for flow in flows:
-            flow.resets.offered = types.get(flow.result["server_number"], [])
-            flow.result["reset_types"] = flow.resets.offered
+            flow.result["reset_types"] = list(flow.resets.offered)
         self._judge_limit(flows)
         try:
             known = known_among(self._public_keys, self.api.read_list("/key", "key", deadline))

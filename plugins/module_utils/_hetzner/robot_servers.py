@@ -97,14 +97,18 @@ class BootRoutes:
         answer.pop("password", None)
         return answer
 
-    def power_status(self, deadline: Deadline) -> str | None:
-        """What Robot says of the power: shut off, running, not supported, …; None when it says nothing."""
+    def resets(self, deadline: Deadline) -> tuple[list[str], str | None]:
+        """The types of reset that Robot offers, and what it says of the power: shut off, running, not supported, ….
+
+        None when it says nothing of the power; the list of all servers' resets never does.
+        """
         try:
-            return _status(self._get("/reset/%d", deadline))
+            body = self._get("/reset/%d", deadline)
         except ApiError as error:
             if error.status == 404:
-                return None
+                return [], None
             raise
+        return reset_types(part(body, "reset") or {}), _status(body)
 
     def can_be_woken(self, deadline: Deadline) -> bool:
         """Whether Robot offers Wake on LAN for the server."""
@@ -161,6 +165,11 @@ class BootRoutes:
         if found is None:
             raise MachineError(f"Robot's answer about the {key} of server {self._number} is not what it should be")
         return found
+
+
+def reset_types(item: Mapping[str, Any]) -> list[str]:
+    """The types of reset of a server, as Robot lists them."""
+    return [kind for kind in items(item.get("type")) if isinstance(kind, str)]
 
 
 def _status(body: Any) -> str | None:

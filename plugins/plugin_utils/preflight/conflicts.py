@@ -20,7 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.option_
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from ..report import report_files
+from ..report import exports, report_files
 from . import controller_paths, machine_specs, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
@@ -30,6 +30,13 @@ _INSTALLING = (HCLOUD, ROBOT, INSTALLIMAGE)
 _WRITING = (*_CLOUD, *_ROBOT)
 _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
+_URL = "kubenode_notify_url"
+#: What no two machines of a run have; the playbooks that write in a rescue look at addresses with the other inputs.
+_OWN: Mapping[str, Sequence[str]] = {
+    "kubenode_server_number": (*_ROBOT, SITE, INSPECT, "robot_release"),
+    "kubenode_server_ip": (*_ROBOT, SITE, INSPECT, "robot_release"),
+    "kubenode_address": (INSPECT,),
+}
 CALLBACK = "kubenode.provision.provision_report"
 #: What the first list of machines is for that a playbook makes of its hosts; it would refuse the same in its own words.
 _PURPOSES = {
@@ -144,6 +151,8 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
         *refused(hosts, playbook),
         *_of_kinds(refused, kinds),
         *misfits(hosts, playbook),
+        *shared(hosts, playbook),
+        *unsendable(hosts, playbook),
         *forged(hosts, playbook),
         *missing(hosts, playbook),
         *_of_kinds(missing, kinds),
@@ -221,6 +230,36 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         texts = [in_variables(text, names) for text in ssh_access.access_findings(access_of)]
         found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *specification.ways(host))]
     return found
+
+
+def shared(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each server, and each address of one, that more than one machine names as its own."""
+    found = []
+    for variable, playbooks in _OWN.items():
+        whose: dict[str, list[Mapping[str, Any]]] = {}
+        for host in _of_users(hosts) if playbook in playbooks else ():
+            fallback = specification.variables()[variable].fallback
+            value = host.get(variable) if _has(host, variable) or not fallback else host.get(fallback)
+            if value and not isinstance(value, (list, dict)):
+                whose.setdefault(str(value).strip().lower(), []).append(host)
+        found += [
+            f"{_names(these)}: {variable} is {one_line(value, 60)} for each of them; give each machine its own"
+            for value, these in whose.items()
+            if len(these) > 1
+        ]
+    return found
+
+
+def unsendable(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
+    """Why the report could not be sent; found out before the run, as the callback learns it at the end."""
+    if not report_files.is_enabled() or _URL not in {one.name for one in specification.taken_by(playbook)}:
+        return []
+    given, name = (hosts[0].get(_URL) if hosts else None), _URL
+    if given is None:
+        given, name = report_files.notify_url(), "notify_url of the callback (KUBENODE_NOTIFY_URL or ansible.cfg)"
+    # What is no text is a finding already; one of a vault is no str before ansible-core 2.19.
+    wrong = exports.wrong_address(str(given)) if given and not isinstance(given, (list, dict)) else ""
+    return [f"{name}: {wrong}"] if wrong else []
 
 
 def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:

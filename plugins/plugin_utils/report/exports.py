@@ -283,11 +283,28 @@ MOST = 256 * 1024
 SHOWN, REASON = 100, 200
 TRIES = 4
 _PAUSE = 1.0
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}\Z")
 _AGAIN = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 
 class NotSent(Exception):
     """The receiver did not take the report; the text has no secret."""
+
+
+def wrong_address(url: str) -> str:
+    """Why no report can be sent there, with nothing of it but the scheme; empty when one can."""
+    scheme, mark, _rest = url.partition("://")
+    if any(one.isspace() or not one.isprintable() for one in url):
+        return "it holds a space or a character that cannot be printed"
+    if not mark or not _SCHEME.match(scheme):
+        return "it does not begin with https:// or http://"
+    if scheme.lower() not in ("http", "https"):
+        return f"it begins with {scheme}://; use https:// or http://"
+    try:
+        host = web.split_url(url).hostname
+    except ValueError:
+        return f"what follows {scheme}:// is no host, or has a port that is none"
+    return "" if host else f"no host follows {scheme}://"
 
 
 class Target(NamedTuple):
@@ -300,13 +317,10 @@ class Target(NamedTuple):
     @property
     def shown(self) -> str:
         """Scheme and host, for people; raises :class:`NotSent` for what is no address."""
-        try:
-            parts = web.split_url(self.url)
-        except ValueError:
-            parts = None
-        strange = any(one.isspace() or not one.isprintable() for one in self.url)
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or strange:
-            raise NotSent("it is no address that begins with https:// or http://")
+        wrong = wrong_address(self.url)
+        if wrong:
+            raise NotSent(wrong)
+        parts = web.split_url(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 

@@ -308,6 +308,8 @@ class ReportFiles:
         self.report = results.Report()
         #: Paths, or empty for what is not written.
         self.json_path = self.page_path = ""
+        #: Where the callback's option has the report sent, which a variable may replace.
+        self.notify_url = ""
         self._about, self._warn, self._started = about, warn, started
         #: A handler of a signal may write while the thread that it interrupted holds it.
         self._lock = threading.RLock()
@@ -428,6 +430,11 @@ def begin(files: ReportFiles) -> None:
 def is_enabled() -> bool:
     """Whether the callback of this run reports it."""
     return _current is not None
+
+
+def notify_url() -> str:
+    """The option of the callback of this run; empty without the callback, or without the option."""
+    return _current.notify_url if _current is not None else ""
 
 
 def note(host: str, result: Mapping[str, Any], failed: bool = False, later: bool = False) -> None:

@@ -71,7 +71,7 @@ class Machine(TypedDict, total=False):
 
 
 #: Options of image_url_command that only cloud machines have.
-_OF_CLOUD = frozenset(["root_devices", "rescue_timeout"])
+_OF_CLOUD = frozenset(["root_devices"])
 #: Options of machine_boot that follow from more than one variable.
 _OF_MORE = frozenset(["hostname", "adopt"])
 #: It may come from the environment, too.

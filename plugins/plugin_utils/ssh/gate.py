@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import another_server, is_server
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
+from ..progress import display
 from . import system_probe
 from .remote import OTHER_KEY, REFUSED, KnownHosts, Remote, Unreachable
 from .system_probe import System
@@ -21,6 +22,8 @@ from .system_probe import System
 STEADY = 20.0
 #: Seconds between two looks whether a port is open.
 LOOKS = 0.25
+#: Seconds after which a gate says what it waits for, and from one such line to the next.
+QUIET, AGAIN = 10.0, 60.0
 
 
 class Verdict(Enum):
@@ -129,6 +132,22 @@ def judge_cloud_init(system: System, unknown_for: float) -> Decision:
     return Decision(Verdict.OPEN)
 
 
+class _Waiting:
+    """Says now and then what is waited for and what was seen last, once that has taken some seconds."""
+
+    def __init__(self, name: str, what: str, timeout: float, clock: Callable[[], float]) -> None:
+        self._name, self._what, self._timeout, self._clock = name, what, timeout, clock
+        self._began, self._next = clock(), QUIET
+
+    def seen(self, why: str) -> None:
+        """This was seen, and it goes on."""
+        waited = self._clock() - self._began
+        if self._next <= waited < self._timeout:
+            self._next = waited + AGAIN
+            limit = f"{waited:.0f} of at most {self._timeout:.0f} s"
+            display.progress(self._name, f"waiting for {self._what}, {limit}: {one_line(why, 300)}")
+
+
 def wait_for(
     remote: Remote,
     known_hosts: KnownHosts,
@@ -152,6 +171,7 @@ def wait_for(
     key will not take it later; ``mask``: takes secrets out of what cloud-init says.
     """
     began = clock()
+    waiting = _Waiting(known_hosts.name, what, timeout, clock)
     pause, wrong_since, last = 0.2, None, None
     seen: dict[str, int] = {}
     while True:
@@ -192,6 +212,7 @@ def wait_for(
         waited = clock() - began
         if waited >= timeout:
             raise GateClosed(_summary(what, timeout, seen), last)
+        waiting.seen(verdict.why)
         if not verdict.arrived:
             remote.close()
         sleep(min(pause if asked else LOOKS, max(0.0, timeout - waited)))
@@ -213,6 +234,7 @@ def wait_for_port(
     ``any_boot``: of this boot or another one, since no reboot was requested.
     """
     began = clock()
+    waiting = _Waiting(known_hosts.name, "a port of the new system", timeout, clock)
     while True:
         remote.use(known_hosts)
         known_hosts.forget_unproven()
@@ -232,6 +254,7 @@ def wait_for_port(
         remote.close()
         if clock() - began >= timeout:
             raise GateClosed(f"no port of the new system was open within {timeout:.0f} s; at last: {why}", None)
+        waiting.seen(why)
         sleep(1.0)
 
 
@@ -329,6 +352,7 @@ def unlock(
     known in advance.
     """
     began, opened, other_since = clock(), False, None
+    waiting = _Waiting(initramfs.known_hosts.name, "the initramfs", timeout, clock)
     known = bool(system.known_hosts.fingerprints())
     # On a port of its own, a system that runs shows nothing where the initramfs was.
     apart = system.port != initramfs.port
@@ -359,6 +383,7 @@ def unlock(
             opened = opened or code == 0 or _OPENED in said
         if clock() - began >= timeout:
             raise GateClosed(f"the initramfs was not unlocked within {timeout:.0f} s; at last: {why}", None)
+        waiting.seen(why)
         sleep(PAUSE)
 
 

@@ -86,6 +86,7 @@ class KnownHosts:
     """
 
     def __init__(self, directory: str, name: str, phase: str, run: str) -> None:
+        self.name = name
         self.path = Path(directory) / ssh_access.known_hosts_name(name, phase)
         self.alias = ssh_access.alias(name, phase)
         self._run = run

@@ -307,7 +307,7 @@ class _Robot:
         if path.startswith("/boot"):
             return {"rescue": active, "boot": {"rescue": active}}
         if path.startswith("/reset"):
-            return {"reset": {"operating_status": "running"}}
+            return {"reset": {"type": ["hw"], "operating_status": "running"}}
         return {"server": {"wol": False}}
 
     def change(self, method: str, path: str, _deadline: object, look: Any, **_more: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 """installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,21 @@ def test_a_check_asks_a_rescue_that_answers_what_it_would_refuse(lab):
     left = "ls -A /tmp /root/.kubenode; lsblk -no FSTYPE"
     assert "installimage" not in lab.testbed.ssh("checked-1", left, "rescue")
     assert len(machine(lab, "checked-1")["resets"]) == 1
+
+
+def test_a_rescue_that_never_lets_us_in_is_waited_for_as_long_as_the_user_says(lab):
+    """Its address is the one of another machine, which shows other host keys."""
+    inventory(lab, "checked-1")
+    with lab.playing("robot_inspect"):
+        lab.run().ok()
+    other = {"kubenode_address": machine(lab, "tar-1")["address"]}
+    inventory(lab, "checked-1", hosts={"checked-1": other}, kubenode_rescue_timeout=14)
+    seen = "an SSH server answers with a host key that is not the pinned one"
+    for playbook in ("robot_installimage", "robot_inspect"):
+        with lab.playing(playbook):
+            lab.run().fails().says(f"the rescue did not answer within 14 s; at last: {seen}")
+        said = " ".join(lab.output.split())
+        assert re.search(f"checked-1: waiting for the rescue, 1[0-9] of at most 14 s: {seen}", said), playbook
 
 
 @pytest.mark.long

@@ -160,12 +160,16 @@ def test_arming_whose_answer_is_lost_or_bad_ends_well(account, fault):
         assert account.resets(name) == ["sw"]
 
 
-def test_a_busy_robot_is_borne(account):
-    account.add("n1")
-    for path in ("/server", "/reset", "/key"):
+@pytest.mark.parametrize("names", [["n1"], ["n1", "n2"]])
+def test_a_busy_robot_is_borne(account, names):
+    account.add(*names)
+    of_resets = "/reset" if len(names) > 1 else f"/reset/{account.numbers['n1']}"
+    for path in ("/server", of_resets, "/key"):
         account.fault(point="request", api="robot", method="GET", path=path, status=503)
+    account.forget_requests()
     assert not account.rescue(prove=False).failed
-    assert account.boots("n1")[-1] == "rescue"
+    assert [account.boots(name)[-1] for name in names] == ["rescue"] * len(names)
+    assert {one["path"] for one in account.requests("GET") if one["status"] == 503} == {"/server", of_resets, "/key"}
 
 
 def test_input_that_cannot_work_is_refused_before_anything(account):

@@ -41,6 +41,28 @@ def test_a_server_that_is_off_has_no_users_and_is_started(account):
     assert account.resets("off") == ["power"]
 
 
+@pytest.mark.parametrize("look_only", [True, False])
+@pytest.mark.parametrize("words", [{"reinstall": ["off"]}, {"first_contact": "reset"}])
+def test_a_server_that_robot_calls_off_is_never_asked_by_keys_or_button(account, look_only, words):
+    """Also by a look, and by a permission of the first contact; in as many requests as one that runs."""
+    account.add("off", powered=False, reset=["sw", "hw", "power"])
+    account.add("on", reset=["sw", "hw", "power"])
+    words, costs = dict(words), set()
+    contact = words.pop("first_contact", "refuse")
+    for name, way in (("off", "power"), ("on", "sw")):
+        words = {key: [name] for key in words}
+        account.forget_requests()
+        account.rescue(account.machines(name, first_contact=contact), prove=False, look_only=look_only, **words).ok()
+        assert account.resets(name) == [way]
+        asked = [(one["method"], one["path"].replace(str(account.numbers[name]), "N")) for one in account.requests()]
+        known = [one for one in asked if one != ("POST", "/key")]
+        assert sorted(known) == [
+            ("GET", "/key"), ("GET", "/reset/N"), ("GET", "/server"), ("POST", "/boot/N/rescue"), ("POST", "/reset/N"),
+        ]  # fmt: skip
+        costs.add(len(known))
+    assert costs == {5}
+
+
 def test_a_server_that_is_named_and_off_is_started_at_once(account):
     account.add("off", powered=False, reset=["sw", "hw", "power"])
     account.add("on", reset=["sw", "hw", "power"])

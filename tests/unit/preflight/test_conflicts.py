@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,6 +119,54 @@ def test_a_notification_that_no_callback_sends_is_warned_about(playbook, monkeyp
     assert sentence.startswith("KUBENODE_METRICS_FILE is set")
     monkeypatch.setattr(report_files, "_current", object())
     assert conflicts.unsent(hosts, playbook) == []
+
+
+@pytest.mark.parametrize("playbook", ["hcloud_image_name", "robot_image_url", "site"])
+def test_an_address_that_no_report_can_be_sent_to_is_refused(playbook, monkeypatch):
+    """The callback learns it when the run has ended."""
+    of_the_option = SimpleNamespace(notify_url="")
+    monkeypatch.setattr(report_files, "_current", of_the_option)
+    hosts = [{"inventory_hostname": "n1", "kubenode_notify_url": "ftp://u:T0K3N@h/T0K3N"}]
+    wrong = "it begins with ftp://; use https:// or http://"
+    assert conflicts.unsendable(hosts, playbook) == [f"kubenode_notify_url: {wrong}"]
+    monkeypatch.setattr(conflicts, "mistyped", lambda *_given: [])
+    assert f"kubenode_notify_url: {wrong}" in conflicts.variable_findings(hosts, playbook)
+    assert conflicts.unsendable(hosts, "node") == []
+    for good in ("https://h/x", "", None):
+        assert conflicts.unsendable([{"inventory_hostname": "n1", "kubenode_notify_url": good}], playbook) == []
+    of_the_option.notify_url = "http://"
+    (sentence,) = conflicts.unsendable([{"inventory_hostname": "n1"}], playbook)
+    assert sentence.endswith("(KUBENODE_NOTIFY_URL or ansible.cfg): no host follows http://")
+    good = {"inventory_hostname": "n1", "kubenode_notify_url": "https://h/x"}
+    assert conflicts.unsendable([good], playbook) == [], "the variable wins"
+    monkeypatch.setattr(report_files, "_current", None)
+    assert conflicts.unsendable(hosts, playbook) == [], "without the callback nothing is sent: that is a warning"
+
+
+@pytest.mark.parametrize("playbook", [*conflicts._ROBOT, "robot_inspect", "robot_release", "site"])
+@pytest.mark.parametrize(
+    ("one", "other", "variable"),
+    [
+        ({"kubenode_server_number": 4711}, {"kubenode_server_number": "4711"}, "kubenode_server_number is 4711"),
+        ({"hrobot_server_number": 4711}, {"kubenode_server_number": 4711}, "kubenode_server_number is 4711"),
+        ({"kubenode_server_ip": "2001:DB8::1"}, {"kubenode_server_ip": "2001:db8::1"}, "kubenode_server_ip is 2001"),
+    ],
+)
+def test_a_server_that_two_machines_name_is_found_before_anything_is_locked(playbook, one, other, variable):
+    hosts = [{"inventory_hostname": name, **own} for name, own in (("n1", one), ("n2", {}), ("n3", other))]
+    (sentence,) = conflicts.shared(hosts, playbook)
+    assert sentence.startswith(f"n1, n3: {variable}")
+    assert sentence.endswith(" for each of them; give each machine its own")
+    assert sentence in conflicts.variable_findings(hosts, playbook)
+    assert conflicts.shared(hosts[:2], playbook) == []
+
+
+def test_an_address_that_two_machines_have_is_found_before_a_look_arms_anything():
+    hosts = [{"inventory_hostname": name, "kubenode_address": "192.0.2.1"} for name in ("n1", "n2")]
+    (sentence,) = conflicts.shared(hosts, "robot_inspect")
+    assert sentence == "n1, n2: kubenode_address is 192.0.2.1 for each of them; give each machine its own"
+    # nodes behind one address may have a port each
+    assert conflicts.shared(hosts, "node") == conflicts.shared(hosts, "hcloud_image_name") == []
 
 
 @pytest.mark.parametrize(("names", "warned"), [(["c", "m"], 0), (["c"], 1)])

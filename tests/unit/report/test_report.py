@@ -171,6 +171,12 @@ def test_table_names_the_figures_and_the_failure(report):
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize(("calls", "machines", "said"), [(1, 4, "0.3"), (3, 4, "0.8"), (1, 3, "0.3"), (0, 1, "0.0")])
+def test_a_half_is_rounded_up(report, calls, machines, said):
+    report.add("n1", fleet(*({"name": f"n{number}", "boot_state": "x"} for number in range(machines)), api_calls=calls))
+    assert f"API calls: {calls} in all, {said} per machine" in "\n".join(table(report))
+
+
 def test_a_run_without_changes_says_so(report):
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
     assert "Nothing changed" in "\n".join(table(report))

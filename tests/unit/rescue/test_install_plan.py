@@ -108,6 +108,14 @@ def test_what_a_host_sets_goes_before_what_the_run_says():
 
 
 @pytest.mark.parametrize("playbook", [HCLOUD, ROBOT, INSTALLIMAGE])
+def test_every_step_in_the_rescue_waits_for_it_as_long_as_the_user_says(playbook):
+    """The first of them is the one that waits; which one that is depends on the kind of machine."""
+    machine = planned(playbook, {"kubenode_rescue_timeout": 60, "kubenode_pre_provision_command": "ask"})
+    for step in steps(machine)[:-1]:
+        assert machine[step].get("rescue_timeout") == 60, step
+
+
+@pytest.mark.parametrize("playbook", [HCLOUD, ROBOT, INSTALLIMAGE])
 def test_the_port_of_the_installed_system_is_the_inventorys(playbook):
     def port(**variables: object) -> object:
         machine = planned(playbook, variables)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,39 @@ def test_a_silent_machine_is_waited_for_to_the_limit(tmp_path):
     )
     assert closed.value.system is None
     assert 100 <= world.now < 103
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a user reads while a gate waits."""
+    lines: list[str] = []
+    monkeypatch.setattr(gate.display, "progress", lambda name, text: lines.append(f"{name}: {text}"))
+    return lines
+
+
+def test_a_gate_that_waits_says_so_with_what_was_seen_last(tmp_path, shown):
+    changed = classify("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.")
+    world = World(tmp_path, (0, SILENCE), (40, changed), (130, probe()))
+    world.wait(rescue_gate(OLD), timeout=360)
+    assert [re.sub(r"\d+ of", "N of", line) for line in shown] == [
+        "node-1: waiting for the rescue, N of at most 360 s: no SSH server answers (Connection refused)",
+        "node-1: waiting for the rescue, N of at most 360 s: an SSH server answers with a host key that is not the "
+        "pinned one: another system, or it is intercepted",
+    ]
+
+
+def test_a_gate_that_opens_soon_says_nothing(tmp_path, shown):
+    World(tmp_path, (0, SILENCE), (8, probe())).wait(rescue_gate(OLD))
+    assert shown == []
+
+
+def test_the_wait_for_a_port_is_shown_too(tmp_path, shown):
+    world = World(tmp_path, (0.0, SILENCE), (30.0, Unreachable(REFUSED, "Permission denied")))
+    world.look = lambda any_boot: False
+    gate.wait_for_port(world, world.known_hosts, OLD, 100.0, clock=lambda: world.now, sleep=world.sleep)
+    (line,) = shown
+    assert line.startswith("node-1: waiting for a port of the new system, 1")
+    assert line.endswith(" of at most 100 s: no SSH server answers (Connection refused)")
 
 
 def test_another_system_is_noticed_before_the_limit_and_leaves_no_pin(tmp_path):
