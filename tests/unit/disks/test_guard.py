@@ -195,7 +195,7 @@ ENTRIES = st.one_of(
 def test_a_word_that_is_used_up_permits_nothing(systems, wipe, reinstall):
     disks = [
         installed(name, machine, consent) if machine else disk(name, serial=name.upper(), holds=[entry("data", name)])
-        for name, (machine, consent) in zip(("sda", "sdb"), systems)
+        for name, (machine, consent) in zip(("sda", "sdb"), systems, strict=True)
     ]
     verdict, words = by_words(disks, ["sda"], wipe, reinstall)
     for one in disks:
