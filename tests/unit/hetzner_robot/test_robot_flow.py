@@ -189,7 +189,7 @@ def test_what_the_word_does_that_a_refused_machine_needs(look_only, does):
     flow = flow_of(Robot(), {"name": "n1", "boot_state": ""}, look_only=look_only)
     flow.rescue_probe.words = "SSH does not answer"
     said = flow.refusal(decision.REFUSE_SILENT)
-    assert f"to have it reset {does}, name it: -e '{{\"kubenode_reinstall\": [\"n1\"]}}'" in said
+    assert f'to have it reset {does}, name it: -e \'{{"kubenode_reinstall": ["n1"]}}\'' in said
 
 
 def test_the_run_after_a_look_writes_in_the_rescue_that_the_look_has_started(monkeypatch, tmp_path):
