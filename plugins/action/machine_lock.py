@@ -9,7 +9,7 @@ import fcntl
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,9 @@ class ActionModule(ControllerAction):
                 )
         answer = {"changed": False, "failed": False, "machines": sorted(busy)}
         if busy and self._task.check_mode:
-            display.warning(_busy_text(busy))
+            display.warning(_busy_text(busy, given["names"]))
         elif busy:
-            answer.update(failed=True, msg=f"{_busy_text(busy)}. Nothing was changed")
+            answer.update(failed=True, msg=f"{_busy_text(busy, given['names'])}. Nothing was changed")
         return answer
 
     def _release(self, locks: Locks, machines: list[str], run: Holder) -> dict[str, Any]:
@@ -72,7 +72,8 @@ class ActionModule(ControllerAction):
         return {"changed": False, "failed": False, "machines": []}
 
 
-def _busy_text(busy: Mapping[str, Holder]) -> str:
+def _busy_text(busy: Mapping[str, Holder], machines: Collection[str]) -> str:
+    """Which runs work on which of these machines, and what to do about it."""
     runs: dict[Holder, list[str]] = {}
     for name in sorted(busy):
         runs.setdefault(busy[name], []).append(name)
@@ -81,6 +82,8 @@ def _busy_text(busy: Mapping[str, Holder]) -> str:
         f"controller, since {run.since})"
         for run, theirs in runs.items()
     ]
+    if busy.keys() >= set(machines):
+        return f"{'; '.join(texts)}. Wait for its end"
     limit = ":".join(["all", *(f"!{name}" for name in sorted(busy))])
     return f"{'; '.join(texts)}. Wait for its end, or leave {'it' if len(busy) == 1 else 'them'} out: --limit '{limit}'"
 

@@ -484,9 +484,10 @@ class RobotFlow(BootFlow):
             return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
         if step == decision.REFUSE_SILENT:
             did = "proved" if self._proven else "finished"
+            what = "into its rescue, where nothing is written" if self.fleet.more.look_only else "and written again"
             return (
                 f"an earlier run {did} its new system, and now it does not let us in ({self.rescue_probe.words}): "
-                "it may be a node whose network or SSH is down. Look at it; to have it reset and written again, "
+                f"it may be a node whose network or SSH is down. Look at it; to have it reset {what}, "
                 f"name it: {self.word_to_write()}"
             )
         used = self._contact_used

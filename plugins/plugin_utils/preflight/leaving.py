@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
@@ -110,6 +110,19 @@ def reboot_plan(hosts: Iterable[Mapping[str, Any]], serial: Any = None) -> site.
     if serial is None or (not of_run and any(host.get("kubenode_serial") == serial for host in hosts)):
         serial = 1
     return site.batch_plan(hosts, serial)
+
+
+def is_releasing(folder: str, machine: str) -> bool:
+    """Whether a run of robot_release of this controller took this machine out of its cluster, and was cut off then.
+
+    ``folder``: where intents lie. Such a run opens its intent when the machine has left.
+    """
+    try:
+        intent = intents.read(intents.file_of(folder, machine))
+    except intents.IntentError as error:
+        raise ValueError(str(error)) from error
+    released = consent.RELEASE in str((intent or {}).get("consent") or "").split("+")
+    return released and intents.is_open(intent, machine)
 
 
 def _can_be_read(path: str, inventory_dir: str | None) -> bool:

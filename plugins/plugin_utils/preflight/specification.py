@@ -165,7 +165,7 @@ _OF_PLAYBOOKS = """
     kubenode_image_write kubenode_images kubenode_installed kubenode_inventory kubenode_leave
     kubenode_looked kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan
     kubenode_powered_off kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot
-    kubenode_records kubenode_releasing kubenode_removed kubenode_reset kubenode_reset_again
+    kubenode_records kubenode_release_rescue kubenode_releasing kubenode_removed kubenode_reset kubenode_reset_again
     kubenode_runs kubenode_server_id kubenode_sink kubenode_site kubenode_site_stopped kubenode_snapshots
     kubenode_sources kubenode_started kubenode_stragglers kubenode_summary kubenode_tarball kubenode_tarball_builds
     kubenode_tarball_files kubenode_tarballs kubenode_uncordoned kubenode_upgrade kubenode_wiping

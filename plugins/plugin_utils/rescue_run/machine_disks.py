@@ -201,8 +201,10 @@ class _Disks:
             about.update(changed=False, to_empty=_targets(todo), wiped=[])
         about["found_empty"] = _targets(disk for disk in chosen if not disk["holds"])
         written = {disk["name"] for disk in chosen} | set(verdict.wipe)
-        about["warnings"] = [f"{machine}: {text}" for text in (*guard.could_boot(self._disks, written), *notes)]
+        notes += verdict.notes + guard.could_boot(self._disks, written)
+        about["warnings"] = [f"{machine}: {text}" for text in notes]
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
+        # Also when it did nothing: it must not count for what is written now.
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
         emptied = ", ".join(verdict.wipe)

@@ -44,6 +44,7 @@ _ASK = 120.0
 
 _PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
 _NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
+_NOTHING_THERE = re.compile(r"connect to host \S+ port [0-9]+:|open failed: connect failed: ")
 _SLOW = re.compile(r"banner exchange|kex_exchange|during (key exchange|authentication)", re.IGNORECASE)
 
 
@@ -75,6 +76,11 @@ def why_not_reached(message: str) -> str:
             "it may be a rescue that a person has booted"
         )
     return f"it does not answer ({one_line(message, 300)})"
+
+
+def is_silent(message: str) -> bool:
+    """Whether the error of a task says that nothing took its connection: no other system, and none that refused us."""
+    return classify(message).kind == SILENT and bool(_NOTHING_THERE.search(message))
 
 
 class KnownHosts:

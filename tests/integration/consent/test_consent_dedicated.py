@@ -33,11 +33,17 @@ def test_a_permission_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedic
     for folder in ("kubenode", "colleague"):
         dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.testbed.folder / folder))
         dedicated.run(*SEEN).fails().says("not started for an open installation of ours")
-    # also when the machine is named: the installation on the disk has used up its permission
-    dedicated.run(*SEEN, "-e", '{"kubenode_reinstall": ["wiped-1"]}').fails().says("was used")
     assert dedicated.boots("wiped-1") == boots
     dedicated.dedicated_reset("wiped-1", 301, boot)
     assert dedicated.shell("wiped-1", "ls /etc/precious") == "/etc/precious\n"
+
+    # the word that names the machine counts alone, and what it installs uses up both
+    named = ("-e", '{"kubenode_reinstall": ["wiped-1"]}')
+    dedicated.run(*SEEN, *named).ok().says("Only kubenode_reinstall counts here")
+    assert dedicated.record("wiped-1")["consent"] == "reinstall+wipe"
+    seen = dedicated.boots("wiped-1")
+    dedicated.run(*SEEN, *named).says("kubenode_reinstall names wiped-1, but this was used")
+    assert dedicated.boots("wiped-1") == seen
 
 
 def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):

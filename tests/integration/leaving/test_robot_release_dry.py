@@ -4,6 +4,7 @@
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from tests.integration.accounts import RobotAccount
 from tests.integration.runs import QUICK
 
@@ -38,6 +39,8 @@ def test_check_mode_says_and_changes_nothing(account, api):
     for more, stops in (({}, True), ({"kubenode_wipe": ["S1"], "kubenode_ignore_unreachable": True}, False)):
         done = run(account, "--check", "--diff", **given, **more).ok().says("does not answer, would evict 1 pods")
         assert ("a run without --check would stop here" in done.output) is stops
+        words = ["would arm the rescue and reset by", "would empty S1 (", "would switch it off"]
+        assert [word in " ".join(done.output.split()) for word in words] == [bool(more.get("kubenode_wipe"))] * 3
     assert (writes(account), api.writes) == ([], [])
     assert account.rescue_of("silent-1")["active"] is True
 
@@ -52,6 +55,28 @@ def test_a_rescue_that_is_armed_is_disarmed_and_no_disk_is_touched(account):
     assert [account.rescue_of(name)["active"] for name in ("silent-1", "silent-2")] == [False, True]
     assert (account.boots("silent-1"), account.resets("silent-1")) == (before, [])
     run(account, kubenode_release=["silent-1"], kubenode_ignore_unreachable=True).ok().says("changed=0")
+
+
+def test_a_machine_that_an_interrupted_run_took_down_is_gone_on_with(account):
+    kept = account.folder / "kubenode/intents/silent-1.json"
+    intent = intents.make("silent-1", installed.new_installation(), "release")
+    for fits, changed in (
+        (False, {"consent": "reinstall"}),
+        (False, {"state": "seen"}),
+        (False, {"machine": "silent-2"}),
+        (False, {"armed_at": "2026-01-01T00:00:00Z"}),
+        (True, {}),
+    ):
+        intents.write(str(kept), {**intent, **changed})
+        if fits:
+            done = run(account, "--check", kubenode_release=["silent-1"]).ok()
+            assert "a run without --check would stop here" not in done.output
+            assert "FAILED: " not in done.output
+            assert "silent-1 failed: " not in done.output
+            run(account, kubenode_release=["silent-1"]).ok().says("does not answer, forgotten here: ")
+        else:
+            run(account, kubenode_release=["silent-1"]).fails().says("-e kubenode_ignore_unreachable=true")
+        assert kept.exists() is not fits
 
 
 @pytest.mark.parametrize(

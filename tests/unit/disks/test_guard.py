@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_facts, guard
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
@@ -132,6 +133,80 @@ def test_raid_with_our_system_on_two_disks():
     assert guard.judge(found, both[:1], "node-1", reinstall=True, wipe=["S4GENX0N100002"]).wipe == [*reversed(both)]
     (refused,) = guard.judge(found, both[:1], "node-1").errors
     assert "Debian GNU/Linux 12 (bookworm) (installed as node-1)" in refused
+
+
+def installed(name: str, machine: str, consent: str, **more: object) -> dict:
+    record = {"machine": machine, "installation": "7b2685fb" + 24 * "0", "consent": consent}
+    held = [entry("system", name, system="Debian", installed=record)]
+    return disk(name, serial=name.upper(), holds=held, **more)
+
+
+def by_words(disks: list, chosen: list, wipe: object = (), reinstall: object = (), claimed: bool = False):
+    """The verdict of these words for node-1, as machine_disks asks for it."""
+    words = {"wipe": consents.Words("wipe", wipe), "reinstall": consents.Words("reinstall", reinstall)}
+
+    def used(variable, name, record):
+        return "" if words[variable].covers(name, record) else words[variable].why_not(name, record)
+
+    named = words["reinstall"].names("node-1")
+    return guard.judge(disks, chosen, "node-1", list(words["wipe"]), named, claimed, used=used), words
+
+
+def test_an_entry_that_is_used_up_does_nothing_where_reinstall_covers_the_disk():
+    ours, other = installed("sda", "node-1", "wipe"), installed("sdb", "node-2", "wipe")
+    verdict, _words = by_words([ours, BLANK | {"name": "sdz"}], ["sda"], ["SDA"], ["node-1"])
+    assert (verdict.errors, verdict.wipe) == ([], ["sda"])
+    (note,) = verdict.notes
+    assert "kubenode_wipe names SDA, but this was used" in note
+    assert note.endswith("Only kubenode_reinstall counts here")
+    assert by_words([ours], ["sda"], {"SDA": "0123456789"}, ["node-1"])[0].wipe == ["sda"]
+    assert by_words([ours], ["sda"], ["SDA"])[0].errors, "alone it is refused"
+    assert by_words([other], ["sdb"], ["SDB"], ["node-1"])[0].errors, "what is another machine's is not covered"
+    assert by_words([ours, other], ["sda"], ["SDB"], ["node-1"])[0].errors, "nor is a disk that is not written"
+    both = installed("sda", "node-1", "reinstall+wipe")
+    refused = "\n".join(by_words([both], ["sda"], ["SDA"], ["node-1"])[0].errors)
+    assert "kubenode_reinstall names node-1, but this was used" in refused
+    assert by_words([both], ["sda"], ["SDA"], {"node-1": "7b2685fb"})[0].wipe == ["sda"]
+
+
+def test_an_entry_of_a_disk_without_a_record_is_not_believed_beside_one_that_is_used_up():
+    """The installation that used up the one may have used up the other, and data was put there since."""
+    ours = installed("sda", "node-1", "wipe")
+    verdict, _words = by_words([ours, DATA], ["sda"], ["SDA", "B"], ["node-1"])
+    assert "kubenode_wipe names SDA, but this was used" in "\n".join(verdict.errors)
+    assert verdict.wipe == []
+    assert by_words([ours, DATA], ["sda"], {"SDA": "7b2685fb", "B": "7b2685fb"}, ["node-1"])[0].wipe == ["sda", "sdb"]
+    assert by_words([ours, BLANK | {"name": "sdz"}], ["sda"], ["SDA", "A"], ["node-1"])[0].wipe == ["sda"]
+
+
+RECORDS = ["", "wipe", "reinstall", "reinstall+wipe"]
+ENTRIES = st.one_of(
+    st.lists(st.sampled_from(["SDA", "SDB"]), unique=True),
+    st.dictionaries(st.sampled_from(["SDA", "SDB"]), st.sampled_from(["7b2685fb", "0123456789"])),
+)
+
+
+@recorded.CALM
+@given(
+    st.lists(st.tuples(st.sampled_from(["node-1", "node-2", None]), st.sampled_from(RECORDS)), min_size=2, max_size=2),
+    ENTRIES,
+    st.sampled_from([[], ["node-1"], {"node-1": "7b2685fb"}]),
+)
+def test_a_word_that_is_used_up_permits_nothing(systems, wipe, reinstall):
+    disks = [
+        installed(name, machine, consent) if machine else disk(name, serial=name.upper(), holds=[entry("data", name)])
+        for name, (machine, consent) in zip(("sda", "sdb"), systems, strict=True)
+    ]
+    verdict, words = by_words(disks, ["sda"], wipe, reinstall)
+    for one in disks:
+        record = one["holds"][0].get("installed")
+        by_wipe = words["wipe"].covers(one["serial"], record) if record else words["wipe"].names(one["serial"])
+        ours = one["name"] == "sda" and (record or {}).get("machine") == "node-1"
+        if one["name"] in verdict.wipe:
+            assert by_wipe or (ours and words["reinstall"].covers("node-1", record))
+    without, _same = by_words(disks, ["sda"], [], reinstall)
+    if verdict.notes:
+        assert (verdict.errors, verdict.wipe) == (without.errors, without.wipe), "as if it were not given"
 
 
 def test_the_diff_names_each_disk_and_no_other():

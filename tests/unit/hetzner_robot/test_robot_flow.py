@@ -182,6 +182,16 @@ def test_a_look_says_that_a_silent_machine_may_be_off(look_only, answer, off):
     assert said.startswith(f"we cannot tell what it runs (SSH does not answer){off} so it was not reset and nothing is")
 
 
+@pytest.mark.parametrize(
+    ("look_only", "does"), [(True, "into its rescue, where nothing is written"), (False, "and written again")]
+)
+def test_what_the_word_does_that_a_refused_machine_needs(look_only, does):
+    flow = flow_of(Robot(), {"name": "n1", "boot_state": ""}, look_only=look_only)
+    flow.rescue_probe.words = "SSH does not answer"
+    said = flow.refusal(decision.REFUSE_SILENT)
+    assert f'to have it reset {does}, name it: -e \'{{"kubenode_reinstall": ["n1"]}}\'' in said
+
+
 def test_the_run_after_a_look_writes_in_the_rescue_that_the_look_has_started(monkeypatch, tmp_path):
     """As the guides print it. A run without that folder, as of another job, takes it for the rescue of a person."""
     kept = str(tmp_path / "intents")

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.action import machine_lock
 from ansible_collections.kubenode.provision.plugins.action.machine_lock import Holder, LockError, Locks, here, this_run
 
 #: Takes a lock and says whether it has it; ends with its standard input.
@@ -49,6 +50,13 @@ def test_a_run_takes_a_machine_again_and_others_do_not(locks, other, tmp_path):
     assert locks.take(["node-2", "node-3"], another) == {"node-2": run}
     assert locks.others(["node-1", "node-2", "node-3"], another) == {"node-1": run, "node-2": run}
     assert not (tmp_path / "locks/node-3.json").exists(), "all or none"
+
+
+def test_the_way_out_leaves_machines_that_the_run_can_do_without():
+    run = Holder(7, "s", here(), "2026-11-28T08:59:01Z")
+    some = machine_lock._busy_text({"a": run, "b": run}, ["a", "b", "c"])
+    assert some.endswith("Wait for its end, or leave them out: --limit 'all:!a:!b'")
+    assert machine_lock._busy_text({"a": run, "b": run}, ["b", "a"]).endswith("Wait for its end")
 
 
 def test_a_killed_run_stops_no_other(locks, other):

@@ -32,6 +32,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     Remote,
     Session,
     Unreachable,
+    is_silent,
     why_not_reached,
 )
 from tests.clock import Clock
@@ -541,3 +542,20 @@ def test_why_a_task_did_not_reach_its_machine_is_one_line():
     assert why_not_reached(silent) == f"it does not answer ({' '.join(silent.split())})"
     assert why_not_reached("it is off") == "it does not answer (it is off)"
     assert len(why_not_reached("no " * 500)) < 330
+
+
+@pytest.mark.parametrize(
+    ("said", "silent"),
+    [
+        ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", True),
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host", True),
+        ("channel 0: open failed: connect failed: No route to host\r\nConnection closed by UNKNOWN port 65535", True),
+        ("Host key for a.os has changed.\r\nHost key verification failed.", False),
+        ("root@192.0.2.1: Permission denied (publickey,password).", False),
+        ("Connection timed out during banner exchange", False),
+        ("Failed to create temporary directory", False),
+        ("", False),
+    ],
+)
+def test_silent_is_a_machine_that_takes_no_connection(said, silent):
+    assert is_silent(f"Task failed: Failed to connect to the host via ssh: {said}") is silent

@@ -30,11 +30,12 @@ _ELSEWHERE = (
 
 class Verdict:
     """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: a
-    retry cannot help."""
+    retry cannot help; ``notes``: entries of ``wipe`` that did nothing."""
 
     def __init__(self) -> None:
         self.wipe: list[str] = []
         self.errors: list[str] = []
+        self.notes: list[str] = []
         self.permanent = False
 
     def refuse(self, text: str, permanent: bool = False) -> None:
@@ -122,11 +123,21 @@ def judge(
     verdict = Verdict()
     by_name = {disk["name"]: disk for disk in disks}
     entries = _named(disks, wipe, verdict)
-    named = list(entries)
-    for name, text in entries.items():
-        # A claim is for the chosen disks alone.
-        for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
-            verdict.refuse(f"{disk_names.named(by_name[name])}: {why}")
+    # A claim is for the chosen disks alone.
+    asked = {name: text for name, text in entries.items() if not (claimed and name in chosen)}
+    used_up = {name: _used_up(by_name[name], "wipe", text, used) for name, text in asked.items()}
+    left = {name for name, why in used_up.items() if why and name in chosen}
+    left = {name for name in left if reinstall and is_ours(by_name[name], machine)}
+    if any(by_name[name]["holds"] for name in entries if name not in left):
+        # What used up one entry may have used up this one, of a disk that keeps no record of that.
+        left = set()
+    named = [name for name in entries if name not in left]
+    for name, reasons in used_up.items():
+        for why in reasons:
+            if name in left:
+                verdict.notes.append(f"{disk_names.named(by_name[name])}: {why}. Only kubenode_reinstall counts here")
+            else:
+                verdict.refuse(f"{disk_names.named(by_name[name])}: {why}")
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
