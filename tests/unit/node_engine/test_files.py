@@ -201,3 +201,88 @@ def test_mounts_are_found_deepest_first():
     assert files.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
     assert files.is_mount(info, "/a")
     assert not files.is_mount(info, "/a/b/c")
+
+
+def test_a_mode_alone_is_shown_and_restarts_nothing(machine):
+    wanted = [setting("file", path="/etc/a.conf", content="a\n"), setting("handler", argv=["tell"], on=["file"])]
+    machine.put("/etc/a.conf", "a\n", 0o600)
+    planned = machine.plan(wanted)
+    (diff,) = engine.diffs(planned)
+    assert diff["before"].startswith("/etc/a.conf 0600 "), diff
+    assert diff["after"].startswith("/etc/a.conf 0644 "), diff
+    assert machine.apply(wanted) == {"file": True, "handler": False}
+    assert machine.ran == []
+    machine.put("/etc/a.conf", "b\n")
+    assert machine.apply(wanted) == {"file": True, "handler": True}
+
+
+def test_a_mode_of_a_directory_is_shown_with_its_path(machine):
+    machine.file("/d").mkdir(mode=0o700)
+    (diff,) = engine.diffs(machine.plan([setting("directory", path="/d")]))
+    assert (diff["before"].split()[:3], diff["after"].split()[:3]) == (
+        ["/d", "directory", "0700"],
+        ["/d", "directory", "0755"],
+    )
+
+
+@pytest.mark.parametrize("kind", [{"kind": "file", "content": "new\n"}, {"kind": "absent"}])
+def test_a_link_that_is_replaced_or_removed_is_shown_with_its_target(machine, kind):
+    machine.file("/x").symlink_to("/root/mine.toml")
+    own = setting("file")
+    wanted = [{"id": "x", "step": "s", "path": "/x", **kind}]
+    if kind["kind"] == "file":
+        wanted[0].update(owner=own["owner"], group=own["group"])
+    (diff,) = engine.diffs(machine.plan(wanted))
+    assert "link to /root/mine.toml" in diff["before_header"]
+    assert diff["before"] == "link to /root/mine.toml\n"
+
+
+def test_a_file_that_becomes_a_link_is_shown_with_its_text(machine):
+    machine.put("/x.conf", "by hand\n")
+    (diff,) = engine.diffs(machine.plan([setting("link", path="/x.conf", target="/dev/null")]))
+    assert diff["before_header"].startswith("/x.conf (0644 ")
+    assert (diff["before"], diff["after"]) == ("by hand\n", "link to /dev/null\n")
+
+
+def test_what_is_removed_is_shown_and_its_text_only_on_demand(machine):
+    machine.put("/a.conf", "by hand\n")
+    machine.put("/key", "-----BEGIN PRIVATE KEY-----\nhunter2\n")
+    wanted = [setting("absent", path, path=path, shown=True) for path in ("/a.conf", "/key")]
+    first, second = engine.diffs(machine.plan(wanted))
+    assert first["before_header"].startswith("/a.conf (0644 ")
+    assert (first["before"], first["after"], second["before"]) == ("by hand\n", "", "(secret)\n")
+    (quiet,) = engine.diffs(machine.plan([setting("absent", path="/a.conf")]))
+    assert (quiet["before"], quiet["after"]) == ("/a.conf\n", "")
+
+
+def test_a_tree_that_is_removed_is_shown_file_by_file(machine):
+    machine.put("/var/lib/kubelet/pki/mine.key", "hunter2")
+    machine.put("/var/lib/kubelet/pki/own/state", "x")
+    machine.file("/var/lib/kubelet/pki/link").symlink_to("/root")
+    machine.put("/var/lib/kubelet/pki/volume/precious", "x")
+    mount = machine.file("/var/lib/kubelet/pki/volume")
+    machine.put("/proc/self/mountinfo", f"1 1 8:1 / / rw - ext4 x rw\n2 1 8:2 / {mount} rw - nfs server rw\n")
+    tree = "/var/lib/kubelet/pki"
+    (diff,) = engine.diffs(machine.plan([setting("absent", path=tree, recursive=True, shown=True)]))
+    assert diff["before"].splitlines() == [tree, tree + "/link", tree + "/mine.key", tree + "/own/state"]
+    for number in range(300):
+        machine.put(f"{tree}/{number}")
+    (diff,) = engine.diffs(machine.plan([setting("absent", path=tree, recursive=True)]))
+    assert diff["before"].endswith("(and more)\n")
+    assert diff["before"].count("\n") == 201
+
+
+def test_a_folder_in_which_a_person_keeps_a_file_stays(machine):
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    machine.put(folder + "/10-ours.conf")
+    machine.put(folder + "/90-hand.conf", "by hand")
+    wanted = [
+        setting("absent", "ours", path=folder + "/10-ours.conf"),
+        setting("absent", "folder", path=folder, keep_full=True),
+    ]
+    machine.plan(wanted)
+    assert machine.warnings == [f"{folder} stays, since it has files that are not the role's: 90-hand.conf"]
+    assert machine.apply(wanted) == {"ours": True, "folder": False}
+    assert machine.file(folder + "/90-hand.conf").read_text() == "by hand"
+    machine.file(folder + "/90-hand.conf").rename(machine.file(folder + "/10-ours.conf"))
+    assert machine.apply(wanted) == {"ours": True, "folder": True}

@@ -47,6 +47,8 @@ class Setting(_Named, total=False):
     create_only: bool
     target: str
     recursive: bool
+    shown: bool
+    keep_full: bool
     name: str
     #: a flag, but of sysctl a list of keys
     optional: Any
@@ -78,6 +80,8 @@ class Step(NamedTuple):
     act: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
     diff: dict[str, str] | None = None
+    #: whether what waits for this setting hears of its change
+    heard: bool = True
 
 
 def same(state: str, reason: str = "") -> Step:

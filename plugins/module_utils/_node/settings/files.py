@@ -21,6 +21,8 @@ from .context import Context, Setting, SettingError, Step, same
 _LARGEST_ID = (1 << 32) - 2
 
 SECRET = "(secret)\n"
+#: files of a tree that a diff names
+_MOST_LISTED = 200
 
 
 def content(setting: Setting) -> bytes:
@@ -44,7 +46,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
     reasons = _reasons(status, stat.S_ISREG, mode, uid, gid)
     if status is not None and old != wanted and reasons[:1] != ["is not a regular file"]:
         reasons.insert(0, "content differs")
-    before = describe(status)
+    before = state(host, path)
     after = f"{mode:04o} {setting.get('owner', 'root')}:{setting.get('group', 'root')}"
     if not reasons:
         return same(before)
@@ -57,12 +59,13 @@ def plan_file(context: Context, setting: Setting) -> Step:
         context.label(made + [path])
 
     secret = bool(setting.get("secret"))
-    diff = {
-        "before_header": f"{path} ({before})",
-        "after_header": f"{path} ({after})",
-        "before": shown(old, secret),
-        "after": shown(wanted, secret, old is not None and old != wanted),
-    }
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})"}
+    if old == wanted:
+        # a mode or an owner alone: the texts would be equal, and no line would tell of it
+        diff.update(before=f"{path} {before}\n", after=f"{path} {after}\n")
+        return Step(True, before, after, "; ".join(reasons), act, diff=diff, heard=False)
+    diff["before"] = f"{before}\n" if status is not None and old is None else shown(old, secret)
+    diff["after"] = shown(wanted, secret, old is not None)
     return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
@@ -88,17 +91,17 @@ def plan_directory(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    return Step(True, describe(status), after, "; ".join(reasons), act)
+    before = describe(status)
+    diff = {"before_header": path, "after_header": path, "before": f"{path} {before}\n", "after": f"{path} {after}\n"}
+    return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
 def plan_link(context: Context, setting: Setting) -> Step:
     """A symbolic link; a file in its place is replaced, a directory is not."""
     host, path, target = context.host, setting["path"], setting["target"]
     status, after = host.status(path), "link to " + setting["target"]
-    before = describe(status)
-    if status is not None and stat.S_ISLNK(status.st_mode):
-        before = "link to " + os.readlink(host.path(path))
-    elif status is not None and stat.S_ISDIR(status.st_mode):
+    before = state(host, path)
+    if status is not None and stat.S_ISDIR(status.st_mode):
         raise SettingError(f"{path} is a directory")
     if before == after:
         return same(before)
@@ -110,7 +113,9 @@ def plan_link(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    return Step(True, before, after, "does not exist" if status is None else "is " + before, act)
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "after": f"{after}\n"}
+    diff["before"] = removed(host, path, True) if status is not None else ""
+    return Step(True, before, after, "does not exist" if status is None else "is " + before, act, diff=diff)
 
 
 def owner(context: Context, setting: Setting) -> tuple[int | None, int | None]:
@@ -159,6 +164,37 @@ def describe(status: os.stat_result | None) -> str:
         return "link"
     kind = "directory " if stat.S_ISDIR(status.st_mode) else "" if stat.S_ISREG(status.st_mode) else "special file "
     return f"{kind}{stat.S_IMODE(status.st_mode):04o} {_user(status.st_uid)}:{_group(status.st_gid)}"
+
+
+def state(host: Host, path: str) -> str:
+    """What is at a path, in a few words; a link with its target."""
+    status = host.status(path)
+    is_link = status is not None and stat.S_ISLNK(status.st_mode)
+    return "link to " + os.readlink(host.path(path)) if is_link else describe(status)
+
+
+def removed(host: Host, path: str, with_content: bool) -> str:
+    """What goes from a path, as a diff may show it: a text, where it holds no secret, else a line for each file."""
+    status = host.status(path)
+    if status is not None and stat.S_ISREG(status.st_mode) and with_content:
+        data = host.data(path) or b""
+        # whatever it should have been: a key is never shown
+        return shown(data, b"PRIVATE KEY" in data) or f"{path} (empty)\n"
+    if status is not None and stat.S_ISLNK(status.st_mode):
+        return f"{state(host, path)}\n"
+    listed = [path]
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        real = host.path(path)
+        mounted = mounts_below(host.text("/proc/self/mountinfo"), real)
+        for folder, folders, names in os.walk(real):
+            # what is mounted is not removed, only unmounted, and may be slow to look at
+            folders[:] = sorted(name for name in folders if os.path.join(folder, name) not in mounted)
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            below = path + folder[len(real) :]
+            listed += [f"{below}/{name}" for name in sorted(names + links)]
+            if len(listed) > _MOST_LISTED:
+                return "".join(f"{name}\n" for name in listed[:_MOST_LISTED]) + "(and more)\n"
+    return "".join(f"{name}\n" for name in listed)
 
 
 def _user(uid: int) -> str:
@@ -241,7 +277,13 @@ def plan_absent(context: Context, setting: Setting) -> Step:
     if status is None:
         return same("absent")
     is_tree = stat.S_ISDIR(status.st_mode)
-    full = is_tree and bool(host.names(path))
+    names = host.names(path) if is_tree else []
+    if setting.get("keep_full"):
+        names = [name for name in names if context.paths.get(f"{path}/{name}", True)]
+        if names:
+            context.warn(f"{path} stays, since it has files that are not the role's: {', '.join(names)}")
+            return same(describe(status), "has other files: " + ", ".join(names))
+    full = bool(names)
     if full and not setting.get("recursive"):
         raise SettingError(f"{path} is a directory with content; it is removed only with recursive")
     mounted = is_tree and is_mount(host.text("/proc/self/mountinfo"), host.path(path))
@@ -261,8 +303,10 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         sync_folder(os.path.dirname(host.path(path)))
 
-    after = "an empty mount point" if mounted else "absent"
-    return Step(True, describe(status), after, "exists", act)
+    before, after = state(host, path), "an empty mount point" if mounted else "absent"
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "after": ""}
+    diff["before"] = removed(host, path, bool(setting.get("shown")))
+    return Step(True, before, after, "exists", act, diff=diff)
 
 
 def _remove_tree(host: Host, path: str) -> None:
