@@ -29,7 +29,8 @@ options:
       - C(directory) has C(path), C(mode), C(owner) and C(group). C(link) has C(path) and C(target).
       - C(absent) has C(path), of a file, a link or an empty directory. With C(recursive) it may be a tree, but only at
         or below C(/etc/kubernetes), C(/var/lib/kubelet), C(/etc/cni), C(/var/lib/cni), C(/etc/containerd), and below
-        C(/run). What is mounted there is unmounted first.
+        C(/run). What is mounted there is unmounted first. With C(keep_full), a directory with something else in it
+        stays, with a warning. A diff names each file that goes, and with C(shown) has the text of a single one.
       - C(module) has C(name) of a kernel module to load, and C(optional).
       - C(sysctl) has C(values) for the running kernel, and C(optional), keys that the kernel need not have. Kernel
         modules and sysctls are left as they are in containers; their files are settings of the kind C(file).
@@ -71,7 +72,9 @@ attributes:
     details: The plan is made and returned. A unit that is yet to be installed counts as one that changes.
   diff_mode:
     support: full
-    details: One entry for each setting that changes. The content of secret files is not shown.
+    details:
+      - One entry for each setting that changes. The content of secret files is not shown. A mode or an owner that
+        differs alone is a line with the path; what waits for a file hears only of another content.
   idempotent:
     support: full
 notes:

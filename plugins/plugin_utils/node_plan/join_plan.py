@@ -78,7 +78,7 @@ def join_plan(
         "secrets": lambda inputs: secrets(node_, inputs, seen_, secret),
         "finished": lambda inputs: finished(node_, inputs, seen_),
         "undone": lambda inputs: undone(seen_),
-        "absent": lambda inputs: absent(seen_),
+        "absent": lambda inputs: absent(inputs, seen_),
     }
     if purpose not in answers:
         raise ValueError(f"join_plan: {purpose!r} must be one of variables, {', '.join(answers)}")
@@ -187,7 +187,7 @@ def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
         text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
         listed.append(plan_types.file("join/cni", join_files.CNI, text))
     elif join_files.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(plan_types.absent("join/cni", join_files.CNI))
+        listed.append(plan_types.absent("join/cni", join_files.CNI, shown=True))
     if inputs["method"] == "bootstrap":
         ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
         restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
@@ -222,16 +222,28 @@ def undone(seen: Seen) -> list[Setting]:
     return list(unique.values())
 
 
-def absent(seen: Seen) -> list[Setting]:
+def absent(inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
     listed = [_unit(state="stopped", optional=True)]
     listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
     if join_files.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(plan_types.absent("join/leave" + join_files.CNI, join_files.CNI))
-    listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in join_files.MADE_FOLDERS]
+        listed.append(plan_types.absent("join/leave" + join_files.CNI, join_files.CNI, shown=True))
+    listed += _without_drop_ins(inputs, seen)
+    folders = [path for path in join_files.MADE_FOLDERS if path != join_files.DROP_INS]
+    listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in folders]
     # what is mounted below them is unmounted first, never emptied
     listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in join_files.STATE]
     return listed
+
+
+def _without_drop_ins(inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    """The role's own drop-ins go, and their folder when nothing else is in it: a person may keep some there too."""
+    names = {*(seen.get("record") or {}).get("drop_ins", []), *(inputs.get("kubelet_drop_ins") or {})}
+    paths = [f"{join_files.DROP_INS}/{name}" for name in sorted(names) if "/" not in name]
+    return [
+        *(plan_types.absent("join/leave" + path, path, shown=True) for path in paths),
+        plan_types.setting("absent", "join/leave" + join_files.DROP_INS, path=join_files.DROP_INS, keep_full=True),
+    ]
 
 
 def recorded(node: Node, inputs: JoinInputs, seen: Seen) -> Setting:
@@ -294,7 +306,7 @@ def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[S
     listed += _drop_ins(kubelet, inputs, "0600")
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
-            listed.append(plan_types.absent("join/drop-in/" + name, f"{join_files.DROP_INS}/{name}"))
+            listed.append(plan_types.absent("join/drop-in/" + name, f"{join_files.DROP_INS}/{name}", shown=True))
     listed.append(_kubelet_env(inputs, kubelet.args()))
     return listed
 

@@ -217,9 +217,9 @@ def secret_file(identity: str, path: str, name: str) -> Setting:
     return setting("file", identity, path=path, mode="0600", content_secret=name)
 
 
-def absent(identity: str, path: str, recursive: bool = False) -> Setting:
-    """A file that must not be there, or a whole tree."""
-    return setting("absent", identity, path=path, recursive=recursive or None)
+def absent(identity: str, path: str, recursive: bool = False, shown: bool = False) -> Setting:
+    """A file that must not be there, or a whole tree; ``shown``: a diff has its text, which holds no secret."""
+    return setting("absent", identity, path=path, recursive=recursive or None, shown=shown or None)
 
 
 def unit(identity: str, name: str, **fields: Any) -> Setting:
@@ -239,5 +239,5 @@ def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) ->
     identity, folder = f"{step}/drop-in-{unit_name}/", f"{UNIT_DIR}/{unit_name}.d/"
     return [
         *(file(identity + name, folder + name, HEADER + text) for name, text in sorted(wanted.items())),
-        *(absent(identity + name, folder + name) for name in gone),
+        *(absent(identity + name, folder + name, shown=True) for name in gone),
     ]

@@ -243,7 +243,7 @@ def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
         result.append(_from_template("runtime/unit", unit, "containerd.service.j2", node, inputs))
     elif ((node.get("base") or {}).get("runtime") or {}).get("source") == "tarball":
         # what an earlier run wrote would hide the unit of the package
-        result.append(plan_types.absent("runtime/unit", unit))
+        result.append(plan_types.absent("runtime/unit", unit, shown=True))
     result.append(_drop_in("containerd.service", "containerd-drop-in.conf.j2", node, inputs))
     restart = ["runtime/config", "runtime/unit", "runtime/drop-in", _PROXY % "containerd", "artifact:containerd"]
     return result + _running("containerd.service", node, inputs, restart)

@@ -47,55 +47,6 @@ def test_a_file_is_written_once_and_kept(machine):
     assert everything(machine) == ["etc", "etc/a", "etc/a/b.conf"], "nothing temporary is left"
 
 
-def diffs(machine: Machine, *wanted: dict) -> list[dict[str, str]]:
-    return engine.diffs(machine.plan(list(wanted)))
-
-
-def test_a_mode_that_a_person_has_set_is_shown_and_restarts_nothing(machine):
-    """An operator hardened a file by hand; services were restarted for it, and no diff named the file."""
-    wanted = setting("file", path="/etc/a.conf", content="same\n")
-    handler = setting("handler", argv=["restart"], on=["file"])
-    machine.put("/etc/a.conf", "same\n", 0o600)
-    file, waits = machine.plan([wanted, handler])
-    assert (file.step.changed, waits.step.changed) == (True, False)
-    owner = file.step.before.partition(" ")[2]
-    (diff,) = diffs(machine, wanted, handler)
-    assert diff["before_header"] == f"/etc/a.conf (0600 {owner})"
-    assert (diff["before"], diff["after"]) == (f"0600 {owner}\n", "0644 0:0\n")
-    assert machine.apply([wanted, handler]) == {"file": True, "handler": False}
-    machine.put("/etc/a.conf", "other\n", 0o600)
-    assert [planned.step.changed for planned in machine.plan([wanted, handler])] == [True, True]
-
-
-def test_what_goes_is_shown_by_its_path(machine):
-    machine.put("/etc/kubernetes/d/50-hand.conf", "mine\n")
-    machine.put("/etc/kubernetes/d/key", "secret\n", 0o600)
-    machine.file("/etc/link").symlink_to("/etc/mine")
-    machine.file("/etc/empty").mkdir()
-    tree = setting("absent", "tree", path="/etc/kubernetes/d", recursive=True)
-    one = setting("absent", "one", path="/etc/kubernetes/d/50-hand.conf")
-    key = setting("absent", "key", path="/etc/kubernetes/d/key")
-    empty = setting("absent", "empty", path="/etc/empty")
-    masked = setting("link", "masked", path="/etc/kubernetes/d/50-hand.conf", target="/dev/null")
-    written = setting("file", "written", path="/etc/link", content="ours\n")
-    found = [(diff["before_header"].partition(" ")[0], diff["before"]) for diff in
-             diffs(machine, tree, one, key, empty, masked, written)]  # fmt: skip
-    assert found[:3] == [
-        ("/etc/kubernetes/d", "/etc/kubernetes/d/50-hand.conf\n/etc/kubernetes/d/key\n"),
-        ("/etc/kubernetes/d/50-hand.conf", "mine\n"),
-        ("/etc/kubernetes/d/key", "(7 bytes that are not shown)\n"),
-    ]
-    assert found[3][1].startswith("directory 0755")
-    assert found[4:] == [("/etc/kubernetes/d/50-hand.conf", "mine\n"), ("/etc/link", "link to /etc/mine\n")]
-
-
-def test_a_diff_of_a_large_tree_has_an_end(machine):
-    for number in range(120):
-        machine.put(f"/var/lib/kubelet/{number:03}/file")
-    (diff,) = diffs(machine, setting("absent", path="/var/lib/kubelet", recursive=True))
-    assert diff["before"].splitlines()[99:] == ["/var/lib/kubelet/099/file", "(and more than these 100)"]
-
-
 def test_a_folder_that_another_thread_makes_meanwhile_is_no_error(machine, monkeypatch):
     """Artifacts are installed side by side, and each keeps what it has seen in one folder."""
     look = host.missing_parents
@@ -250,3 +201,88 @@ def test_mounts_are_found_deepest_first():
     assert files.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
     assert files.is_mount(info, "/a")
     assert not files.is_mount(info, "/a/b/c")
+
+
+def test_a_mode_alone_is_shown_and_restarts_nothing(machine):
+    wanted = [setting("file", path="/etc/a.conf", content="a\n"), setting("handler", argv=["tell"], on=["file"])]
+    machine.put("/etc/a.conf", "a\n", 0o600)
+    planned = machine.plan(wanted)
+    (diff,) = engine.diffs(planned)
+    assert diff["before"].startswith("/etc/a.conf 0600 "), diff
+    assert diff["after"].startswith("/etc/a.conf 0644 "), diff
+    assert machine.apply(wanted) == {"file": True, "handler": False}
+    assert machine.ran == []
+    machine.put("/etc/a.conf", "b\n")
+    assert machine.apply(wanted) == {"file": True, "handler": True}
+
+
+def test_a_mode_of_a_directory_is_shown_with_its_path(machine):
+    machine.file("/d").mkdir(mode=0o700)
+    (diff,) = engine.diffs(machine.plan([setting("directory", path="/d")]))
+    assert (diff["before"].split()[:3], diff["after"].split()[:3]) == (
+        ["/d", "directory", "0700"],
+        ["/d", "directory", "0755"],
+    )
+
+
+@pytest.mark.parametrize("kind", [{"kind": "file", "content": "new\n"}, {"kind": "absent"}])
+def test_a_link_that_is_replaced_or_removed_is_shown_with_its_target(machine, kind):
+    machine.file("/x").symlink_to("/root/mine.toml")
+    own = setting("file")
+    wanted = [{"id": "x", "step": "s", "path": "/x", **kind}]
+    if kind["kind"] == "file":
+        wanted[0].update(owner=own["owner"], group=own["group"])
+    (diff,) = engine.diffs(machine.plan(wanted))
+    assert "link to /root/mine.toml" in diff["before_header"]
+    assert diff["before"] == "link to /root/mine.toml\n"
+
+
+def test_a_file_that_becomes_a_link_is_shown_with_its_text(machine):
+    machine.put("/x.conf", "by hand\n")
+    (diff,) = engine.diffs(machine.plan([setting("link", path="/x.conf", target="/dev/null")]))
+    assert diff["before_header"].startswith("/x.conf (0644 ")
+    assert (diff["before"], diff["after"]) == ("by hand\n", "link to /dev/null\n")
+
+
+def test_what_is_removed_is_shown_and_its_text_only_on_demand(machine):
+    machine.put("/a.conf", "by hand\n")
+    machine.put("/key", "-----BEGIN PRIVATE KEY-----\nhunter2\n")
+    wanted = [setting("absent", path, path=path, shown=True) for path in ("/a.conf", "/key")]
+    first, second = engine.diffs(machine.plan(wanted))
+    assert first["before_header"].startswith("/a.conf (0644 ")
+    assert (first["before"], first["after"], second["before"]) == ("by hand\n", "", "(secret)\n")
+    (quiet,) = engine.diffs(machine.plan([setting("absent", path="/a.conf")]))
+    assert (quiet["before"], quiet["after"]) == ("/a.conf\n", "")
+
+
+def test_a_tree_that_is_removed_is_shown_file_by_file(machine):
+    machine.put("/var/lib/kubelet/pki/mine.key", "hunter2")
+    machine.put("/var/lib/kubelet/pki/own/state", "x")
+    machine.file("/var/lib/kubelet/pki/link").symlink_to("/root")
+    machine.put("/var/lib/kubelet/pki/volume/precious", "x")
+    mount = machine.file("/var/lib/kubelet/pki/volume")
+    machine.put("/proc/self/mountinfo", f"1 1 8:1 / / rw - ext4 x rw\n2 1 8:2 / {mount} rw - nfs server rw\n")
+    tree = "/var/lib/kubelet/pki"
+    (diff,) = engine.diffs(machine.plan([setting("absent", path=tree, recursive=True, shown=True)]))
+    assert diff["before"].splitlines() == [tree, tree + "/link", tree + "/mine.key", tree + "/own/state"]
+    for number in range(300):
+        machine.put(f"{tree}/{number}")
+    (diff,) = engine.diffs(machine.plan([setting("absent", path=tree, recursive=True)]))
+    assert diff["before"].endswith("(and more)\n")
+    assert diff["before"].count("\n") == 201
+
+
+def test_a_folder_in_which_a_person_keeps_a_file_stays(machine):
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    machine.put(folder + "/10-ours.conf")
+    machine.put(folder + "/90-hand.conf", "by hand")
+    wanted = [
+        setting("absent", "ours", path=folder + "/10-ours.conf"),
+        setting("absent", "folder", path=folder, keep_full=True),
+    ]
+    machine.plan(wanted)
+    assert machine.warnings == [f"{folder} stays, since it has files that are not the role's: 90-hand.conf"]
+    assert machine.apply(wanted) == {"ours": True, "folder": False}
+    assert machine.file(folder + "/90-hand.conf").read_text() == "by hand"
+    machine.file(folder + "/90-hand.conf").rename(machine.file(folder + "/10-ours.conf"))
+    assert machine.apply(wanted) == {"ours": True, "folder": True}

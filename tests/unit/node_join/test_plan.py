@@ -358,3 +358,14 @@ def test_a_shutdown_that_base_does_not_manage_stays_as_recorded():
     node, earlier = base_node("debian-13"), {"grace_period": "2m", "grace_period_critical": "45s"}
     assert "shutdown" not in base_plan.record(node, inputs)
     assert base_plan.record({**node, "base": {"shutdown": earlier}}, inputs)["shutdown"] == earlier
+
+
+def test_who_leaves_takes_away_its_own_drop_ins_only():
+    given = {"state": "absent", "kubelet_drop_ins": {"20-now.conf": {"maxPods": 7}}}
+    listed = join_plan(given, "absent", seen={"record": {"files": [], "drop_ins": ["10-a.conf", "x/../../y"]}})
+    made = {one["path"]: one for one in listed if one["kind"] == "absent"}
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    assert [path for path in made if path.startswith(folder)] == [
+        folder + "/10-a.conf", folder + "/20-now.conf", folder
+    ]  # fmt: skip
+    assert (made[folder].get("recursive"), made[folder]["keep_full"]) == (None, True)

@@ -47,6 +47,8 @@ class Setting(_Named, total=False):
     create_only: bool
     target: str
     recursive: bool
+    shown: bool
+    keep_full: bool
     name: str
     #: a flag, but of sysctl a list of keys
     optional: Any
@@ -69,10 +71,7 @@ class SettingError(Exception):
 
 
 class Step(NamedTuple):
-    """What one setting does. ``act`` is called when it changes something, ``check`` when it does not.
-
-    ``quiet``: it changes nothing that a unit or a handler would have to take over.
-    """
+    """What one setting does. ``act`` is called when it changes something, ``check`` when it does not."""
 
     changed: bool
     before: str
@@ -81,7 +80,8 @@ class Step(NamedTuple):
     act: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
     diff: dict[str, str] | None = None
-    quiet: bool = False
+    #: whether what waits for this setting hears of its change
+    heard: bool = True
 
 
 def same(state: str, reason: str = "") -> Step:

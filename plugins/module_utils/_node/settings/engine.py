@@ -128,7 +128,7 @@ KINDS = {
     ),
     "directory": _owned,
     "link": {"path": _must(path_error), "target": _must(_line)},
-    "absent": {"path": _must(path_error), "recursive": _may(_flag)},
+    "absent": {"path": _must(path_error), "recursive": _may(_flag), "shown": _may(_flag), "keep_full": _may(_flag)},
     "module": {"name": _must(module_error), "optional": _may(_flag)},
     "sysctl": {"values": _must(_values), "optional": _may(_each(sysctl_error))},
     "swap": {"mode": _must(_one_of("off", "limited", "keep"))},
@@ -326,7 +326,7 @@ def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()
         except (SettingError, OSError) as error:
             errors.append(f"setting {setting['id']}: {error}")
             continue
-        if step.changed and not step.quiet:
+        if step.changed and step.heard:
             context.changed.add(setting["id"])
         planned.append(Planned(setting, step, context.heard(setting["id"], listens(setting))))
     if errors:
@@ -353,7 +353,7 @@ def apply(
         setting, step = item.setting, item.step
         begin = clock()
         try:
-            if step.changed and not step.quiet and setting["id"] in waited:
+            if step.changed and step.heard and setting["id"] in waited:
                 pending.add([setting["id"]])
             job = step.act if step.changed else step.check
             if job:

@@ -7,11 +7,10 @@ from __future__ import annotations
 import base64
 import grp
 import hashlib
-import itertools
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ..._common import mounts, safe_files
 from ..._common.text import whole_number
@@ -22,8 +21,8 @@ from .context import Context, Setting, SettingError, Step, same
 _LARGEST_ID = (1 << 32) - 2
 
 SECRET = "(secret)\n"
-#: Files of a folder, and bytes of a file, that a diff shows of what goes.
-_LISTED, _MOST = 100, 1 << 16
+#: files of a tree that a diff names
+_MOST_LISTED = 200
 
 
 def content(setting: Setting) -> bytes:
@@ -47,7 +46,7 @@ def plan_file(context: Context, setting: Setting) -> Step:
     reasons = _reasons(status, stat.S_ISREG, mode, uid, gid)
     if status is not None and old != wanted and reasons[:1] != ["is not a regular file"]:
         reasons.insert(0, "content differs")
-    before = describe(status)
+    before = state(host, path)
     after = f"{mode:04o} {setting.get('owner', 'root')}:{setting.get('group', 'root')}"
     if not reasons:
         return same(before)
@@ -59,12 +58,14 @@ def plan_file(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    if old == wanted:  # nothing reads the file again for its mode and owner
-        diff = difference(path, before, after, f"{before}\n", f"{after}\n")
-        return Step(True, before, after, "; ".join(reasons), act, diff=diff, quiet=True)
     secret = bool(setting.get("secret"))
-    there = shown(old, secret) if old is not None else lost(host, path, status)
-    diff = difference(path, before, after, there, shown(wanted, secret, old is not None))
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})"}
+    if old == wanted:
+        # a mode or an owner alone: the texts would be equal, and no line would tell of it
+        diff.update(before=f"{path} {before}\n", after=f"{path} {after}\n")
+        return Step(True, before, after, "; ".join(reasons), act, diff=diff, heard=False)
+    diff["before"] = f"{before}\n" if status is not None and old is None else shown(old, secret)
+    diff["after"] = shown(wanted, secret, old is not None)
     return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
@@ -91,7 +92,7 @@ def plan_directory(context: Context, setting: Setting) -> Step:
         context.label(made + [path])
 
     before = describe(status)
-    diff = difference(path, before, after, f"{before}\n", f"{after}\n")
+    diff = {"before_header": path, "after_header": path, "before": f"{path} {before}\n", "after": f"{path} {after}\n"}
     return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
@@ -99,10 +100,8 @@ def plan_link(context: Context, setting: Setting) -> Step:
     """A symbolic link; a file in its place is replaced, a directory is not."""
     host, path, target = context.host, setting["path"], setting["target"]
     status, after = host.status(path), "link to " + setting["target"]
-    before = describe(status)
-    if status is not None and stat.S_ISLNK(status.st_mode):
-        before = "link to " + os.readlink(host.path(path))
-    elif status is not None and stat.S_ISDIR(status.st_mode):
+    before = state(host, path)
+    if status is not None and stat.S_ISDIR(status.st_mode):
         raise SettingError(f"{path} is a directory")
     if before == after:
         return same(before)
@@ -114,40 +113,9 @@ def plan_link(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         context.label(made + [path])
 
-    diff = difference(path, before, after, lost(host, path, status), f"{after}\n")
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "after": f"{after}\n"}
+    diff["before"] = removed(host, path, True) if status is not None else ""
     return Step(True, before, after, "does not exist" if status is None else "is " + before, act, diff=diff)
-
-
-def difference(path: str, before: str, after: str, old: str, new: str) -> dict[str, str]:
-    """A diff as Ansible shows it: what is there, in a few words, behind the path; then the texts."""
-    return {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "before": old, "after": new}
-
-
-def lost(host: Host, path: str, status: os.stat_result | None) -> str:
-    """What is at a path and goes, for a diff: text that all may read, the target of a link, the files of a folder."""
-    if status is None:
-        return ""
-    if stat.S_ISLNK(status.st_mode):
-        return f"link to {os.readlink(host.path(path))}\n"
-    if stat.S_ISDIR(status.st_mode):
-        files = list(itertools.islice(_below(host, path), _LISTED + 1))
-        more = f"(and more than these {_LISTED})\n" if len(files) > _LISTED else ""
-        return "".join(f"{name}\n" for name in files[:_LISTED]) + more
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST or not status.st_mode & stat.S_IROTH:
-        return f"({status.st_size} bytes that are not shown)\n"
-    return shown(host.data(path))
-
-
-def _below(host: Host, path: str) -> Iterator[str]:
-    """Every file below a folder, sorted; what is mounted there is only named."""
-    device = os.lstat(host.path(path)).st_dev
-    for name in sorted(host.names(path)):
-        one = f"{path}/{name}"
-        status = host.status(one)
-        if status is not None and stat.S_ISDIR(status.st_mode) and status.st_dev == device:
-            yield from _below(host, one)
-        elif status is not None:
-            yield one
 
 
 def owner(context: Context, setting: Setting) -> tuple[int | None, int | None]:
@@ -196,6 +164,37 @@ def describe(status: os.stat_result | None) -> str:
         return "link"
     kind = "directory " if stat.S_ISDIR(status.st_mode) else "" if stat.S_ISREG(status.st_mode) else "special file "
     return f"{kind}{stat.S_IMODE(status.st_mode):04o} {_user(status.st_uid)}:{_group(status.st_gid)}"
+
+
+def state(host: Host, path: str) -> str:
+    """What is at a path, in a few words; a link with its target."""
+    status = host.status(path)
+    is_link = status is not None and stat.S_ISLNK(status.st_mode)
+    return "link to " + os.readlink(host.path(path)) if is_link else describe(status)
+
+
+def removed(host: Host, path: str, with_content: bool) -> str:
+    """What goes from a path, as a diff may show it: a text, where it holds no secret, else a line for each file."""
+    status = host.status(path)
+    if status is not None and stat.S_ISREG(status.st_mode) and with_content:
+        data = host.data(path) or b""
+        # whatever it should have been: a key is never shown
+        return shown(data, b"PRIVATE KEY" in data) or f"{path} (empty)\n"
+    if status is not None and stat.S_ISLNK(status.st_mode):
+        return f"{state(host, path)}\n"
+    listed = [path]
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        real = host.path(path)
+        mounted = mounts_below(host.text("/proc/self/mountinfo"), real)
+        for folder, folders, names in os.walk(real):
+            # what is mounted is not removed, only unmounted, and may be slow to look at
+            folders[:] = sorted(name for name in folders if os.path.join(folder, name) not in mounted)
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            below = path + folder[len(real) :]
+            listed += [f"{below}/{name}" for name in sorted(names + links)]
+            if len(listed) > _MOST_LISTED:
+                return "".join(f"{name}\n" for name in listed[:_MOST_LISTED]) + "(and more)\n"
+    return "".join(f"{name}\n" for name in listed)
 
 
 def _user(uid: int) -> str:
@@ -278,7 +277,13 @@ def plan_absent(context: Context, setting: Setting) -> Step:
     if status is None:
         return same("absent")
     is_tree = stat.S_ISDIR(status.st_mode)
-    full = is_tree and bool(host.names(path))
+    names = host.names(path) if is_tree else []
+    if setting.get("keep_full"):
+        names = [name for name in names if context.paths.get(f"{path}/{name}", True)]
+        if names:
+            context.warn(f"{path} stays, since it has files that are not the role's: {', '.join(names)}")
+            return same(describe(status), "has other files: " + ", ".join(names))
+    full = bool(names)
     if full and not setting.get("recursive"):
         raise SettingError(f"{path} is a directory with content; it is removed only with recursive")
     mounted = is_tree and is_mount(host.text("/proc/self/mountinfo"), host.path(path))
@@ -298,9 +303,10 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         context.wrote(path)
         sync_folder(os.path.dirname(host.path(path)))
 
-    before, after = describe(status), "an empty mount point" if mounted else "absent"
-    old = lost(host, path, status) or f"{before}\n"
-    return Step(True, before, after, "exists", act, diff=difference(path, before, after, old, ""))
+    before, after = state(host, path), "an empty mount point" if mounted else "absent"
+    diff = {"before_header": f"{path} ({before})", "after_header": f"{path} ({after})", "after": ""}
+    diff["before"] = removed(host, path, bool(setting.get("shown")))
+    return Step(True, before, after, "exists", act, diff=diff)
 
 
 def _remove_tree(host: Host, path: str) -> None:
