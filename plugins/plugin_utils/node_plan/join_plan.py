@@ -64,7 +64,7 @@ def join_plan(
     ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``queries`` of node_info, ``check`` (options
     of node_join_check, warnings, and where kubeadm is when it joins), ``lacks`` (what the machine needs and was not
     given, a sentence or nothing), or settings: ``settings`` and ``secrets`` that make it join, ``finished`` once it
-    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster.
+    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` once its Node is gone.
     """
     if purpose == "variables":
         return [name for name in join_inputs.variables() if name != "ca_file"]
@@ -79,6 +79,7 @@ def join_plan(
         "finished": lambda inputs: finished(node_, inputs, seen_),
         "undone": lambda inputs: undone(seen_),
         "absent": lambda inputs: absent(seen_),
+        "forgotten": lambda inputs: [plan_types.absent("join/leave" + join_files.RECORD, join_files.RECORD)],
     }
     if purpose not in answers:
         raise ValueError(f"join_plan: {purpose!r} must be one of variables, {', '.join(answers)}")
@@ -223,9 +224,13 @@ def undone(seen: Seen) -> list[Setting]:
 
 
 def absent(seen: Seen) -> list[Setting]:
-    """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
+    """The settings of leaving a cluster; what base made stays, so that the machine can join again.
+
+    The record stays as long as the Node that it names.
+    """
     listed = [_unit(state="stopped", optional=True)]
-    listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
+    kept = (join_files.CNI, join_files.RECORD)
+    listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path not in kept]
     if join_files.CNI in (seen.get("record") or {}).get("files", []):
         listed.append(plan_types.absent("join/leave" + join_files.CNI, join_files.CNI))
     listed += [plan_types.absent("join/leave" + path, path, recursive=True) for path in join_files.MADE_FOLDERS]

@@ -133,7 +133,7 @@ def test_who_leaves_may_have_a_token_and_a_kubeconfig(tmp_path):
         join_plan(given, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("tasks", ["present", "absent"])
+@pytest.mark.parametrize("tasks", ["present", "leave"])
 def test_the_role_checks_its_variables_first(tasks):
     path = Path(__file__).resolve().parents[3] / "roles/join/tasks" / f"{tasks}.yml"
     assert yaml.safe_load(path.read_text(encoding="utf-8"))[0]["ansible.builtin.import_tasks"] == "inputs.yml"
@@ -329,7 +329,11 @@ def test_leaving_needs_no_cluster():
     join_plan({"state": "absent", "template_path": ["no-such-folder"]}, "inputs")  # leaving renders none
     listed = join_plan({"state": "absent"}, "absent", seen={"record": {"files": [], "drop_ins": []}})
     paths = {one["path"] for one in listed if one["kind"] == "absent"}
-    assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubenode/join.json"} <= paths
+    assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki"} <= paths
+    # it names the Node, which is deleted in between
+    assert "/etc/kubenode/join.json" not in paths
+    (last,) = join_plan({"state": "absent"}, "forgotten")
+    assert (last["kind"], last["path"]) == ("absent", "/etc/kubenode/join.json")
     assert "/etc/cni/net.d/10-kubenode.conflist" not in paths
     # seen in the folder of a kubelet 1.36 that was stopped
     left = "dra_manager_state checkpoints image_manager device-plugins pod-resources plugins plugins_registry pods"
