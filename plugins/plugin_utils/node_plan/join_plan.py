@@ -64,7 +64,7 @@ def join_plan(
     ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``queries`` of node_info, ``check`` (options
     of node_join_check, warnings, and where kubeadm is when it joins), ``lacks`` (what the machine needs and was not
     given, a sentence or nothing), or settings: ``settings`` and ``secrets`` that make it join, ``finished`` once it
-    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` once its Node is gone.
+    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` when its Node is gone.
     """
     if purpose == "variables":
         return [name for name in join_inputs.variables() if name != "ca_file"]

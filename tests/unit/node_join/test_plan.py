@@ -104,6 +104,32 @@ def test_a_made_token_is_used_like_a_given_one():
     assert TOKEN in join_plan(given, "secrets", node=machine(), seen=seen(), token=TOKEN)["bootstrap-kubeconfig"]
 
 
+KUBECONFIG = """
+clusters: [{name: lab, cluster: {server: https://192.0.2.1:6443}}]
+contexts: [{name: lab, context: {cluster: lab, user: me}}, {name: other, context: {cluster: lab, user: me}}]
+current-context: lab
+users: [{name: me, user: {}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"ttl": "15 minutes"}, "join_token_create: ttl: '15 minutes' is no duration; write 15m, 1h30m or seconds"),
+        ({"ttl": "2d"}, "join_token_create: ttl: '2d' is no duration"),
+        ({"ttl": ""}, "join_token_create: ttl: '' is no duration"),
+        ({"ttl": "25h"}, "join_token_create: ttl: '25h' must be from 1m to 24h"),
+        ({"groups": ["mygroup"]}, "join_token_create: groups: 'mygroup' must be system:bootstrappers:NAME"),
+        ({"groups": {"a": 1}}, "join_token_create: groups: {'a': 1} must be a list"),
+        ({"ttl": None, "groups": None}, ""),
+        ({"ttl": 900, "groups": "system:bootstrappers:a,system:bootstrappers:b"}, ""),
+    ],
+)
+def test_a_token_that_cannot_be_made_is_refused_before_a_machine_is_asked(made, words):
+    refused = join_plan({**GIVEN, "token_create": made}, "inputs", fail=False).get("refused", "")
+    assert refused.startswith(words) and bool(refused) is bool(words)
+
+
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_a_kubeconfig_of_the_controller_is_looked_for_before_a_machine_is_asked(tmp_path, state):
     def refused(**made):
@@ -120,13 +146,22 @@ def test_a_kubeconfig_of_the_controller_is_looked_for_before_a_machine_is_asked(
         f"join_token_create: kubeconfig: {tmp_path}/admin.conf is no file that this controller can read; correct the "
         "path, or its mode"
     )
-    (tmp_path / "file.conf").write_text("")
-    assert refused(kubeconfig="file.conf") == ""
+    (tmp_path / "file.conf").write_text("hello")
+    assert refused(kubeconfig="file.conf") == (
+        f"join_token_create: kubeconfig: {tmp_path}/file.conf is no kubeconfig; name a file that kubectl can use"
+    )
+    (tmp_path / "file.conf").write_text(KUBECONFIG)
+    assert refused(kubeconfig="file.conf") == refused(kubeconfig="file.conf", context="other") == ""
+    assert refused(kubeconfig="file.conf", context="nope") == (
+        f"join_token_create: kubeconfig: {tmp_path}/file.conf has no context 'nope'; it has lab, other"
+    )
+    (tmp_path / "file.conf").write_text(KUBECONFIG.replace("current-context: lab", ""))
+    assert refused(kubeconfig="file.conf").endswith("has no current context; it has lab, other; name one of them")
     assert "there can be no" in refused(kubeconfig="a\0b")
 
 
 def test_who_leaves_may_have_a_token_and_a_kubeconfig(tmp_path):
-    (tmp_path / "admin.conf").write_text("")
+    (tmp_path / "admin.conf").write_text(KUBECONFIG)
     given = {**GIVEN, "token_create": {"kubeconfig": "admin.conf"}}
     assert join_plan({**given, "state": "absent"}, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
     with pytest.raises(ValueError, match="join_token and join_token_create"):
