@@ -175,6 +175,26 @@ def with_drop_ins(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(given, kubelet_drop_ins=read)
 
 
+def with_ca_file(given: Mapping[str, Any], inventory_dir: str | None, search: Sequence[str]) -> Mapping[str, Any]:
+    """The variables with the CA read from its file; raise :class:`InvalidInput` when it holds none."""
+    path = given.get("ca_file")
+    if given.get("state") == "absent" or given.get("ca_cert") or not isinstance(path, str) or not path:
+        return given
+    try:
+        found = controller_paths.find(path, inventory_dir, search)
+        with open(found, encoding="utf-8") as file:
+            text = file.read()
+    except controller_paths.NotThere as error:
+        raise InvalidInput(f"join_ca_file: {error}") from error
+    except OSError as error:
+        raise InvalidInput(f"join_ca_file: {found} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidInput(f"join_ca_file: {found} is no text; give a certificate in PEM") from error
+    if not text.strip():
+        raise InvalidInput(f"join_ca_file: {found} is empty")
+    return dict(given, ca_cert=text)
+
+
 def check_one_token(inputs: JoinInputs, token: str) -> None:
     """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
     if token and inputs["token_create"]:

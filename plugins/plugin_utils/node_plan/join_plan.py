@@ -64,10 +64,10 @@ def join_plan(
     ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``queries`` of node_info, ``check`` (options
     of node_join_check, warnings, and where kubeadm is when it joins), ``lacks`` (what the machine needs and was not
     given, a sentence or nothing), or settings: ``settings`` and ``secrets`` that make it join, ``finished`` once it
-    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` when its Node is gone.
+    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` after its Node.
     """
     if purpose == "variables":
-        return [name for name in join_inputs.variables() if name != "ca_file"]
+        return list(join_inputs.variables())
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
     answers: dict[str, Callable[[Any], Any]] = {
         "inputs": lambda inputs: _with_kubeconfig(inputs, inventory_dir, search),
@@ -89,9 +89,10 @@ def join_plan(
     try:
         # later than the check, the token may be the one that was made
         users_own = purpose in ("inputs", "check")
-        return answers[purpose](
-            checked_inputs(plain(given), secret, str(kubelet_version), users_own, inventory_dir, search)
-        )
+        taken: Mapping[str, Any] = plain(given)
+        if purpose == "inputs":
+            taken = join_inputs.with_ca_file(taken, inventory_dir, search)
+        return answers[purpose](checked_inputs(taken, secret, str(kubelet_version), users_own, inventory_dir, search))
     except InvalidInput as error:
         if fail:
             raise

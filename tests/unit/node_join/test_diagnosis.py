@@ -19,8 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
     check,
     codes,
     join_files,
-    wait,
     tokens,
+    wait,
 )
 
 EXIT = "kubelet.service: Main process exited, code=exited, status=1/FAILURE"

@@ -127,7 +127,32 @@ users: [{name: me, user: {}}]
 )
 def test_a_token_that_cannot_be_made_is_refused_before_a_machine_is_asked(made, words):
     refused = join_plan({**GIVEN, "token_create": made}, "inputs", fail=False).get("refused", "")
-    assert refused.startswith(words) and bool(refused) is bool(words)
+    assert refused.startswith(words)
+    assert bool(refused) is bool(words)
+
+
+def test_a_ca_is_read_from_its_file(tmp_path):
+    given = {**GIVEN, "ca_cert": "", "ca_file": "ca.crt"}
+
+    def planned(**more):
+        roles = str(Path(__file__).resolve().parents[3] / "roles/join")
+        return join_plan({**given, **more}, "inputs", fail=False, inventory_dir=str(tmp_path), search=[roles])
+
+    looked = planned()["refused"]
+    assert looked.startswith(f"join_ca_file: there is no 'ca.crt'; looked at {tmp_path}/ca.crt, ")
+    assert "roles/join" not in looked
+    assert "refused" not in planned(state="absent")
+    file = tmp_path / "ca.crt"
+    file.write_text("")
+    assert planned()["refused"] == f"join_ca_file: {file} is empty"
+    file.write_bytes(b"\xff")
+    assert planned()["refused"] == f"join_ca_file: {file} is no text; give a certificate in PEM"
+    file.write_text(CA)
+    assert planned()["ca_cert"] == planned(ca_cert=CA)["ca_cert"] == CA.strip() + "\n"
+    file.unlink()
+    file.mkdir()
+    assert planned()["refused"] == f"join_ca_file: {file} cannot be read: Is a directory"
+    assert planned(ca_cert=CA)["ca_cert"]
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
