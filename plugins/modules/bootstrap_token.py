@@ -119,7 +119,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes, tokens
 
 
 def argument_spec() -> dict[str, Any]:
@@ -144,12 +144,12 @@ def argument_spec() -> dict[str, Any]:
 def make(module: AnsibleModule) -> dict[str, Any]:
     """Make a token; returns the module's result."""
     params, now = module.params, time.time()
-    token_id, token_secret = cluster.new_token()
+    token_id, token_secret = tokens.new_token()
     try:
-        ttl = cluster.ttl_seconds(params["ttl"])
+        ttl = tokens.ttl_seconds(params["ttl"])
         groups, usages = params["groups"], params["usages"]
-        body = cluster.token_secret(token_id, token_secret, now, ttl, groups, usages, params["description"])
-    except cluster.InvalidToken as error:
+        body = tokens.token_secret(token_id, token_secret, now, ttl, groups, usages, params["description"])
+    except tokens.InvalidToken as error:
         module.fail_json(msg=str(error))
     reached = cluster.Cluster(module)
     name = look_for_name(module, reached) if params["node_name"] else "unknown"
@@ -176,8 +176,8 @@ def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
 def remove(module: AnsibleModule) -> dict[str, Any]:
     """Remove a token; returns the module's result."""
     try:
-        name = cluster.secret_name(module.params["token_id"])
-    except cluster.InvalidToken as error:
+        name = tokens.secret_name(module.params["token_id"])
+    except tokens.InvalidToken as error:
         module.fail_json(msg=str(error))
     reached = cluster.Cluster(module)
     changed = reached.secret_exists(name) if module.check_mode else reached.delete_secret(name)

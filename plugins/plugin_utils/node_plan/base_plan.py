@@ -19,7 +19,7 @@ from ..role_specs import plain
 from . import base_inputs, host_settings, kubelet, plan_types, runtime, software, systems, templates, trust
 from .base_inputs import STEPS, managed, normalised
 from .plan_types import BaseInputs
-from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, bin_dir, system_of
+from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, bin_dir, known, system_of
 
 _CGROUP_2_ONLY = (1, 35)
 #: versions of cri-dockerd that refuse Docker before 23: `MinimumDockerAPIVersion` in their libdocker/client.go is 1.42
@@ -46,6 +46,7 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
+    found += _on_hold(node, inputs)
     for client in software.without_storage(node, inputs):
         found.append(
             f"base_storage_clients names {client}, of which {system.name} has no package; take it out of the list"
@@ -210,24 +211,48 @@ def _joined(node: Node, inputs: BaseInputs) -> list[str]:
     return [text % ", ".join(there)]
 
 
-def preflight(
-    node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float
-) -> dict[str, list[str]]:
-    """``{refusals, warnings, packages, artifacts}``: sentences, package names as the manager spells them, programs.
+def _on_hold(node: Node, inputs: BaseInputs) -> list[str]:
+    """What a person holds is theirs. A lock of dnf names a version, and dnf installs that one."""
+    if not inputs["manage_packages"] or known(node).package_manager != "apt":
+        return []
+    own = software.held(node, inputs)
+    missing = [name.partition("=")[0] for name in software.packages(node, inputs)["missing"]]
+    kept = [name for name in missing if name in node.get("held", []) and name not in own]
+    if not kept:
+        return []
+    return [
+        f"on hold on this machine, so that base does not install them: {', '.join(kept)}; let them go "
+        f"(apt-mark unhold {' '.join(kept)}), or install them yourself"
+    ]
+
+
+def _moves_held(node: Node, inputs: BaseInputs) -> bool:
+    """Whether a package that this role holds is to be installed in another version."""
+    own = software.held(node, inputs)
+    missing = [name.partition("=")[0] for name in software.packages(node, inputs)["missing"]]
+    return any(name in own and name in node.get("held", []) for name in missing)
+
+
+def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, Any]:
+    """``{refusals, warnings, packages, moves_held, artifacts}``.
+
+    Sentences, package names as the manager spells them, whether one of these is on hold by the role, programs.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
     Nothing is planned for a machine that is refused. Templates of the user's are rendered, since they may fail.
     """
-    found = {
+    found: dict[str, Any] = {
         "refusals": refusals(node, inputs, before, after),
         "warnings": warnings(node, inputs),
         "packages": [],
+        "moves_held": False,
         "artifacts": [],
     }
     if found["refusals"]:
         return found
     if inputs["manage_packages"]:
         found["packages"] = software.packages(node, inputs)["missing"]
+        found["moves_held"] = _moves_held(node, inputs)
     found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
     if inputs["template_path"]:
         try:

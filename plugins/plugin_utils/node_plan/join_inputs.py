@@ -16,9 +16,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api_server import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Network
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import tokens
 
 from .. import role_specs
-from ..preflight import controller_paths
+from ..preflight import controller_paths, kubeconfigs
 from ..role_specs import yaml_value
 from . import kubelet_config
 from .plan_types import Discovery, JoinInputs, Taint
@@ -174,6 +175,26 @@ def with_drop_ins(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(given, kubelet_drop_ins=read)
 
 
+def with_ca_file(given: Mapping[str, Any], inventory_dir: str | None, search: Sequence[str]) -> Mapping[str, Any]:
+    """The variables with the CA read from its file; raise :class:`InvalidInput` when it holds none."""
+    path = given.get("ca_file")
+    if given.get("state") == "absent" or given.get("ca_cert") or not isinstance(path, str) or not path:
+        return given
+    try:
+        found = controller_paths.find(path, inventory_dir, search)
+        with open(found, encoding="utf-8") as file:
+            text = file.read()
+    except controller_paths.NotThere as error:
+        raise InvalidInput(f"join_ca_file: {error}") from error
+    except OSError as error:
+        raise InvalidInput(f"join_ca_file: {found} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidInput(f"join_ca_file: {found} is no text; give a certificate in PEM") from error
+    if not text.strip():
+        raise InvalidInput(f"join_ca_file: {found} is empty")
+    return dict(given, ca_cert=text)
+
+
 def check_one_token(inputs: JoinInputs, token: str) -> None:
     """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
     if token and inputs["token_create"]:
@@ -181,7 +202,7 @@ def check_one_token(inputs: JoinInputs, token: str) -> None:
 
 
 def check_kubeconfig(inputs: JoinInputs, inventory_dir: str | None, search: Sequence[str]) -> None:
-    """Raise :class:`InvalidInput` when the kubeconfig is one of this controller that cannot be read."""
+    """Raise :class:`InvalidInput` when the kubeconfig is one of this controller that cannot be used."""
     made = inputs["token_create"]
     path = made.get("kubeconfig")
     if not path or (made.get("delegate_to") or "localhost") != "localhost":
@@ -193,6 +214,8 @@ def check_kubeconfig(inputs: JoinInputs, inventory_dir: str | None, search: Sequ
         raise InvalidInput(f"{where}: {error}") from error
     if not os.path.isfile(found) or not os.access(found, os.R_OK):
         raise InvalidInput(f"{where}: {found} is no file that this controller can read; correct the path, or its mode")
+    if fault := kubeconfigs.fault(found, made.get("context")):
+        raise InvalidInput(f"{where}: {found} {fault}")
 
 
 def _together(inputs: Raw, token: str) -> None:
@@ -339,6 +362,13 @@ def _discovery(value: dict[str, Any]) -> Discovery:
 
 def _token_create(value: dict[str, Any]) -> dict[str, Any]:
     _known("token_create", value)
+    if value.get("ttl") is not None:
+        tokens.ttl_seconds(value["ttl"])
+    groups = value.get("groups") or []
+    groups = groups.split(",") if isinstance(groups, str) else groups
+    if not isinstance(groups, list):
+        raise ValueError(f"groups: {groups!r} must be a list")
+    tokens.check_groups(str(group) for group in groups)
     return value
 
 

@@ -64,10 +64,10 @@ def join_plan(
     ``purpose``: ``variables`` (names), ``inputs`` (checked and complete), ``queries`` of node_info, ``check`` (options
     of node_join_check, warnings, and where kubeadm is when it joins), ``lacks`` (what the machine needs and was not
     given, a sentence or nothing), or settings: ``settings`` and ``secrets`` that make it join, ``finished`` once it
-    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster.
+    has, ``undone`` after a join that failed, ``absent`` when it leaves its cluster, ``forgotten`` after its Node.
     """
     if purpose == "variables":
-        return [name for name in join_inputs.variables() if name != "ca_file"]
+        return list(join_inputs.variables())
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
     answers: dict[str, Callable[[Any], Any]] = {
         "inputs": lambda inputs: _with_kubeconfig(inputs, inventory_dir, search),
@@ -79,6 +79,7 @@ def join_plan(
         "finished": lambda inputs: finished(node_, inputs, seen_),
         "undone": lambda inputs: undone(seen_),
         "absent": lambda inputs: absent(inputs, seen_),
+        "forgotten": lambda inputs: [plan_types.absent("join/leave" + join_files.RECORD, join_files.RECORD)],
     }
     if purpose not in answers:
         raise ValueError(f"join_plan: {purpose!r} must be one of variables, {', '.join(answers)}")
@@ -88,9 +89,10 @@ def join_plan(
     try:
         # later than the check, the token may be the one that was made
         users_own = purpose in ("inputs", "check")
-        return answers[purpose](
-            checked_inputs(plain(given), secret, str(kubelet_version), users_own, inventory_dir, search)
-        )
+        taken: Mapping[str, Any] = plain(given)
+        if purpose == "inputs":
+            taken = join_inputs.with_ca_file(taken, inventory_dir, search)
+        return answers[purpose](checked_inputs(taken, secret, str(kubelet_version), users_own, inventory_dir, search))
     except InvalidInput as error:
         if fail:
             raise
@@ -223,9 +225,13 @@ def undone(seen: Seen) -> list[Setting]:
 
 
 def absent(inputs: JoinInputs, seen: Seen) -> list[Setting]:
-    """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
+    """The settings of leaving a cluster; what base made stays, so that the machine can join again.
+
+    The record stays as long as the Node that it names.
+    """
     listed = [_unit(state="stopped", optional=True)]
-    listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path != join_files.CNI]
+    kept = (join_files.CNI, join_files.RECORD)
+    listed += [plan_types.absent("join/leave" + path, path) for path in join_files.MADE if path not in kept]
     if join_files.CNI in (seen.get("record") or {}).get("files", []):
         listed.append(plan_types.absent("join/leave" + join_files.CNI, join_files.CNI, shown=True))
     listed += _without_drop_ins(inputs, seen)

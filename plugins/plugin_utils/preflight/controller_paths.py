@@ -17,6 +17,8 @@ from ansible.errors import AnsibleError
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import no_path
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 
+from .. import role_specs
+
 #: Below each place where Ansible searches, as for its own modules.
 _FILES = "files"
 
@@ -33,7 +35,9 @@ def places(path: str, inventory_dir: str | None, search: Iterable[str] = ()) -> 
     if os.path.isabs(path):
         return [path]
     folders = [inventory_dir or "", os.getcwd()]
-    folders += [folder for one in search for folder in (os.path.join(one, _FILES), one)]
+    # a role of this collection holds no file of the user's
+    others = [one for one in search if not Path(one).resolve().is_relative_to(role_specs.ROLES.resolve())]
+    folders += [folder for one in others for folder in (os.path.join(one, _FILES), one)]
     found = [os.path.abspath(os.path.join(folder, path)) for folder in folders if folder]
     return list(dict.fromkeys(found))
 

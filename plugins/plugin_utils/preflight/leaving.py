@@ -14,7 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import controller_paths, site, specification
+from . import controller_paths, kubeconfigs, site, specification
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -125,11 +125,18 @@ def is_releasing(folder: str, machine: str) -> bool:
     return released and intents.is_open(intent, machine)
 
 
-def _can_be_read(path: str, inventory_dir: str | None) -> bool:
+def _config_fault(host: Mapping[str, Any], path: str) -> str:
+    """What is wrong with a kubeconfig, as the end of a sentence; nothing for one that can be used."""
     try:
-        return any(os.access(place, os.R_OK) for place in controller_paths.places(path, inventory_dir))
+        looked = controller_paths.places(path, controller_paths.inventory_dir_of(host))
     except controller_paths.NotThere:
-        return False
+        looked = []
+    there = next((place for place in looked if os.path.isfile(place) and os.access(place, os.R_OK)), None)
+    if there is None:
+        return "this controller cannot read; correct the path"
+    made = host.get("join_token_create")
+    of_join = made.get("context") if isinstance(made, Mapping) else None
+    return kubeconfigs.fault(there, host.get("kubenode_kube_context", of_join))
 
 
 def _kubeconfig(host: Mapping[str, Any]) -> tuple[str, Any]:
@@ -148,8 +155,8 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
     variable, config = _kubeconfig(host)
-    if config and not _can_be_read(str(config), controller_paths.inventory_dir_of(host)):
-        errors.append(f"{name}: {variable} is {config}, which this controller cannot read; correct the path")
+    if config and (fault := _config_fault(host, str(config))):
+        errors.append(f"{name}: {variable} is {config}, which {fault}")
     for variable in _LIMITS:
         limit = host.get(variable)
         if limit is not None and not whole_number(str(limit)):

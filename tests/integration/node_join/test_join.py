@@ -3,6 +3,7 @@
 """Machines join, join again, lapse and leave, against a real API server."""
 
 import pytest
+import yaml
 
 from tests.integration.node_join.test_failures import descriptions
 from tests.unit.node_join._machines import Authority
@@ -110,15 +111,35 @@ def test_a_kubelet_that_hangs_is_started_again(joined):
     until(lambda: joined.node.ssh("curl -sf http://127.0.0.1:10248/healthz").stdout == "ok", "its health")
 
 
-def test_leave(joined):
+def test_leave(joined, tmp_path):
     given = {"state": "absent", "token_create": {"kubeconfig": str(joined.cluster.kubeconfig)}}
+    # a cluster that does not answer is seen before anything is taken
+    config = yaml.safe_load(joined.cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    before = joined.files()
+    silent = joined.run(state="absent", token_create={"kubeconfig": str(tmp_path / "config")})
+    assert silent.rc != 0
+    assert "the cluster of the kubeconfig does not answer" in silent.output
+    assert (joined.kubelet(), joined.files()) == ("active", before)
+
     joined.run("--check", **given).ok()
     assert (joined.kubelet(), joined.node.name in joined.cluster.nodes()) == ("active", True)
     joined.run(**given).ok()
     assert joined.files() == set()
     assert joined.kubelet() == "inactive"
     assert joined.node.name not in joined.cluster.nodes()
-    joined.run(**given).ok().says("changed=0")
+    again = joined.run(**given).ok().says("changed=0")
+    assert f"the cluster has no Node {joined.node.name}" in again.output
+
+
+def test_an_interrupted_leave_finds_its_node_again(joined):
+    """What an interruption leaves behind: the identity is gone, the record and its Node are there."""
+    joined.node.run("systemctl stop kubelet; rm -rf /etc/kubernetes /var/lib/kubelet")
+    made = {"kubeconfig": str(joined.cluster.kubeconfig)}
+    joined.run(state="absent", node_name="another", token_create=made).ok()
+    assert joined.files() == set()
+    assert joined.node.name not in joined.cluster.nodes()
 
 
 def test_a_node_that_is_not_ready_has_joined(joiner):

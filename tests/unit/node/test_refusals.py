@@ -19,10 +19,14 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import preflight
 from tests.unit.node.facts import CHECKOUT, NAMES, READ_AT, given, node
-from tests.unit.node.openpgp_keys import DOCKER_LIKE
+from tests.unit.node.openpgp_keys import DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.samples import unhurried
 
 DEFAULT = given()
+KEYS = {
+    "repository_keys": {"kubernetes": KUBERNETES_LIKE.text},
+    "repository_key_fingerprints": {"kubernetes": [KUBERNETES_LIKE.fingerprint]},
+}
 
 
 def against(facts, before=READ_AT, after=READ_AT, **variables):
@@ -274,3 +278,24 @@ def test_no_address_and_no_credential_is_kept():
     assert found["artifacts"]
     assert secret not in json.dumps(found)
     assert "mirror.example" not in json.dumps(found)
+
+
+def test_what_a_person_holds_is_left_and_named():
+    facts = node("debian-13", held=["iptables", "socat", "ethtool"], packages={"ethtool": "1:6.14.2-1"})
+    (refusal,) = against(facts)
+    assert refusal == (
+        "on hold on this machine, so that base does not install them: iptables, socat; let them go "
+        "(apt-mark unhold iptables socat), or install them yourself"
+    )
+    assert against(facts, manage_packages=False) == []
+    assert preflight(facts, DEFAULT, [], READ_AT, READ_AT)["packages"] == []
+    # what dnf locks is a version, which it installs
+    assert against(node("rocky-9", held=["iptables-nft"])) == []
+
+
+def test_only_what_the_role_holds_it_moves():
+    inputs = given(kubelet_source="repository", **KEYS)
+    facts = node("debian-13", held=["kubelet"], packages={"kubelet": "1.30.0-1.1"})
+    found = preflight(facts, inputs, [], READ_AT, READ_AT)
+    assert (found["refusals"], found["moves_held"]) == ([], True)
+    assert preflight(node("debian-13"), inputs, [], READ_AT, READ_AT)["moves_held"] is False

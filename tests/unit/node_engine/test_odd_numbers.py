@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as texts
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import retry_after
 from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server, container_images, facts, fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import tokens
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import SettingError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
@@ -105,8 +105,8 @@ def test_sizes_and_spans_are_ones_or_none(text):
     plain = re.fullmatch("[0-9]+[A-Za-z0-9]*", text) is not None
     assert base_inputs.size(text) is None or plain
     assert base_inputs.seconds(text) is None or plain
-    with contextlib.suppress(cluster.InvalidToken):
-        assert 60 <= cluster.ttl_seconds(text) <= 86400
+    with contextlib.suppress(tokens.InvalidToken):
+        assert 60 <= tokens.ttl_seconds(text) <= 86400
 
 
 @pytest.mark.parametrize("text", DIGIT_TEXTS)

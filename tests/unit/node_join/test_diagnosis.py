@@ -17,9 +17,9 @@ from cryptography.x509.oid import NameOID
 from ansible_collections.kubenode.provision.plugins.module_utils._node.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import (
     check,
-    cluster,
     codes,
     join_files,
+    tokens,
     wait,
 )
 
@@ -244,18 +244,18 @@ def test_kubeconfigs():
 
 @pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("1h30m", 5400), ("900", 900), (90, 90), ("24h", 86400)])
 def test_life_of_a_token(text, seconds):
-    assert cluster.ttl_seconds(text) == seconds
+    assert tokens.ttl_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "59s", "25h", "1d", "-5m", "m"])
 def test_no_life_of_a_token(text):
-    with pytest.raises(cluster.InvalidToken, match=r"^ttl: "):
-        cluster.ttl_seconds(text)
+    with pytest.raises(tokens.InvalidToken, match=r"^ttl: "):
+        tokens.ttl_seconds(text)
 
 
 def test_secret_of_a_token():
-    token_id, token_secret = cluster.new_token()
-    made = cluster.token_secret(token_id, token_secret, 0, 900, ["system:bootstrappers:a"], ["authentication"], "d")
+    token_id, token_secret = tokens.new_token()
+    made = tokens.token_secret(token_id, token_secret, 0, 900, ["system:bootstrappers:a"], ["authentication"], "d")
     assert made["metadata"]["name"] == "bootstrap-token-" + token_id
     assert made["type"] == "bootstrap.kubernetes.io/token"
     assert made["stringData"] == {
@@ -268,5 +268,5 @@ def test_secret_of_a_token():
     }
     for change in ({"groups": ["system:masters"]}, {"usages": ["all"]}):
         given = {"groups": [], "usages": [], **change}
-        with pytest.raises(cluster.InvalidToken):
-            cluster.token_secret(token_id, token_secret, 0, 900, given["groups"], given["usages"], "")
+        with pytest.raises(tokens.InvalidToken):
+            tokens.token_secret(token_id, token_secret, 0, 900, given["groups"], given["usages"], "")

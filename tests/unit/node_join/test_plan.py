@@ -104,6 +104,57 @@ def test_a_made_token_is_used_like_a_given_one():
     assert TOKEN in join_plan(given, "secrets", node=machine(), seen=seen(), token=TOKEN)["bootstrap-kubeconfig"]
 
 
+KUBECONFIG = """
+clusters: [{name: lab, cluster: {server: https://192.0.2.1:6443}}]
+contexts: [{name: lab, context: {cluster: lab, user: me}}, {name: other, context: {cluster: lab, user: me}}]
+current-context: lab
+users: [{name: me, user: {}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"ttl": "15 minutes"}, "join_token_create: ttl: '15 minutes' is no duration; write 15m, 1h30m or seconds"),
+        ({"ttl": "2d"}, "join_token_create: ttl: '2d' is no duration"),
+        ({"ttl": ""}, "join_token_create: ttl: '' is no duration"),
+        ({"ttl": "25h"}, "join_token_create: ttl: '25h' must be from 1m to 24h"),
+        ({"groups": ["mygroup"]}, "join_token_create: groups: 'mygroup' must be system:bootstrappers:NAME"),
+        ({"groups": {"a": 1}}, "join_token_create: groups: {'a': 1} must be a list"),
+        ({"ttl": None, "groups": None}, ""),
+        ({"ttl": 900, "groups": "system:bootstrappers:a,system:bootstrappers:b"}, ""),
+    ],
+)
+def test_a_token_that_cannot_be_made_is_refused_before_a_machine_is_asked(made, words):
+    refused = join_plan({**GIVEN, "token_create": made}, "inputs", fail=False).get("refused", "")
+    assert refused.startswith(words)
+    assert bool(refused) is bool(words)
+
+
+def test_a_ca_is_read_from_its_file(tmp_path):
+    given = {**GIVEN, "ca_cert": "", "ca_file": "ca.crt"}
+
+    def planned(**more):
+        roles = str(Path(__file__).resolve().parents[3] / "roles/join")
+        return join_plan({**given, **more}, "inputs", fail=False, inventory_dir=str(tmp_path), search=[roles])
+
+    looked = planned()["refused"]
+    assert looked.startswith(f"join_ca_file: there is no 'ca.crt'; looked at {tmp_path}/ca.crt, ")
+    assert "roles/join" not in looked
+    assert "refused" not in planned(state="absent")
+    file = tmp_path / "ca.crt"
+    file.write_text("")
+    assert planned()["refused"] == f"join_ca_file: {file} is empty"
+    file.write_bytes(b"\xff")
+    assert planned()["refused"] == f"join_ca_file: {file} is no text; give a certificate in PEM"
+    file.write_text(CA)
+    assert planned()["ca_cert"] == planned(ca_cert=CA)["ca_cert"] == CA.strip() + "\n"
+    file.unlink()
+    file.mkdir()
+    assert planned()["refused"] == f"join_ca_file: {file} cannot be read: Is a directory"
+    assert planned(ca_cert=CA)["ca_cert"]
+
+
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_a_kubeconfig_of_the_controller_is_looked_for_before_a_machine_is_asked(tmp_path, state):
     def refused(**made):
@@ -120,20 +171,29 @@ def test_a_kubeconfig_of_the_controller_is_looked_for_before_a_machine_is_asked(
         f"join_token_create: kubeconfig: {tmp_path}/admin.conf is no file that this controller can read; correct the "
         "path, or its mode"
     )
-    (tmp_path / "file.conf").write_text("")
-    assert refused(kubeconfig="file.conf") == ""
+    (tmp_path / "file.conf").write_text("hello")
+    assert refused(kubeconfig="file.conf") == (
+        f"join_token_create: kubeconfig: {tmp_path}/file.conf is no kubeconfig; name a file that kubectl can use"
+    )
+    (tmp_path / "file.conf").write_text(KUBECONFIG)
+    assert refused(kubeconfig="file.conf") == refused(kubeconfig="file.conf", context="other") == ""
+    assert refused(kubeconfig="file.conf", context="nope") == (
+        f"join_token_create: kubeconfig: {tmp_path}/file.conf has no context 'nope'; it has lab, other"
+    )
+    (tmp_path / "file.conf").write_text(KUBECONFIG.replace("current-context: lab", ""))
+    assert refused(kubeconfig="file.conf").endswith("has no current context; it has lab, other; name one of them")
     assert "there can be no" in refused(kubeconfig="a\0b")
 
 
 def test_who_leaves_may_have_a_token_and_a_kubeconfig(tmp_path):
-    (tmp_path / "admin.conf").write_text("")
+    (tmp_path / "admin.conf").write_text(KUBECONFIG)
     given = {**GIVEN, "token_create": {"kubeconfig": "admin.conf"}}
     assert join_plan({**given, "state": "absent"}, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
     with pytest.raises(ValueError, match="join_token and join_token_create"):
         join_plan(given, "inputs", token=TOKEN, inventory_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("tasks", ["present", "absent"])
+@pytest.mark.parametrize("tasks", ["present", "leave"])
 def test_the_role_checks_its_variables_first(tasks):
     path = Path(__file__).resolve().parents[3] / "roles/join/tasks" / f"{tasks}.yml"
     assert yaml.safe_load(path.read_text(encoding="utf-8"))[0]["ansible.builtin.import_tasks"] == "inputs.yml"
@@ -329,7 +389,11 @@ def test_leaving_needs_no_cluster():
     join_plan({"state": "absent", "template_path": ["no-such-folder"]}, "inputs")  # leaving renders none
     listed = join_plan({"state": "absent"}, "absent", seen={"record": {"files": [], "drop_ins": []}})
     paths = {one["path"] for one in listed if one["kind"] == "absent"}
-    assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubenode/join.json"} <= paths
+    assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki"} <= paths
+    # it names the Node, which is deleted in between
+    assert "/etc/kubenode/join.json" not in paths
+    (last,) = join_plan({"state": "absent"}, "forgotten")
+    assert (last["kind"], last["path"]) == ("absent", "/etc/kubenode/join.json")
     assert "/etc/cni/net.d/10-kubenode.conflist" not in paths
     # seen in the folder of a kubelet 1.36 that was stopped
     left = "dra_manager_state checkpoints image_manager device-plugins pod-resources plugins plugins_registry pods"

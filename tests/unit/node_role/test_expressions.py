@@ -131,8 +131,11 @@ def test_join_plans_what_its_filter_plans():
     secrets = templated(expression("join/tasks/present.yml", apply, "secrets"), given)
     assert TOKEN in secrets["bootstrap-kubeconfig"]
     given["__join_record"] = {}
-    assert plain(templated(expression("join/tasks/absent.yml", apply, "settings"), given)) == join_plan(
+    assert plain(templated(expression("join/tasks/leave.yml", apply, "settings"), given)) == join_plan(
         inputs, "absent", seen={"record": {}}
+    )
+    assert plain(templated(expression("join/tasks/forget.yml", apply, "settings"), given)) == join_plan(
+        inputs, "forgotten"
     )
     given["join_timeout"] = 1
     refused = templated(expression("join/tasks/inputs.yml", set_fact, "__join_inputs"), given)["refused"]

@@ -112,9 +112,30 @@ def test_a_disk_that_the_inventory_names_is_not_emptied_by_a_release():
     assert leaving.plan(run, "delete", ["a"], ["a", "b"])["errors"] == []
 
 
+KUBECONFIG = "clusters: [{name: lab}]\ncontexts: [{name: lab}]\ncurrent-context: lab\n"
+
+
+def test_a_kubeconfig_that_cannot_be_used(tmp_path):
+    config = tmp_path / "config"
+    config.write_text("hello")
+
+    def errors(**variables):
+        return leaving.plan(hosts("a", **variables))["errors"]
+
+    assert errors(kubenode_kubeconfig=str(config)) == [
+        f"a: kubenode_kubeconfig is {config}, which is no kubeconfig; name a file that kubectl can use"
+    ]
+    config.write_text(KUBECONFIG)
+    assert errors(kubenode_kubeconfig=str(config), kubenode_kube_context="") == []
+    wrong = f"a: kubenode_kubeconfig is {config}, which has no context 'nope'; it has lab"
+    assert errors(kubenode_kubeconfig=str(config), kubenode_kube_context="nope") == [wrong]
+    (error,) = errors(join_token_create={"kubeconfig": str(config), "context": "nope"})
+    assert error.endswith("has no context 'nope'; it has lab")
+
+
 def test_good_values_and_bad_names(tmp_path):
     config = tmp_path / "config"
-    config.touch()
+    config.write_text(KUBECONFIG)
     good = {"kubenode_evict_timeout": "60", "kubenode_kubeconfig": str(config), "kubenode_ignore_unreachable": "yes"}
     assert leaving.plan(hosts("a", **good))["errors"] == []
     (error,) = leaving.plan(hosts("../a"))["errors"]
