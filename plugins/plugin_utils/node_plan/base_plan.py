@@ -92,8 +92,7 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
         "distribution": "set base_containerd_source to tarball or repository",
     }[inputs["containerd_source"]]
     return [
-        "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; "
-        "{}{}".format(
+        "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; {}{}".format(
             running, minor, ", ".join(sorted(minimums, key=systems.release_numbers)), fix, _only_warn(inputs)
         )
     ]

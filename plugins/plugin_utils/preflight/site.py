@@ -112,7 +112,8 @@ def _not_ready(host: Mapping[str, Any], is_wanted: bool) -> str:
     if goes_on and not is_wanted:
         return ""
     unit = host["kubenode_reached"]["node"]["units"].get("kubelet.service") or {}
-    out = f"see journalctl -u kubelet there, and run this again when it is Ready, or leave it out: --limit 'all:!{_name(host)}'"
+    limit = f"--limit 'all:!{_name(host)}'"
+    out = f"see journalctl -u kubelet there, and run this again when it is Ready, or leave it out: {limit}"
     # a Node stays Ready for most of a minute without its kubelet
     if unit.get("active") in ("inactive", "failed"):
         return f"kubelet.service is {unit['active']} on it; start it (systemctl start kubelet): {out}"

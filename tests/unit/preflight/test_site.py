@@ -163,12 +163,18 @@ def asked(wanted="1.37.1", **seen):
         (asked(kubelet="inactive"), "n1: kubelet.service is inactive on it; start it (systemctl start kubelet)"),
         (asked(kubelet="failed", node={"kubelet_version": "v1.37.1"}), "n1: kubelet.service is failed on it"),
         (asked(kubelet="activating"), ""),
-        (asked(node={"ready": False}), "n1: its Node is NotReady, before anything was done to it; see journalctl -u kub"),
+        (
+            asked(node={"ready": False}),
+            "n1: its Node is NotReady, before anything was done to it; see journalctl -u kub",
+        ),
         (asked(node={"ready": False, "kubelet_version": "v1.37.1"}), "n1: its Node is NotReady, before"),
         # an earlier run was cut off there, and goes on
         (asked(kubelet="inactive", node={"ready": False, "cordoned_by": UPGRADE}), ""),
         (asked(node={"ready": False, "cordoned_by": UPGRADE, "kubelet_version": "v1.37.1"}), ""),
-        (asked(kubelet="failed", node={"cordoned_by": UPGRADE, "kubelet_version": "v1.37.1"}), "n1: kubelet.service is"),
+        (
+            asked(kubelet="failed", node={"cordoned_by": UPGRADE, "kubelet_version": "v1.37.1"}),
+            "n1: kubelet.service is",
+        ),
         (asked(node={"ready": False, "cordoned_by": "kubenode.provision/node_reboot"}), "n1: its Node is NotReady"),
         ([{**asked()[0], "kubenode_asked": {"skipped": True}}], "n1: it is no node yet; kubenode.provision.site"),
     ],
