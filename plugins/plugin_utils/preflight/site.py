@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import skew_problem, version_pair
 
@@ -71,6 +72,11 @@ def batch_plan(hosts: Iterable[Mapping[str, Any]], serial: Any, variable: str = 
         return {"errors": [], "batches": batches_of(list(hosts), serial, variable)}
     except ValueError as error:
         return {"errors": [str(error)], "batches": []}
+
+
+def machine_names(hosts: Iterable[str]) -> list[str]:
+    """Those of these names that a machine can have; addresses and ``localhost`` are none."""
+    return [host for host in hosts if not machine_error(host)]
 
 
 def upgrade_problems(hosts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -72,7 +72,7 @@ def test_a_node_of_another_run_is_refused(playbook, tmp_path):
     assert (tmp_path / "kubenode/locks/here-1.json").is_file()
 
 
-@pytest.mark.parametrize("name", ["Here_1", "127.0.0.1"])
+@pytest.mark.parametrize("name", ["Here_1", "127.0.0.2"])
 def test_a_name_that_cannot_be_locked_stops_no_node(name, tmp_path):
     controller = Controller(None, tmp_path)
     controller.hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}}

@@ -135,6 +135,11 @@ def test_each_machine_is_checked_by_what_its_own_kind_uses(monkeypatch):
     assert text.startswith("kubenode_serial is 0 for a and 1 for b, but it counts for the whole run")
 
 
+def test_which_names_machines_can_have():
+    hosts = ["node-1", "Here_1", "127.0.0.1", "localhost", "a" * 64, "rescue", "n1.example.com"]
+    assert site.machine_names(hosts) == ["node-1", "n1.example.com"]
+
+
 UPGRADE = "kubenode.provision/node_upgrade"
 
 
