@@ -166,6 +166,7 @@ from typing import Any, NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import run_options
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain
 
 
@@ -282,7 +283,7 @@ class Node:
         spec = self._node.get("spec") or {}
         manager = self._module.params["field_manager"]
         self.result["unschedulable"] = bool(self._mine and spec.get("unschedulable"))
-        self.result["own_cordon"] = bool(self._mine and drain.cordoned_by(self._node, manager))
+        self.result["own_cordon"] = bool(self._mine and api_server.cordoned_by(self._node, manager))
 
     def _fail(self, code: str, text: str, **more: Any) -> NoReturn:
         self._module.fail_json(msg=text, failure={"code": code, "detail": text}, **dict(self.result, **more))

@@ -181,6 +181,10 @@ node:
       description: The version that its kubelet has reported, V(null) when that is not known.
       type: str
       sample: v1.36.4
+    cordoned_by:
+      description: Who has cordoned it, as M(kubenode.provision.cluster_drain) notes, V(null) when that is not known.
+      type: str
+      sample: kubenode.provision/node_upgrade
     exists:
       description: Whether it exists, V(null) when that is not known.
       type: bool

@@ -224,6 +224,28 @@ def check_address(module: Any) -> None:
         module.fail_json(msg=f"api_server: {error}")
 
 
+#: Annotation of a Node: who has cordoned it, of those who use this collection.
+CORDONED = "kubenode.provision/cordoned-by"
+
+
+def cordoned_by(node: Mapping[str, Any], manager: str) -> bool:
+    """Whether the Node is cordoned, and ``manager`` is the one who did it, in this call or in an earlier one.
+
+    The annotation says so. A person who uncordons the Node leaves it there, so where the API server notes who has set
+    the field, that counts as well.
+    """
+    metadata = node["metadata"]
+    noted = (metadata.get("annotations") or {}).get(CORDONED) == manager
+    if not noted or not (node.get("spec") or {}).get("unschedulable"):
+        return False
+    holders = [
+        entry.get("manager")
+        for entry in metadata.get("managedFields") or []
+        if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    return not holders or manager in holders
+
+
 def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a Node says of being Ready; empty while it says nothing."""
     conditions: list[dict[str, Any]] = ((node or {}).get("status") or {}).get("conditions") or []

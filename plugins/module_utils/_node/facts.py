@@ -98,6 +98,8 @@ class Node(TypedDict, total=False):
     base: dict[str, Any] | None
     #: the kubelet that base would install, in check mode (written by the role join)
     assumed_kubelet: str
+    #: that, where base installs it in the same run, so that the one which is there now is not the one that counts
+    expected_kubelet: str
 
 
 #: The machine's words for architectures, in those of Kubernetes.

@@ -93,11 +93,15 @@ def matrix(node: Node, inputs: BaseInputs) -> list[str]:
         "distribution": "set base_containerd_source to tarball or repository",
     }[inputs["containerd_source"]]
     return [
-        "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; "
-        "{}, or base_version_check to 'warn'".format(
-            running, minor, ", ".join(sorted(minimums, key=systems.release_numbers)), fix
+        "containerd {} is too old for Kubernetes {}, which needs {} or newer of these lines; {}{}".format(
+            running, minor, ", ".join(sorted(minimums, key=systems.release_numbers)), fix, _only_warn(inputs)
         )
     ]
+
+
+def _only_warn(inputs: BaseInputs) -> str:
+    """The way out of a refusal that a warning does not have."""
+    return "" if inputs["version_check"] == "warn" else ", or base_version_check to 'warn'"
 
 
 def _old_docker(node: Node, inputs: BaseInputs) -> list[str]:
@@ -112,7 +116,7 @@ def _old_docker(node: Node, inputs: BaseInputs) -> list[str]:
             return [
                 f"cri-dockerd {version} needs Docker 23 or newer, and {package} of this machine is "
                 f"{systems.plain_version(text)}; set base_containerd_source to repository, base_cri_dockerd_version to "
-                f"another than {' and '.join(_NEED_DOCKER_23)}, or base_version_check to 'warn'"
+                f"another than {' and '.join(_NEED_DOCKER_23)}{_only_warn(inputs)}"
             ]
     return []
 

@@ -248,7 +248,7 @@ def _binaries(program: str, node: Node, base: Mapping[str, Any]) -> list[Binary]
 def _installed(node: Node, base: Mapping[str, Any]) -> tuple[str, str]:
     for binary in _binaries("kubelet", node, base):
         if binary["version"]:
-            return binary["path"], binary["version"].lstrip("v")
+            return binary["path"], node.get("expected_kubelet") or binary["version"].lstrip("v")
     if node.get("assumed_kubelet"):
         return "kubelet", node["assumed_kubelet"]
     raise InvalidInput("there is no kubelet on this machine; run the role base first")

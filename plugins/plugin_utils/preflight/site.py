@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import skew_problem, version_pair
 
@@ -20,6 +21,8 @@ DEDICATED = ("kubenode_server_number", "hrobot_server_number", "kubenode_server_
 _SIZES = "give a number of machines, a percentage such as 25%, a list of these, or the name of a variable of the hosts"
 _SERIAL = "kubenode_serial"
 _SHOWN = 3
+#: what node_upgrade notes at a Node that it has cordoned
+_UPGRADE = "kubenode.provision/node_upgrade"
 
 
 class Batch(TypedDict):
@@ -71,10 +74,16 @@ def batch_plan(hosts: Iterable[Mapping[str, Any]], serial: Any, variable: str = 
         return {"errors": [str(error)], "batches": []}
 
 
+def machine_names(hosts: Iterable[str]) -> list[str]:
+    """Those of these names that a machine can have; addresses and ``localhost`` are none."""
+    return [host for host in hosts if not machine_error(host)]
+
+
 def upgrade_problems(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
     """A sentence for each node whose kubelet cannot become that of ``base_kubernetes_version``.
 
-    ``kubenode_asked`` of a host is the result of node_join_check, ``__base_inputs`` are the checked inputs of base.
+    ``kubenode_asked`` of a host is the result of node_join_check, ``kubenode_reached`` that of node_info,
+    ``__base_inputs`` are the checked inputs of base.
     """
     return [f"{_name(host)}: {problem}" for host in hosts if (problem := _upgrade_problem(host))]
 
@@ -96,6 +105,26 @@ def _upgrade_problem(host: Mapping[str, Any]) -> str:
             f"its kubelet is {runs}, and base_kubernetes_version is {wanted}: going back to an older minor version is "
             "no upgrade; set base_kubernetes_version to the version that is meant"
         )
+    return _not_ready(host, runs.lstrip("v") == wanted)
+
+
+def _not_ready(host: Mapping[str, Any], is_wanted: bool) -> str:
+    """Why a Node cannot be Ready at the end of an upgrade which did not make it so; ``is_wanted``: it has the version.
+
+    One that an earlier run has cordoned is where that run was cut off; what is left to do restarts the kubelet.
+    """
+    node = host["kubenode_asked"]["node"]
+    goes_on = node["cordoned_by"] == _UPGRADE
+    if goes_on and not is_wanted:
+        return ""
+    unit = host["kubenode_reached"]["node"]["units"].get("kubelet.service") or {}
+    limit = f"--limit 'all:!{_name(host)}'"
+    out = f"see journalctl -u kubelet there, and run this again when it is Ready, or leave it out: {limit}"
+    # a Node stays Ready for most of a minute without its kubelet
+    if unit.get("active") in ("inactive", "failed"):
+        return f"kubelet.service is {unit['active']} on it; start it (systemctl start kubelet): {out}"
+    if not node["ready"] and not goes_on:
+        return f"its Node is NotReady, before anything was done to it; {out}"
     return ""
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.action.machine_lock import Locks, this_run
+from tests.integration.controller import Controller
 from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
@@ -50,3 +52,37 @@ def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
     second = dry.start()
     second.until("TASK [Create the machines")
     second.kill()
+<<<<<<< HEAD
+=======
+
+
+@pytest.mark.parametrize("playbook", ["node", "node_base", "node_join", "node_upgrade"])
+def test_a_node_of_another_run_is_refused(playbook, tmp_path):
+    """On the controller itself: nothing is changed on it."""
+    controller = Controller(None, tmp_path)
+    here = {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}
+    controller.hosts = {"here-1": here}
+    wrong = {"kubenode_dir": str(tmp_path / "kubenode"), "base_kubernetes_version": "1.x", "join_api_server": "nowhere"}
+    Locks(f"{tmp_path}/kubenode/locks").take(["here-1"], this_run(os.getpid()))
+    refused = controller.play(f"kubenode.provision.{playbook}", **wrong).fails()
+    refused.says(f"here-1: another run works on it (process {os.getpid()} of this controller")
+    Locks(f"{tmp_path}/kubenode/locks").release(["here-1"], this_run(os.getpid()))
+    after = controller.play(f"kubenode.provision.{playbook}", **wrong).fails()
+    assert "another run" not in after.output
+    after.says("join_api_server" if playbook in ("node", "node_join") else "base_kubernetes_version")
+    assert (tmp_path / "kubenode/locks/here-1.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["Here_1", "127.0.0.2"])
+def test_a_name_that_cannot_be_locked_stops_no_node(name, tmp_path):
+    controller = Controller(None, tmp_path)
+    controller.hosts = {name: {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}}
+    kept = str(tmp_path / "kubenode")
+    controller.play("kubenode.provision.node_base", kubenode_dir=kept, base_kubernetes_version="1.x").fails().says(
+        "base_kubernetes_version"
+    )
+
+
+def flat(text):
+    return " ".join(text.split())
+>>>>>>> 16bccd28949999922041afa2067d6a0fcca2838d

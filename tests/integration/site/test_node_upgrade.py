@@ -128,6 +128,15 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     back.says("going back to an older minor version is no upgrade")
     assert scene.versions() == [KUBERNETES, KUBERNETES]
 
+    # a Node stays Ready for a while when its kubelet was stopped
+    scene.nodes[NAMES[1]].run("systemctl stop kubelet")
+    for flags in (["--check"], []):
+        stopped = scene.run(*flags).fails()
+        said = f"{NAMES[1]}: kubelet.service is inactive on it; start it (systemctl start kubelet)"
+        assert said in " ".join(stopped.output.split())
+        assert "Drain its Node" not in stopped.output
+    assert scene.cordoned() == [True, False]
+
 
 def with_release(lab: Any, version: str) -> dict[str, Any]:
     """The sums of what base downloads, and one of a kubelet that is nowhere."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node import api_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain
 
 
@@ -60,9 +61,9 @@ def test_what_would_be_lost_needs_a_word(one, options):
 )
 def test_whose_cordon_it_is(noted, entries, unschedulable, ours):
     managed = [{"manager": manager, "fieldsV1": fields and {"f:spec": fields}} for manager, fields in entries]
-    about = {"managedFields": managed, "annotations": {cluster.CORDONED: noted} if noted else None}
+    about = {"managedFields": managed, "annotations": {api_server.CORDONED: noted} if noted else None}
     node = {"metadata": about, "spec": {"unschedulable": unschedulable}}
-    assert drain.cordoned_by(node, "us") is ours
+    assert api_server.cordoned_by(node, "us") is ours
 
 
 def test_ready_counts_for_the_boot_that_was_asked_for():

@@ -370,6 +370,13 @@ def test_the_kubelet_that_check_mode_did_not_install():
     assert join_plan(GIVEN, "check", node=node)["options"]["kubelet_version"] == "1.35.8"
 
 
+def test_the_kubelet_that_base_would_put_in_the_place_of_an_older_one():
+    for node, version in ((machine(), "1.36.4"), (machine(expected_kubelet="1.37.2"), "1.37.2")):
+        assert join_plan(GIVEN, "check", node=node)["options"]["kubelet_version"] == version
+        made = settings(node=node, token="", need_bootstrap=False)
+        assert json.loads(made["/etc/kubenode/join.json"]["content"])["kubelet"] == version
+
+
 @pytest.mark.parametrize(("word", "meant"), [("true", True), ("on", True), ("1", True), ("Off", False), ("n", False)])
 def test_values_from_the_command_line(word, meant):
     given = {**GIVEN, "timeout": "60", "ready": word, "discovery": {"jws": word}}

@@ -135,10 +135,20 @@ def test_each_machine_is_checked_by_what_its_own_kind_uses(monkeypatch):
     assert text.startswith("kubenode_serial is 0 for a and 1 for b, but it counts for the whole run")
 
 
+def test_which_names_machines_can_have():
+    hosts = ["node-1", "Here_1", "127.0.0.1", "localhost", "a" * 64, "rescue", "n1.example.com"]
+    assert site.machine_names(hosts) == ["node-1", "n1.example.com"]
+
+
+UPGRADE = "kubenode.provision/node_upgrade"
+
+
 def asked(wanted="1.37.1", **seen):
-    node = {"exists": True, "ready": True, "kubelet_version": "v1.36.4", **seen.pop("node", {})}
+    node = {"exists": True, "ready": True, "kubelet_version": "v1.36.4", "cordoned_by": None, **seen.pop("node", {})}
+    reached = {"node": {"units": {"kubelet.service": {"active": seen.pop("kubelet", "active")}}}}
     about = {"need_bootstrap": False, "server_version": "v1.37.2", "node": node, **seen}
-    return [{"inventory_hostname": "n1", "kubenode_asked": about, "__base_inputs": {"kubernetes_version": wanted}}]
+    base = {"kubernetes_version": wanted}
+    return [{"inventory_hostname": "n1", "kubenode_asked": about, "kubenode_reached": reached, "__base_inputs": base}]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +165,22 @@ def asked(wanted="1.37.1", **seen):
         (asked(server_version=""), "n1: the API server does not report its version"),
         (asked(need_bootstrap=True), "n1: its Node or its kubelet's certificate is gone"),
         (asked(node={"exists": False}), "n1: its Node or its kubelet's certificate is gone"),
+        (asked(kubelet="inactive"), "n1: kubelet.service is inactive on it; start it (systemctl start kubelet)"),
+        (asked(kubelet="failed", node={"kubelet_version": "v1.37.1"}), "n1: kubelet.service is failed on it"),
+        (asked(kubelet="activating"), ""),
+        (
+            asked(node={"ready": False}),
+            "n1: its Node is NotReady, before anything was done to it; see journalctl -u kub",
+        ),
+        (asked(node={"ready": False, "kubelet_version": "v1.37.1"}), "n1: its Node is NotReady, before"),
+        # an earlier run was cut off there, and goes on
+        (asked(kubelet="inactive", node={"ready": False, "cordoned_by": UPGRADE}), ""),
+        (asked(node={"ready": False, "cordoned_by": UPGRADE, "kubelet_version": "v1.37.1"}), ""),
+        (
+            asked(kubelet="failed", node={"cordoned_by": UPGRADE, "kubelet_version": "v1.37.1"}),
+            "n1: kubelet.service is",
+        ),
+        (asked(node={"ready": False, "cordoned_by": "kubenode.provision/node_reboot"}), "n1: its Node is NotReady"),
         ([{**asked()[0], "kubenode_asked": {"skipped": True}}], "n1: it is no node yet; kubenode.provision.site"),
     ],
 )

@@ -77,6 +77,8 @@ class SeenNode(TypedDict):
     machine_id: str | None
     #: That of the kubelet which has registered it or reported last, such as v1.37.1.
     kubelet_version: str | None
+    #: Which playbook or module of this collection has cordoned it; None when it is not cordoned, or by a person.
+    cordoned_by: str | None
 
 
 class Seen(TypedDict):
@@ -115,7 +117,7 @@ class Check:
             "token": "unknown" if self._token else "none",
             "name": "unknown",
             "client": {"state": "none", "not_after": None, "node": "", "server": None},
-            "node": {"exists": None, "ready": None, "machine_id": None, "kubelet_version": None},
+            "node": {"exists": None, "ready": None, "machine_id": None, "kubelet_version": None, "cordoned_by": None},
             "need_bootstrap": True,
             "need_registration": False,
             "record": None,
@@ -294,11 +296,13 @@ class Check:
 
     def _note(self, node: Mapping[str, Any]) -> None:
         status = node.get("status") or {}
+        noted = ((node.get("metadata") or {}).get("annotations") or {}).get(api_server.CORDONED)
         self.result["node"] = {
             "exists": True,
             "ready": api_server.ready_condition(node).get("status") == "True",
             "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
             "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion"),
+            "cordoned_by": noted if noted and api_server.cordoned_by(node, noted) else None,
         }
 
     def _api(self, **credentials: Any) -> Api:

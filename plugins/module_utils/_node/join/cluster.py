@@ -16,6 +16,7 @@ from ansible.module_utils.basic import missing_required_lib
 
 from ..._common.own_run import ENDED, own_run_of
 from ..._common.text import json_value, printable_words, shortened
+from ..api_server import CORDONED
 from . import tokens
 
 try:
@@ -29,8 +30,6 @@ except ImportError:
 
 _TIMEOUT = 30
 _LONGEST_TEXT = 500
-#: Annotation of a Node: who has cordoned it, of those who use this collection.
-CORDONED = "kubenode.provision/cordoned-by"
 
 
 def options() -> dict[str, Any]:

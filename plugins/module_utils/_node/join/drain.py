@@ -110,24 +110,6 @@ def is_silent(node: dict[str, Any]) -> bool:
     return ready_condition(node).get("status") == "Unknown"
 
 
-def cordoned_by(node: dict[str, Any], manager: str) -> bool:
-    """Whether the Node is cordoned, and ``manager`` is the one who did it, in this call or in an earlier one.
-
-    The annotation says so. A person who uncordons the Node leaves it there, so where the API server notes who has set
-    the field, that counts as well.
-    """
-    metadata = node["metadata"]
-    noted = (metadata.get("annotations") or {}).get(cluster.CORDONED) == manager
-    if not noted or not (node.get("spec") or {}).get("unschedulable"):
-        return False
-    holders = [
-        entry.get("manager")
-        for entry in metadata.get("managedFields") or []
-        if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-    ]
-    return not holders or manager in holders
-
-
 class Drain:
     """Evicts the pods of one Node. ``cluster``: a :class:`cluster.Cluster`."""
 
