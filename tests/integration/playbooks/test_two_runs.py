@@ -52,8 +52,6 @@ def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
     second = dry.start()
     second.until("TASK [Create the machines")
     second.kill()
-<<<<<<< HEAD
-=======
 
 
 @pytest.mark.parametrize("playbook", ["node", "node_base", "node_join", "node_upgrade"])
@@ -81,8 +79,3 @@ def test_a_name_that_cannot_be_locked_stops_no_node(name, tmp_path):
     controller.play("kubenode.provision.node_base", kubenode_dir=kept, base_kubernetes_version="1.x").fails().says(
         "base_kubernetes_version"
     )
-
-
-def flat(text):
-    return " ".join(text.split())
->>>>>>> 16bccd28949999922041afa2067d6a0fcca2838d
