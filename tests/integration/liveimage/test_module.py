@@ -112,7 +112,7 @@ def test_one_bad_host_fails_the_task_after_the_others_got_theirs(runner, agent):
     bad = {"name": "bad", "network": {"interfases": []}}
     result = runner.run(hosts=[{"name": "web-3"}, bad], **agent)
     assert result["failed"]
-    assert result["msg"].startswith("1 of 2 hosts failed: bad: interfases: unknown key")
+    assert result["msg"].startswith("1 of 2 hosts failed: bad: network: interfases: unknown key")
     assert ("web-3.iso" in runner.files(), "bad.iso" in runner.files()) == (True, False)
     reported = runner.run(hosts=[bad], on_error="report", **agent)
     assert ("failed" not in reported, reported["hosts"][0]["failed"]) == (True, True)

@@ -273,8 +273,8 @@ def test_icc_15_13_a_missing_base_is_waited_for(bases, folder, tmp_path):
     place = tmp_path / "own"
     with Program("--nmstate-dir", str(folder), bases=place) as server:
         assert server.status("/a.iso") == 503
-        assert "no base iso for architecture" in str(server.problems())
-        assert "no base iso" in server.watch("/readyz")
+        assert "base_iso (DEPLOY_ISO)" in str(server.problems())
+        assert "there is no file for architecture" in server.watch("/readyz")
         assert server.watch("/healthz") == "ok\n"
         place.mkdir()
         for name in ("live.iso", "live.img"):
