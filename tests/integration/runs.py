@@ -18,7 +18,9 @@ from tests.integration import programs
 from tests.waiting import until
 
 #: Tasks that run on the controller alone; all others are a round trip to the machine.
-LOCAL = {"assert", "debug", "fail", "include_vars", "set_fact", "validate_argument_spec", "include_tasks"}
+LOCAL = {
+    "assert", "debug", "fail", "include_tasks", "include_vars", "machine_lock", "set_fact", "validate_argument_spec",
+}  # fmt: skip
 #: The environment of a run on machines that never answer, so that nothing waits for them.
 QUICK = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
 #: Seconds until a run counts as hanging.
