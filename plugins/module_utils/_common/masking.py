@@ -19,6 +19,19 @@ SHORTEST_VALUE, SHORTEST_LINE = 8, 12
 #: Bytes by which secrets are looked for; SHORTEST of them are always there.
 _BEGIN = SHORTEST
 
+_LOGIN = re.compile(r"(?<=://)[^\s/?#\"'<>@]*(?:@[^\s/?#\"'<>@]*)*@")
+#: What is behind a key that names a secret, on its line; not a switch, a number, or what is spread over more lines.
+_VALUE = re.compile(
+    r"((?:pass(?:word|wd|phrase)?|token|secret|auth(?:orization)?|credentials?|api[-_]?key|private[-_]?key)[\"']?[ \t]*"
+    r"[:=][ \t]*)(?![\"']?(?:true|false|[0-9]*)[\"']?,?[ \t]*$)(?!\{)\S.*",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def configuration(text: str) -> str:
+    """A configuration file that a person may have written, as it may be shown: no login, and no value of a secret."""
+    return _VALUE.sub(rf"\1{MASK}", _LOGIN.sub(f"{MASK}@", text))
+
 
 def of_token(token: str | None) -> list[str]:
     """The secrets in a registry token: itself, both halves of ``user:password``, and what a login makes of it."""

@@ -121,3 +121,24 @@ def test_a_large_log_is_not_compared_with_each_of_many_lines():
     assert _Counting.compared == 2 * alone > 0, "a line in which no secret begins is compared with none"
     assert b"value of 77" not in masked
     assert b"quick brown fox" in masked
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('Environment="HTTPS_PROXY=http://me:pa@ss@proxy:3128/"', f'Environment="HTTPS_PROXY=http://{MASK}@proxy:3128/"'),
+        ('Acquire::http::Proxy "http://me:x@proxy";', f'Acquire::http::Proxy "http://{MASK}@proxy";'),
+        ("[host.auth]\npassword = 'x'\nuser = 'me'", f"[host.auth]\npassword = {MASK}\nuser = 'me'"),
+        ('Authorization = ["Basic bWU6eA=="]', f"Authorization = {MASK}"),
+        ('  "identitytoken": "abc",', f'  "identitytoken": {MASK}'),
+        ("KUBELET_ARGS=--v=2 --token=abc.def --port=1", f"KUBELET_ARGS=--v=2 --token={MASK}"),
+        # what is no secret stays
+        ("authorization:\n  mode: Webhook", None),
+        ("authentication: {x509: {}}", None),
+        ("  token: true\nsecret=", None),
+        ("--authorization-mode=Webhook --authentication-token-webhook=true", None),
+        ("see https://example.org/@scope/pkg and me@example.org", None),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_shown_without_its_secrets(line, shown):
+    assert masking.configuration(line) == (line if shown is None else shown)

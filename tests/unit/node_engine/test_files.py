@@ -244,6 +244,19 @@ def test_a_file_that_becomes_a_link_is_shown_with_its_text(machine):
     assert (diff["before"], diff["after"]) == ("by hand\n", "link to /dev/null\n")
 
 
+def test_a_password_that_a_person_wrote_is_not_shown(machine):
+    drop_in = "[Service]\nEnvironment=HTTP_PROXY=http://me:hunter2@proxy:3128\n"
+    (machine.root / "a.conf").write_text(drop_in)
+    (machine.root / "b.conf").write_text(drop_in)
+    wanted = [
+        setting("file", "/a.conf", path="/a.conf", content="[Service]\n"),
+        setting("absent", "/b.conf", path="/b.conf", shown=True),
+    ]
+    found = engine.diffs(machine.plan(wanted))
+    assert [diff["before"].count("HTTP_PROXY=http://********@proxy") for diff in found] == [1, 1]
+    assert "hunter2" not in repr(found)
+
+
 def test_what_is_removed_is_shown_and_its_text_only_on_demand(machine):
     machine.put("/a.conf", "by hand\n")
     machine.put("/key", "-----BEGIN PRIVATE KEY-----\nhunter2\n")

@@ -12,7 +12,7 @@ import pwd
 import stat
 from collections.abc import Callable
 
-from ..._common import mounts, safe_files
+from ..._common import masking, mounts, safe_files
 from ..._common.text import whole_number
 from ..host import Done, Host, make_parents, missing_parents, sync_folder, write_file, write_link
 from .context import Context, Setting, SettingError, Step, same
@@ -212,13 +212,13 @@ def _group(gid: int) -> str:
 
 
 def shown(data: bytes | None, secret: bool = False, other: bool = False) -> str:
-    """Content as a diff may show it."""
+    """Content as a diff may show it: what a person has written there may hold a password."""
     if data is None:
         return ""
     if secret:
         return "(other secret)\n" if other else SECRET
     try:
-        return data.decode("utf-8")
+        return masking.configuration(data.decode("utf-8"))
     except UnicodeDecodeError:
         return f"({len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()})\n"
 
