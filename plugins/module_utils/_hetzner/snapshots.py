@@ -213,11 +213,11 @@ class ImageFleet:
         active = [run for run in runs if not run.result["failed"]]
         if self._state == "present":
             run_all(self._api, active, self._bring_about)
-            pruning = [run for run in active if run.wanted.get("keep") and not run.result["failed"]]
-        else:
-            pruning = active
         if not self._check and any(run.result["created"] for run in active):
-            self._read_again(active)
+            self._read_again([run for run in active if not run.result["failed"]])
+        pruning = [run for run in active if not run.result["failed"]]
+        if self._state == "present":
+            pruning = [run for run in pruning if run.wanted.get("keep")]
         self._returned = {run.result["id"] for run in runs} - {None}
         run_all(self._api, pruning, self._prune)
         return [dict(run.result, api_calls=self._api.calls_of.get(run.key, 0)) for run in runs]
@@ -255,9 +255,12 @@ class ImageFleet:
         """Learn what the API knows of a snapshot only when it is made, its size; and what pruning has to judge."""
         self._read()
         for run in runs:
-            for image in self._found[run.name]:
-                if image["id"] == run.result["id"]:
-                    run.result.update(describe(image))
+            mine = [image for image in self._found[run.name] if image["id"] == run.result["id"]]
+            if mine:
+                run.result.update(describe(mine[0]))
+            elif run.result["created"]:
+                gone = f"the snapshot {run.result['id']} was made, but another run has deleted it since; run again"
+                run.fail(MachineError(gone))
 
     def _finding(self, run: ImageRun) -> str | None:
         """What makes it pointless to begin with an image; None when nothing does."""
