@@ -416,20 +416,26 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
     running = [
         machine
         for machine in machines
-        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
+        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
+        and not machine["failed"]
+        and not machine["removed"]
     ]
+    removed = [machine for machine in machines if machine["removed"]]
     verified = [machine for machine in running if machine["verified"]]
     unverified = [machine for machine in running if machine["verified"] is False]
     drifted = [machine for machine in machines if machine["drift"]]
     changed = sum(machine["changed"] for machine in machines)
-    unfinished = len(machines) - len(running) - len(failed) if report.errors else 0
+    ended = [machine for machine in machines if machine in running or machine["failed"] or machine["removed"]]
+    unfinished = len(machines) - len(ended) if report.errors else 0
     lines = [
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
         f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} {changed_in_words}, "
-        f"{len(failed)} failed" + (f", {unfinished} not finished" if unfinished else ""),
+        f"{len(failed)} failed"
+        + (f", {len(removed)} removed" if removed else "")
+        + (f", {unfinished} not finished" if unfinished else ""),
     ]
     if len(machines) <= NAMED:
-        lines += [f"  {spaced(machine['name'], 63)}: {where(machine)}" for machine in machines if where(machine)]
+        lines += [f"  {spaced(one['name'], 63)}: {_where(one)}" for one in machines if _where(one)]
     if unverified:
         lines.append(f"Not verified: {listed([spaced(one['name'], 63) for one in unverified], NAMED)}")
     used = [machine for machine in machines if machine["used"] and not machine["failed"]]
@@ -449,6 +455,10 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
         lines.append(f"  {spaced(machine['name'], 63)} failed: {machine['reason']}")
         lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:] if place < TAILS]
     return lines
+
+
+def _where(machine: results.Machine) -> str:
+    return ", ".join(text for text in ("removed" if machine["removed"] else "", where(machine)) if text)
 
 
 def _at_most(given: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 from tests.clock import Clock
 from tests.unit.report import reports
 
@@ -310,6 +310,9 @@ def test_nothing_is_noted_without_the_callback(monkeypatch, files):
 def test_reports_are_as_the_schema_says(final):
     jsonschema = pytest.importorskip("jsonschema", reason="only the main environment has jsonschema")
     data = json.loads(json.dumps(reports.data(40, roles=True, final=final)))
+    cloud = {**data["machines"][1], "price_hourly": 0.1, "removed": "2026-11-21T10:00:00.000Z"}
+    data["machines"][1] = cloud
+    data["cost"] = results.cost_of([cloud], reports.STARTED)
     validator = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
     assert [error.message for error in validator.iter_errors(data)] == []
     del data["machines"][0]["transitions"]
