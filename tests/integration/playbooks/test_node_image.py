@@ -263,6 +263,10 @@ def test_bad_input_is_reported_at_once_and_creates_nothing(account):
         "'mips': use x86 or arm",
         "(64 characters) does not fit into a label",
     )
+    unknown = {"kubernetes": ["1.36.4", "1.99.0"], "base": ["debian-13"]}
+    account.run(SNAPSHOT, "--check", kubenode_image_matrix=unknown).fails().says(
+        "kubenode_image_matrix.kubernetes is '1.99.0'; no sha256 of kubelet 1.99.0 is pinned"
+    )
     missing = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
     account.run(SNAPSHOT, kubenode_image_matrix=missing).fails().says(
         "'no-such-image' is neither the name nor the id of an image"
