@@ -121,6 +121,7 @@ import importlib.util
 import math
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Mapping
@@ -151,6 +152,8 @@ _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 #: Seconds that all workers may take to end when the run is ended.
 _LAST_WORDS = 5.0
+#: Temporary machines that node images are made on.
+_BUILDER = re.compile(r"kubenode-image-[0-9a-f]{12}\Z")
 _QUARANTINE = "kubenode.provision.machine_quarantine"
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(
@@ -329,7 +332,8 @@ class CallbackModule(CallbackBase):
             for path in self._files.end(data):
                 self._say(f"Report: {path}")
             self._exports.send(data)
-            self._say("The run was interrupted. Run the same command again: it goes on where this one was.")
+            for line in _after_interruption(self._report.machines):
+                self._say(line)
 
     def _terminated(self, before: Any, number: int, frame: Any) -> None:
         """Do the same for a run that a signal ends, and let it end as it would have: by ``before`` or the signal."""
@@ -348,6 +352,21 @@ class CallbackModule(CallbackBase):
             "cost": results.cost_of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),
         }
+
+
+def _after_interruption(machines: Iterable[results.Machine]) -> list[str]:
+    """What the same command does next. Machines that images are made on are not gone on with, and cost until then."""
+    builders = [machine for machine in machines if _BUILDER.match(machine["name"])]
+    left = [machine for machine in builders if machine["id"] and not machine["removed"]]
+    lines = _at_most(
+        f"{machine['name']} (id {machine['id']}) is still there; the same command removes it and begins again."
+        for machine in left
+    )
+    if not builders:
+        lines = ["Run the same command again: it goes on where this one was."]
+    elif not left:
+        lines = ["Run the same command again: it makes the images that are missing."]
+    return [f"The run was interrupted. {lines[0]}", *lines[1:]]
 
 
 # --- the report as the table that a person reads at the end of a run (pure)

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.builds import machine_name
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 from tests.clock import Clock
 from tests.unit.report import reports
@@ -213,6 +214,30 @@ def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkey
             signal.signal(number, handler)
     assert json.loads((tmp_path / "report.json").read_text())["interrupted"]
     assert said[:-1] == [f"Report: {tmp_path / 'report.json'}", f"Report: {tmp_path / 'report.html'}"]
+
+
+def test_what_an_interrupted_run_that_makes_images_has_left_is_named(tmp_path, monkeypatch):
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
+    monkeypatch.setattr(report._exports, "send", lambda _data: None)
+    monkeypatch.setattr(provision_report, "_end_workers", lambda: None)
+    said = []
+    monkeypatch.setattr(report, "_say", said.append)
+    name = machine_name("me", "debian-13", "x86")
+    left = {"name": name, "boot_state": "BootingToRescue", "id": 42, "status": "running"}
+    report._files.place(str(tmp_path / "report.json"), "")
+    for given, expected in (
+        (left, f"{name} (id 42) is still there; the same command removes it and begins again."),
+        ({**left, "status": "deleted"}, "Run the same command again: it makes the images that are missing."),
+        ({**left, "name": "n1"}, "Run the same command again: it goes on where this one was."),
+    ):
+        report._ended = False
+        report._report._machines.clear()
+        report._report.add("localhost", {"machines": [given]})
+        report._interrupted()
+        assert said == [f"Report: {tmp_path / 'report.json'}", f"The run was interrupted. {expected}"]
+        (tmp_path / "report.json").unlink()  # or it would be taken for what a worker has written
+        said.clear()
 
 
 def test_a_run_that_is_interrupted_while_servers_are_made_reports_them(tmp_path, monkeypatch):
