@@ -153,7 +153,7 @@ _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 #: Seconds that all workers may take to end when the run is ended.
 _LAST_WORDS = 5.0
 #: Temporary machines that node images are made on.
-_BUILDER = re.compile(r"kubenode-image-[0-9a-f]{12}\Z")
+_BUILDER = re.compile(r"kubenode-image-[0-9a-f]{12}(-t)?\Z")
 _QUARANTINE = "kubenode.provision.machine_quarantine"
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(

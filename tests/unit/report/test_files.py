@@ -226,8 +226,10 @@ def test_what_an_interrupted_run_that_makes_images_has_left_is_named(tmp_path, m
     name = machine_name("me", "debian-13", "x86")
     left = {"name": name, "boot_state": "BootingToRescue", "id": 42, "status": "running"}
     report._files.place(str(tmp_path / "report.json"), "")
+    there = "is still there; the same command removes it and begins again."
     for given, expected in (
-        (left, f"{name} (id 42) is still there; the same command removes it and begins again."),
+        (left, f"{name} (id 42) {there}"),
+        ({**left, "name": f"{name}-t"}, f"{name}-t (id 42) {there}"),
         ({**left, "status": "deleted"}, "Run the same command again: it makes the images that are missing."),
         ({**left, "name": "n1"}, "Run the same command again: it goes on where this one was."),
     ):
