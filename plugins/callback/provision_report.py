@@ -121,6 +121,7 @@ import importlib.util
 import math
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Mapping
@@ -151,6 +152,8 @@ _NO_MACHINES = frozenset(["localhost", "127.0.0.1"])
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 #: Seconds that all workers may take to end when the run is ended.
 _LAST_WORDS = 5.0
+#: Temporary machines that node images are made on.
+_BUILDER = re.compile(r"kubenode-image-[0-9a-f]{12}(-t)?\Z")
 _QUARANTINE = "kubenode.provision.machine_quarantine"
 #: What makes or boots machines, and may take minutes before it says anything.
 _OF_MACHINES = frozenset(
@@ -329,7 +332,8 @@ class CallbackModule(CallbackBase):
             for path in self._files.end(data):
                 self._say(f"Report: {path}")
             self._exports.send(data)
-            self._say("The run was interrupted. Run the same command again: it goes on where this one was.")
+            for line in _after_interruption(self._report.machines):
+                self._say(line)
 
     def _terminated(self, before: Any, number: int, frame: Any) -> None:
         """Do the same for a run that a signal ends, and let it end as it would have: by ``before`` or the signal."""
@@ -348,6 +352,21 @@ class CallbackModule(CallbackBase):
             "cost": results.cost_of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),
         }
+
+
+def _after_interruption(machines: Iterable[results.Machine]) -> list[str]:
+    """What the same command does next. Machines that images are made on are not gone on with, and cost until then."""
+    builders = [machine for machine in machines if _BUILDER.match(machine["name"])]
+    left = [machine for machine in builders if machine["id"] and not machine["removed"]]
+    lines = _at_most(
+        f"{machine['name']} (id {machine['id']}) is still there; the same command removes it and begins again."
+        for machine in left
+    )
+    if not builders:
+        lines = ["Run the same command again: it goes on where this one was."]
+    elif not left:
+        lines = ["Run the same command again: it makes the images that are missing."]
+    return [f"The run was interrupted. {lines[0]}", *lines[1:]]
 
 
 # --- the report as the table that a person reads at the end of a run (pure)
@@ -416,20 +435,26 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
     running = [
         machine
         for machine in machines
-        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
+        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
+        and not machine["failed"]
+        and not machine["removed"]
     ]
+    removed = [machine for machine in machines if machine["removed"]]
     verified = [machine for machine in running if machine["verified"]]
     unverified = [machine for machine in running if machine["verified"] is False]
     drifted = [machine for machine in machines if machine["drift"]]
     changed = sum(machine["changed"] for machine in machines)
-    unfinished = len(machines) - len(running) - len(failed) if report.errors else 0
+    ended = [machine for machine in machines if machine in running or machine["failed"] or machine["removed"]]
+    unfinished = len(machines) - len(ended) if report.errors else 0
     lines = [
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
         f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} {changed_in_words}, "
-        f"{len(failed)} failed" + (f", {unfinished} not finished" if unfinished else ""),
+        f"{len(failed)} failed"
+        + (f", {len(removed)} removed" if removed else "")
+        + (f", {unfinished} not finished" if unfinished else ""),
     ]
     if len(machines) <= NAMED:
-        lines += [f"  {spaced(machine['name'], 63)}: {where(machine)}" for machine in machines if where(machine)]
+        lines += [f"  {spaced(one['name'], 63)}: {_where(one)}" for one in machines if _where(one)]
     if unverified:
         lines.append(f"Not verified: {listed([spaced(one['name'], 63) for one in unverified], NAMED)}")
     used = [machine for machine in machines if machine["used"] and not machine["failed"]]
@@ -449,6 +474,10 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
         lines.append(f"  {spaced(machine['name'], 63)} failed: {machine['reason']}")
         lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:] if place < TAILS]
     return lines
+
+
+def _where(machine: results.Machine) -> str:
+    return ", ".join(text for text in ("removed" if machine["removed"] else "", where(machine)) if text)
 
 
 def _at_most(given: Iterable[str]) -> list[str]:

@@ -88,14 +88,16 @@ options:
       keep:
         description:
           - How many snapshots of this name and architecture to keep. Older ones are deleted, unless a server was made
-            from them, they are named in O(in_use), they are protected, or they were not made here.
+            from them, they are named in O(in_use), they are protected, or they were not made here. The image that this
+            task returns is never deleted, also when there are that many newer ones.
+          - The newest ones count, whatever else protects them; what stays beside them for such a reason does not count.
           - Without it, nothing is deleted. Cluster API Provider Hetzner takes a name for ambiguous that two snapshots
             have, so give V(1) where it uses the image.
         type: int
   in_use:
     description:
-      - Images that the inventory uses, by ID or name. A name protects the newest snapshot of that name of each
-        architecture.
+      - Images that are never deleted, by ID or name. A name protects all snapshots that bear it, of each architecture,
+        so that of an O(images[].name) that is named here O(images[].keep) deletes none.
     type: list
     elements: str
     default: []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_THREADS = 1000
 #: What the news of a machine that exists say of it besides its number and address, as far as its result does; and
 #: characters of a text of that.
-_OF_A_SERVER = ("server_type", "location", "instead", "price_hourly", "price_monthly", "server_created")
+_OF_A_SERVER = ("status", "server_type", "location", "instead", "price_hourly", "price_monthly", "server_created")
 _LONGEST = 253
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import labels
@@ -199,6 +199,8 @@ class ImageFleet:
         self._check = check_mode
         self._found: dict[str, list[Image]] = {}
         self._used: dict[int, str] | None = None
+        #: What this call returns as its images.
+        self._returned: set[int] = set()
         self._lock = threading.Lock()
 
     def run(self) -> list[dict[str, Any]]:
@@ -211,11 +213,12 @@ class ImageFleet:
         active = [run for run in runs if not run.result["failed"]]
         if self._state == "present":
             run_all(self._api, active, self._bring_about)
-            pruning = [run for run in active if run.wanted.get("keep") and not run.result["failed"]]
-        else:
-            pruning = active
         if not self._check and any(run.result["created"] for run in active):
-            self._read_again(active)
+            self._read_again([run for run in active if not run.result["failed"]])
+        pruning = [run for run in active if not run.result["failed"]]
+        if self._state == "present":
+            pruning = [run for run in pruning if run.wanted.get("keep")]
+        self._returned = {run.result["id"] for run in runs} - {None}
         run_all(self._api, pruning, self._prune)
         return [dict(run.result, api_calls=self._api.calls_of.get(run.key, 0)) for run in runs]
 
@@ -252,9 +255,12 @@ class ImageFleet:
         """Learn what the API knows of a snapshot only when it is made, its size; and what pruning has to judge."""
         self._read()
         for run in runs:
-            for image in self._found[run.name]:
-                if image["id"] == run.result["id"]:
-                    run.result.update(describe(image))
+            mine = [image for image in self._found[run.name] if image["id"] == run.result["id"]]
+            if mine:
+                run.result.update(describe(mine[0]))
+            elif run.result["created"]:
+                gone = f"the snapshot {run.result['id']} was made, but another run has deleted it since; run again"
+                run.fail(MachineError(gone))
 
     def _finding(self, run: ImageRun) -> str | None:
         """What makes it pointless to begin with an image; None when nothing does."""
@@ -338,9 +344,9 @@ class ImageFleet:
         keep = (run.wanted.get("keep") or 0) if self._state == "present" else 0
         if self._check and run.result["created"]:
             keep -= 1
-        doomed, stay = judge(images, keep, {})
+        doomed, stay = judge(images, keep, {}, self._returned)
         if doomed:
-            doomed, stay = judge(images, keep, self._protected(deadline))
+            doomed, stay = judge(images, keep, self._protected(deadline), self._returned)
         run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
         for image in doomed:
             diff = run.result.get("diff") or difference(run.key, {}, {})
@@ -396,16 +402,13 @@ def _reasons(stay: Mapping[int, str]) -> str:
 
 
 def named_in_use(in_use: Iterable[str], images: Iterable[Image]) -> dict[int, str]:
-    """Ids of snapshots that the user's list protects: ids as they are, names by their newest of each architecture."""
-    wanted, seen, protected = {str(entry) for entry in in_use}, set(), {}
-    for image in newest_first(images):
-        name, architecture = (image.get("labels") or {}).get(IMAGE_LABEL), image.get("architecture")
-        newest = image.get("status") == "available" and (name, architecture) not in seen
-        if newest:
-            seen.add((name, architecture))
-        if str(image["id"]) in wanted or (newest and name in wanted):
-            protected[image["id"]] = "named in in_use"
-    return protected
+    """Ids of snapshots that the user's list protects: ids as they are, names by all snapshots that bear them."""
+    wanted = {str(entry) for entry in in_use}
+    return {
+        image["id"]: "named in in_use"
+        for image in images
+        if wanted & {str(image["id"]), (image.get("labels") or {}).get(IMAGE_LABEL)}
+    }
 
 
 def used_by_servers(servers: Iterable[Server]) -> dict[int, str]:
@@ -418,19 +421,24 @@ def used_by_servers(servers: Iterable[Server]) -> dict[int, str]:
     return used
 
 
-def judge(images: Iterable[Image], keep: int, used: Mapping[int, str]) -> tuple[list[Image], dict[int, str]]:
+def judge(
+    images: Iterable[Image], keep: int, used: Mapping[int, str], returned: Collection[int] = ()
+) -> tuple[list[Image], dict[int, str]]:
     """Splits the snapshots of one name and architecture into (those to delete, {id: why it stays}).
 
-    The ``keep`` newest available ones stay in any case; ``used`` maps ids to reasons.
+    The ``keep`` newest available ones stay in any case, and what is ``returned``, which is older when another run has
+    made one meanwhile; ``used`` maps ids to reasons.
     """
-    doomed, stay, kept = [], {}, 0
+    doomed, stay, kept = [], dict[int, str](), list[int]()
     for image in newest_first(images):
         if not is_made_by_us(image):
             stay[image["id"]] = "not made by this collection"
         elif image.get("status") == "creating":
             stay[image["id"]] = "still being made"
-        elif image.get("status") == "available" and kept < keep:
-            kept += 1
+        elif image.get("status") == "available" and len(kept) < keep:
+            kept.append(image["id"])
+        elif image["id"] in returned:
+            stay[image["id"]] = f"the image of this run; newer: {', '.join(map(str, kept))}"
         elif image["id"] in used:
             stay[image["id"]] = used[image["id"]]
         elif (image.get("protection") or {}).get("delete"):

@@ -24,8 +24,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.labels
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_root
 
+from .. import role_specs
+from ..node_plan import base_inputs
 from ..preflight import controller_paths
-from ..role_specs import collection_version
 
 Build = dict[str, Any]
 
@@ -65,7 +66,7 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
     """All builds, in the order of the input; ``bases``: the images of the project they boot from, once found."""
     findings: list[str] = []
     found = [*_of_matrix(inputs, findings), *_of_uploads(inputs, findings)]
-    findings += _of_numbers(inputs)
+    findings += _of_numbers(inputs) + _of_base(found, inputs)
     if not found and not findings:
         findings.append("kubenode_image_matrix and kubenode_image_uploads are both empty; set one of them")
     seen: set[tuple[str, str]] = set()
@@ -103,7 +104,7 @@ def builds_here(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | 
     if not isinstance(inputs, Mapping):
         raise BuildsNotUsable("node_image_builds: feed it a dictionary with matrix, uploads and server_types")
     owner = inputs.get("owner") or f"{getpass.getuser()}@{socket.gethostname()}"
-    return builds({**inputs, "owner": owner, "role_version": collection_version()}, bases)
+    return builds({**inputs, "owner": owner, "role_version": role_specs.collection_version()}, bases)
 
 
 def machine_name(owner: str, name: str, architecture: str) -> str:
@@ -159,6 +160,26 @@ def _of_numbers(inputs: Mapping[str, Any]) -> list[str]:
         if value not in (None, "") and (isinstance(value, bool) or not whole_number(str(value))):
             found.append(f"kubenode_image_{key} {value!r:.50}: {fix}")
     return found
+
+
+def _of_base(found: Iterable[Build], inputs: Mapping[str, Any]) -> list[str]:
+    """What the role base would refuse when a machine is made, written and booted; by the names that the user knows."""
+    architectures: dict[str, list[str]] = {}
+    for build in found:
+        if build["kind"] != UPLOAD and _VERSION.fullmatch(build["kubernetes_version"]):
+            known = architectures.setdefault(build["kubernetes_version"], [])
+            known += [DEBIAN_NAMES[one] for one in [build["architecture"]] if one in DEBIAN_NAMES]
+    problems = base_inputs.Problems()
+    for version, wanted in architectures.items():
+        given = {**inputs.get("variables", {}), "base_kubernetes_version": version, "base_prebake": True}
+        try:
+            checked = base_inputs.normalised(role_specs.plain(given), role_specs.versions())
+        except base_inputs.PlanError as error:
+            problems += str(error).splitlines()
+            continue
+        for architecture in dict.fromkeys(wanted):
+            base_inputs.check_sums(dict(checked), problems, architecture)
+    return [text.replace("base_kubernetes_version", "kubenode_image_matrix.kubernetes", 1) for text in problems]
 
 
 def _of_matrix(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:

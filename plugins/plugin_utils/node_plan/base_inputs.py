@@ -370,13 +370,18 @@ def is_sha512(digest: Any) -> bool:
     return _text(digest) and bool(_SHA512.match(digest))
 
 
-def check_sums(inputs: Raw, problems: Problems) -> None:
-    """Every artifact that will be fetched needs a pinned digest for some architecture; which one, the machine says."""
+def check_sums(inputs: Raw, problems: Problems, architecture: str = "") -> None:
+    """Every artifact that will be fetched needs a pinned digest for this architecture, by default for any one.
+
+    Which architecture and build it is, the machine says in the end.
+    """
     for component, version, variable in needed_sums(inputs):
-        known = [component, NODE_ARCHIVE] if component in IN_NODE_ARCHIVE else [component]
-        if not any(version in inputs["checksums"].get(one, {}) for one in known):
-            entry = f"{{{component}: {{'{version}': {{amd64: …, arm64: …}}}}}}"
-            fix = f"no sha256 of {component} {version} is pinned; give them as base_checksums: {entry}"
+        known = [component, component + "-static", *([NODE_ARCHIVE] if component in IN_NODE_ARCHIVE else [])]
+        sums = [inputs["checksums"].get(one, {}).get(version, {}) for one in known]
+        if not any(architecture in one if architecture else one for one in sums):
+            entry = f"{{{component}: {{'{version}': {{{architecture or 'amd64: …, arm64'}: …}}}}}}"
+            what, they = (f"{version} for {architecture}", "it") if architecture else (version, "them")
+            fix = f"no sha256 of {component} {what} is pinned; give {they} as base_checksums: {entry}"
             problems.add(variable, version, fix)
 
 

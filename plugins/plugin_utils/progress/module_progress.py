@@ -218,6 +218,7 @@ def _is_text(value: object) -> bool:
 _FACTS: dict[str, Callable[[object], bool]] = {
     "id": lambda value: _is_number(value, LARGEST_NUMBER),
     "address": _is_text,
+    "status": _is_text,
     "server_type": _is_text,
     "location": _is_text,
     "instead": _is_text,

@@ -143,7 +143,7 @@ def _variables_of(play: Any, names: list[str]) -> list[tuple[str, Any]]:
 PREFIX = "kubenode_provision_"
 #: Upper bounds of the histograms, in seconds: from one request to the longest command.
 BUCKETS = (1, 2.5, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 420, 600, 900, 1200, 1800, 3600)
-OUTCOMES = ("verified", "unverified", "unchanged", "unfinished", "failed")
+OUTCOMES = ("verified", "unverified", "unchanged", "unfinished", "removed", "failed")
 #: Labels of ours, which a user's label must not hide.
 _OURS = ("api", "from_state", "le", "outcome", "phase", "to_state")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
@@ -205,6 +205,8 @@ def outcome(machine: Mapping[str, Any], interrupted: bool = False) -> str:
     """Which one of :data:`OUTCOMES` a machine of the report has; ``interrupted``: the run did not come to its end."""
     if machine.get("failed"):
         return "failed"
+    if machine.get("removed"):
+        return "removed"
     if interrupted and machine.get("boot_state") != boot_states.OPERATING_SYSTEM_RUNNING:
         return "unfinished"
     if not machine.get("changed"):
@@ -341,9 +343,10 @@ def _shapes(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     machines = list(data.get("machines") or [])
     summary = {
         "machines": len(machines),
-        "verified": sum(bool(one.get("verified") and not one.get("failed")) for one in machines),
+        "verified": sum(outcome(one) not in ("failed", "removed") and bool(one.get("verified")) for one in machines),
         "changed": sum(bool(one.get("changed")) for one in machines),
         "failed": sum(bool(one.get("failed")) for one in machines),
+        "removed": sum(bool(one.get("removed")) for one in machines),
     }
     whole = {**data, "event": "provision_report", "summary": summary, "truncated": ""}
     yield whole

@@ -145,6 +145,7 @@ OUTCOMES: dict[str, str] = {
     "not verified": "?",
     "verified": "✓",
     "done": "✓",
+    "removed": "−",
     "checked": "·",
 }
 
@@ -152,6 +153,8 @@ OUTCOMES: dict[str, str] = {
 def _outcome(machine: Machine, data: ReportData) -> str:
     if machine["failed"]:
         return "failed"
+    if machine["removed"]:
+        return "removed"
     running = machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
     if running and machine["verified"] is not None:
         return "verified" if machine["verified"] else "not verified"
@@ -185,7 +188,7 @@ def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row
             width = min(100.0, (start + seconds - began) / whole * 100) - left
             if state in STATES and width > 0:
                 row.pieces.append(Piece(state, round(left, 2), round(width, 2), seconds))
-        if row.pieces and outcome in ("verified", "not verified", "done"):
+        if row.pieces and outcome in ("verified", "not verified", "done", "removed"):
             row.done_at = round(row.pieces[-1].left + row.pieces[-1].width, 2)
         rows.append(row)
     order = list(OUTCOMES)

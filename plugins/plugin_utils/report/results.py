@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
@@ -63,6 +64,8 @@ class Machine(TypedDict):
     price_hourly: float | None
     price_monthly: float | None
     server_created: str | None
+    #: When its server was deleted in this run; ``boot_state`` and ``verified`` say how far it had come.
+    removed: str | None
     seconds: float
 
 
@@ -197,16 +200,17 @@ class Report:
         if isinstance(plan, Mapping) and "ways" in plan and not plan.get("errors"):
             self._in_batches = True
         fleet = result.get("machines")
+        now = time.time() if now is None else now
         if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
             self.api_calls += _count(result.get("api_calls"))
             self._budget(result.get("api_budget"))
             for one in fleet:
                 if isinstance(one, Mapping) and one.get("name"):
-                    self._machine(str(one["name"]), one, bool(one.get("failed")))
+                    self._machine(str(one["name"]), one, bool(one.get("failed")), now)
         elif "boot_state" in result:
-            self._machine(str(result.get("machine_name") or host), result, failed)
+            self._machine(str(result.get("machine_name") or host), result, failed, now)
         elif failed and ours and host not in self._machines:
-            self._machine(host, result, failed)
+            self._machine(host, result, failed, now)
         elif failed and host in self._machines:
             self._machines[host].update(failed=True, reason=_reason(host, result))
             self._given_up(self._machines[host], now)
@@ -230,7 +234,7 @@ class Report:
         if isinstance(given, Mapping) and isinstance(given.get("api"), str):
             self.api_budget[spaced(given["api"], 20)] = {key: _count(given.get(key)) for key in ("limit", "remaining")}
 
-    def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
+    def _machine(self, name: str, result: Mapping[str, Any], failed: bool, now: float) -> None:
         machine = self._machines.setdefault(
             name,
             {
@@ -256,11 +260,19 @@ class Report:
                 "price_hourly": None,
                 "price_monthly": None,
                 "server_created": None,
+                "removed": None,
             },
         )
         address = result.get("address") or result.get("ipv4") or result.get("ipv6_address")
         machine["address"] = spaced(address, 253) if isinstance(address, str) else machine["address"]
-        machine["id"] = _count(result.get("id")) or _count(result.get("server_number")) or machine["id"]
+        number = _count(result.get("id")) or _count(result.get("server_number"))
+        if _is_gone(result, machine["id"]):
+            kept = result.get("removed")
+            machine["removed"] = machine["removed"] or (kept if isinstance(kept, str) else to_rfc3339(now))
+            machine["address"] = None
+        elif number:
+            machine["removed"] = None
+        machine["id"] = number or machine["id"]
         for price in ("price_hourly", "price_monthly", "server_created"):
             if isinstance(result.get(price), (float, int, str)):
                 machine[price] = result[price]
@@ -284,12 +296,14 @@ class Report:
         for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():
             if spaced(text) not in machine["warned"]:
                 machine["warned"].append(spaced(text))
-        # A machine that failed a step and passed the same step later (a second try) is not a failed one.
-        machine["failed"] = failed
-        machine["reason"] = _reason(name, result) if failed else None
-        for tail in ("stderr_tail", "interleaved_tail"):
-            lines = result.get(tail) if failed else None
-            machine[tail] = [spaced(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
+        # A machine that failed a step and passed the same step later (a second try) is not a failed one. To be removed
+        # is no second try.
+        if failed or not (machine["failed"] and machine["removed"]):
+            machine["failed"] = failed
+            machine["reason"] = _reason(name, result) if failed else None
+            for tail in ("stderr_tail", "interleaved_tail"):
+                lines = result.get(tail) if failed else None
+                machine[tail] = [spaced(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
                 seen = (name, transition["from"], transition["to"], transition["at"])
@@ -358,6 +372,12 @@ def where(machine: Machine) -> str:
     return ", ".join(text for text in (machine["address"], number) if text)
 
 
+def _is_gone(result: Mapping[str, Any], known: int | None) -> bool:
+    """Whether a result says that its server was deleted, or that the ``known`` one is there no more."""
+    looked = result.get("id", known) is None and result.get("status", known) is None
+    return result.get("status") in ("deleting", "deleted") or bool(result.get("removed")) or (bool(known) and looked)
+
+
 def without_output(msg: str) -> str:
     """A message without the last lines of a program, which stand at its end."""
     for start in ENDS_WITH.values():
@@ -393,18 +413,22 @@ def _is_transition(value: Any) -> bool:
 
 
 def cost_of(machines: Iterable[Mapping[str, Any]], now: float, currency: str = "EUR") -> dict[str, Any] | None:
-    """``{"servers": int, "hourly": float, "since_created": float, "currency": str}``; None without a known price.
+    """What servers cost by the hour and since they were created; None without a known price.
 
     ``machines``: those of the report. ``now``: seconds since 1970. A server that is not made yet (check mode) costs
-    nothing so far.
+    nothing so far. ``removed`` is the number of those that were removed, which are in no figure but ``until_removed``.
     """
     priced = [machine for machine in machines if _is_price(machine.get("price_hourly"))]
     if not priced:
         return None
+    there = [machine for machine in priced if not machine.get("removed")]
+    gone = [machine for machine in priced if machine.get("removed")]
     return {
-        "servers": len(priced),
-        "hourly": round(sum(machine["price_hourly"] for machine in priced), 6),
-        "since_created": round(sum(_cost_since(machine, now) for machine in priced), 6),
+        "servers": len(there),
+        "hourly": round(sum(machine["price_hourly"] for machine in there), 6),
+        "since_created": round(sum(_cost_since(machine, now) for machine in there), 6),
+        "removed": len(gone),
+        "until_removed": round(sum(_cost_since(machine, moment(machine["removed"]) or now) for machine in gone), 6),
         "currency": currency,
     }
 
@@ -413,8 +437,17 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     """For people."""
     servers = counted(cost["servers"], "server")
     currency, made = cost["currency"], "it was created" if cost["servers"] == 1 else "they were created"
-    text = f"Cost: {servers}, {_money(cost['hourly'])} {currency} an hour"
-    return f"{text}; {_money(cost['since_created'])} {currency} since {made}"
+    parts = []
+    if cost["servers"] or not cost["removed"]:
+        parts += [
+            f"{servers}, {_money(cost['hourly'])} {currency} an hour",
+            f"{_money(cost['since_created'])} {currency} since {made}",
+        ]
+    if cost["removed"]:
+        were = "was" if cost["removed"] == 1 else "were"
+        gone = f"{counted(cost['removed'], 'server')} that {were} removed"
+        parts.append(f"{_money(cost['until_removed'])} {currency} for {gone}")
+    return f"Cost: {'; '.join(parts)}"
 
 
 def _cost_since(machine: Mapping[str, Any], now: float) -> float:

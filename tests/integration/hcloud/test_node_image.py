@@ -159,6 +159,54 @@ def test_what_servers_the_inventory_or_others_use_is_never_pruned(builder):
     assert sorted(snapshots(builder)) == sorted([ids[0], foreign])
 
 
+def test_a_name_protects_all_that_bear_it_and_check_mode_says_the_same(builder):
+    older, newer = [first(make(builder, wanted(force=True)))["id"] for _number in range(2)]
+    again = wanted(keep=1, force=True)
+    kept = [{"id": number, "reason": "named in in_use"} for number in (older, newer)]
+    check = make(builder, again, in_use=["n-1.36.4"], check_mode=True).ok()
+    assert (first(check)["kept"], first(check)["deleted"]) == (kept, [])
+    run = make(builder, again, in_use=["n-1.36.4"]).ok()
+    assert (first(run)["kept"], first(run)["deleted"]) == (kept, [])
+    assert sorted(snapshots(builder)) == [older, newer, first(run)["id"]]
+
+    # The newest counts as kept, also where its name is protected.
+    run = make(builder, wanted(keep=1), in_use=["n-1.36.4"]).ok()
+    assert (first(run)["kept"], first(run)["changed"]) == (kept, False)
+
+
+def test_pruning_leaves_what_the_run_returns_although_another_run_has_made_a_newer_one(builder):
+    """What was made from the same is returned; a newer one is of another run, or of other input."""
+    mine, newer = (first(make(builder, wanted(digest=digit * 64)))["id"] for digit in "ab")
+    for check in (True, False):
+        run = make(builder, wanted(digest="a" * 64, keep=1), check_mode=check).ok()
+        assert (first(run)["id"], first(run)["deleted"], first(run)["others"]) == (mine, [], [newer])
+        assert first(run)["kept"] == [{"id": mine, "reason": f"the image of this run; newer: {newer}"}]
+        assert first(run)["msg"] == f"exists; 1 kept: {mine} (the image of this run; newer: {newer})"
+    assert sorted(snapshots(builder)) == [mine, newer]
+
+
+def test_of_two_makers_of_a_name_neither_deletes_its_own_and_one_says_that_its_own_is_gone(builder, monkeypatch):
+    server(builder, "second")
+    for pruned in (False, True):
+        other = []
+
+        def begin(api, look, snapshots=other, keep=1 if pruned else None, read=ImageFleet._read_again):
+            """What another controller does between the first one's snapshot and its pruning."""
+            monkeypatch.setattr(ImageFleet, "_read_again", read)
+            snapshots.append(first(make(builder, wanted(server="second", keep=keep, force=True)).ok())["id"])
+            return read(api, look)
+
+        monkeypatch.setattr(ImageFleet, "_read_again", begin)
+        run = make(builder, wanted(keep=1, force=True))
+        mine = first(run)["id"]
+        if pruned:
+            assert first(run)["msg"] == f"the snapshot {mine} was made, but another run has deleted it since; run again"
+            assert (first(run)["failed"], sorted(snapshots(builder))) == (True, other)
+        else:
+            assert first(run)["kept"] == [{"id": mine, "reason": f"the image of this run; newer: {other[0]}"}]
+            assert (first(run)["failed"], sorted(snapshots(builder))) == (False, [mine, *other])
+
+
 def test_absent_deletes_all_of_a_name_but_what_the_inventory_names(builder):
     make(builder, wanted(), wanted("other"))
     run = make(builder, {"name": "n-1.36.4"}, state="absent", in_use=["n-1.36.4"]).fails()

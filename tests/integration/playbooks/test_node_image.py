@@ -54,7 +54,16 @@ class ImageAccount(CloudAccount):
             return f"{url}#sha256={answer.read().decode().split()[0]}"
 
     def start(self, playbook: str, *more: str, hosts: tuple[str, ...] = (), **variables: Any) -> Running:
-        return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
+        env = {
+            "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
+            "KUBENODE_REPORT_FILE": str(self.folder / "report.json"),
+        }
+        return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables}, env=env)
+
+    def report(self) -> dict[str, Any]:
+        """That of the last run."""
+        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+        return found
 
     def run(self, playbook: str, *more: str, **options: Any) -> Run:
         """Run playbooks to their end; what they printed is in ``output``, too."""
@@ -109,13 +118,17 @@ def account(lab_nspawn, tmp_path_factory):
 def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
     before = set(account.servers())
     options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": account.image_url("debian.raw.zst")}]}
-    account.run(SNAPSHOT, **options).ok()
+    made = account.run(SNAPSHOT, **options).ok()
     assert set(account.servers()) == before
     (image,) = account.snapshots("raw-0")
     file = account.lab.lab.cloud.images[image["id"]].file
     with file.open("rb") as written, images.ensure("debian").files["raw"].open("rb") as given:
         while piece := given.read(1 << 22):
             assert written.read(len(piece)) == piece
+    report = account.report()
+    (machine,) = report["machines"]
+    assert (bool(machine["removed"]), machine["address"], report["cost"]["hourly"]) == (True, None, 0)
+    made.says("EUR for 1 server that was removed", f"{machine['name']}: removed, id {machine['id']}")
 
     account.run(SNAPSHOT, **options).ok().says("changed=0")
     assert account.snapshots("raw-0") == [image]
@@ -136,6 +149,9 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
             **options,
         )
         assert account.builders(), stage
+        if not number % 2:
+            left = [f"{name} (id {one['id']}) is still there;" for name, one in account.builders().items()]
+            assert [one for one in left if one not in account.output] == [], stage
         account.forget_faults()
     account.run(SNAPSHOT, **options).ok()
     assert set(account.servers()) == others
@@ -249,6 +265,10 @@ def test_bad_input_is_reported_at_once_and_creates_nothing(account):
         "'1.36': give a full version",
         "'mips': use x86 or arm",
         "(64 characters) does not fit into a label",
+    )
+    unknown = {"kubernetes": ["1.36.4", "1.99.0"], "base": ["debian-13"]}
+    account.run(SNAPSHOT, "--check", kubenode_image_matrix=unknown).fails().says(
+        "kubenode_image_matrix.kubernetes is '1.99.0'; no sha256 of kubelet 1.99.0 is pinned"
     )
     missing = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
     account.run(SNAPSHOT, kubenode_image_matrix=missing).fails().says(

@@ -154,7 +154,7 @@ def test_a_fleet_that_fails_as_a_whole_is_reported_all_the_same(account, receive
     assert event["involvedObject"]["name"] == "n1"
     assert event["message"].startswith("n1: ")
     ((_headers, sent),) = receiver.got
-    assert sent["summary"] == {"machines": 1, "verified": 0, "changed": 1, "failed": 1}
+    assert sent["summary"] == {"machines": 1, "verified": 0, "changed": 1, "failed": 1, "removed": 0}
     assert sent["api_calls"]["total"] == last["api_calls"]
 
 

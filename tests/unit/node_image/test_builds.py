@@ -34,21 +34,48 @@ def matrix(**more):
 def test_a_matrix_is_every_combination_but_the_excluded_ones():
     found = builds(
         {
-            "kubernetes": ["1.35.9", "1.36.4"],
+            "kubernetes": ["1.35.8", "1.36.4"],
             "architecture": ["x86", "arm"],
             "base": ["debian-13", {"name": "own", "image_url": URL}],
-            "exclude": [{"architecture": "arm", "base": "own"}, {"kubernetes": "1.35.9", "base": "own"}],
+            "exclude": [{"architecture": "arm", "base": "own"}, {"kubernetes": "1.35.8", "base": "own"}],
         }
     )
     assert [(one["name"], one["architecture"], one["kind"], one["server_type"]) for one in found] == [
-        ("debian-13-kubernetes-1.35.9", "x86", "boot", "cx23"),
-        ("debian-13-kubernetes-1.35.9", "arm", "boot", "cax11"),
+        ("debian-13-kubernetes-1.35.8", "x86", "boot", "cx23"),
+        ("debian-13-kubernetes-1.35.8", "arm", "boot", "cax11"),
         ("debian-13-kubernetes-1.36.4", "x86", "boot", "cx23"),
         ("own-kubernetes-1.36.4", "x86", "write", "cx23"),
         ("debian-13-kubernetes-1.36.4", "arm", "boot", "cax11"),
     ]
     assert len({one["machine"] for one in found}) == len(found)
     assert found[3]["command"] == "image-url-command-raw-disk"
+
+
+def test_a_version_without_sums_is_refused_by_the_name_that_the_user_gave_it():
+    text = refused(matrix(kubernetes=["1.36.4", "1.99.0"]))
+    assert "1 finding, nothing was created or changed" in text
+    assert "- kubenode_image_matrix.kubernetes is '1.99.0'; no sha256 of kubelet 1.99.0 is pinned; give them as" in text
+    assert "base_kubernetes_version" not in text
+
+    sums = {"base_checksums": {"kubelet": {"1.99.0": {"amd64": DIGEST}}}}
+    own = matrix(kubernetes=["1.99.0"])
+    assert len(builds(own, variables=sums)) == 1
+    text = refused({**own, "architecture": ["x86", "arm"]}, variables=sums)
+    assert "1 finding, nothing was created or changed" in text
+    assert "kubelet 1.99.0 for arm64 is pinned; give it as base_checksums: {kubelet: {'1.99.0': {arm64: …" in text
+    excluded = {**own, "architecture": ["x86", "arm"], "exclude": [{"architecture": "arm"}]}
+    assert len(builds(excluded, variables=sums)) == 1
+    assert len(builds(own, variables={"base_manage_kubelet": False})) == 1
+
+
+def test_every_variable_of_base_is_checked_before_a_machine_is_made():
+    text = refused(matrix(), variables={"base_containerd_version": "9.9.9", "base_runc_version": "latest"})
+    assert "- base_runc_version is 'latest'; use a release number" in text
+    assert "base_containerd_version is '9.9.9'; no sha256 of containerd 9.9.9 is pinned" in refused(
+        matrix(), variables={"base_containerd_version": "9.9.9"}
+    )
+    uploads = [{"name": "raw", "image_url": URL, "sha256": DIGEST}]
+    assert builds(None, uploads, variables={"base_runc_version": "latest"}), "an upload has no base"
 
 
 def test_the_options_of_the_snapshot_module():
@@ -182,8 +209,8 @@ def test_numbers_that_count_only_in_the_end_are_refused_in_the_plan(value):
 
 def test_nothing_to_build_and_a_version_given_twice():
     assert "both empty" in refused()
-    error = refused(matrix(), variables={"base_kubernetes_version": "1.35.9"})
-    assert "base_kubernetes_version is '1.35.9' although" in error
+    error = refused(matrix(), variables={"base_kubernetes_version": "1.35.8"})
+    assert "base_kubernetes_version is '1.35.8' although" in error
     assert builds(matrix(), variables={"base_kubernetes_version": "1.36.4"})
 
 
@@ -197,7 +224,7 @@ def test_a_machine_s_name_is_always_a_host_name_and_follows_owner_and_image(owne
 
 
 def test_outcomes_have_failures_too():
-    found = builds(matrix(kubernetes=["1.35.9", "1.36.4"]))
+    found = builds(matrix(kubernetes=["1.35.8", "1.36.4"]))
     made = [
         {"name": found[0]["name"], "architecture": "x86", "id": 7, "image_size": 1.5, "failed": False, "msg": "made"}
     ]
@@ -207,7 +234,7 @@ def test_outcomes_have_failures_too():
     assert outcomes[1]["msg"] == "failed: Prebake base: no route"
     assert images.outcomes(found, made, {})[1]["msg"] == "failed: it was not reached; run again"
     lines = images.table(outcomes)
-    assert lines[1].split() == ["debian-13-kubernetes-1.35.9", "x86", "7", "1.50", "made"]
+    assert lines[1].split() == ["debian-13-kubernetes-1.35.8", "x86", "7", "1.50", "made"]
     assert len({line.index(word) for line, word in zip(lines, ("architecture", "x86", "x86"), strict=True)}) == 1
 
 

@@ -196,7 +196,7 @@ def build(base, **matrix):
 
 def test_builds_of_one_base_share_its_root_file_system():
     base = {"name": "metal", "packages": {"suite": "trixie", "include": ["jq"]}}
-    found = build(base, kubernetes=["1.35.9", "1.36.4"], architecture=["x86", "arm"])
+    found = build(base, kubernetes=["1.35.8", "1.36.4"], architecture=["x86", "arm"])
     roots = [json.dumps(one["debian"]) for one in found]
     assert len(set(roots)) == 2
     assert [one["debian"]["architecture"] for one in found] == ["amd64", "arm64"] * 2

@@ -205,11 +205,18 @@ def test_never_a_used_one_and_never_fewer_than_keep(given_images, keep, used):
     assert set(available[keep:]) - used == set(ids(doomed))
 
 
-def test_an_inventory_names_ids_or_the_newest_of_a_name():
+def test_an_inventory_names_ids_or_all_of_a_name():
     images = [snapshot(1), snapshot(2), snapshot(3, architecture="arm"), snapshot(4, status="creating")]
-    assert set(named_in_use(["n"], images)) == {2, 3}
+    assert set(named_in_use(["n"], images)) == {1, 2, 3, 4}
     assert set(named_in_use(["1", 3], images)) == {1, 3}
     assert named_in_use(["other"], images) == {}
+
+
+def test_what_a_run_hands_out_stays_although_others_are_newer():
+    images = [snapshot(1), snapshot(2), snapshot(3), snapshot(4)]
+    doomed, stay = judge(images, 2, {}, {2})
+    assert (ids(doomed), stay) == ([1], {2: "the image of this run; newer: 4, 3"})
+    assert judge(images, 2, {}, {4}) == judge(images, 2, {})
 
 
 def test_servers_use_what_they_were_made_from():

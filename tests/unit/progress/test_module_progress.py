@@ -198,6 +198,22 @@ def test_the_report_knows_what_a_module_has_made_before_it_ends(making, noted):
     assert "secret" not in making.read_text()
 
 
+def test_the_report_knows_what_a_module_has_deleted_before_it_ends(making, noted):
+    api = Api()
+    api.news = News(str(making), api)
+
+    def removes(run):
+        run.result.update(MADE, status="running")
+        run.show()
+        if run.name == "good":
+            run.result.update(status="deleted", changed=True)
+
+    fleet_run.run_all(api, [fleet_run.MachineRun("good"), fleet_run.MachineRun("bad")], removes)
+    reader(making)[0].read()
+    bad, good = noted.machines
+    assert (bad["removed"], bool(good["removed"]), good["address"]) == (None, True, None)
+
+
 def test_a_look_ahead_changes_nothing_and_its_requests_are_those_of_no_task(making, noted):
     show = reader(making)[1]
     module_progress.Reader(str(making), show, {}, looks_ahead=True).read()

@@ -16,7 +16,8 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import to_rfc3339
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.builds import machine_name
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 from tests.clock import Clock
 from tests.unit.report import reports
 
@@ -215,6 +216,32 @@ def test_no_worker_can_replace_the_report_of_an_interrupted_run(tmp_path, monkey
     assert said[:-1] == [f"Report: {tmp_path / 'report.json'}", f"Report: {tmp_path / 'report.html'}"]
 
 
+def test_what_an_interrupted_run_that_makes_images_has_left_is_named(tmp_path, monkeypatch):
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
+    monkeypatch.setattr(report._exports, "send", lambda _data: None)
+    monkeypatch.setattr(provision_report, "_end_workers", lambda: None)
+    said = []
+    monkeypatch.setattr(report, "_say", said.append)
+    name = machine_name("me", "debian-13", "x86")
+    left = {"name": name, "boot_state": "BootingToRescue", "id": 42, "status": "running"}
+    report._files.place(str(tmp_path / "report.json"), "")
+    there = "is still there; the same command removes it and begins again."
+    for given, expected in (
+        (left, f"{name} (id 42) {there}"),
+        ({**left, "name": f"{name}-t"}, f"{name}-t (id 42) {there}"),
+        ({**left, "status": "deleted"}, "Run the same command again: it makes the images that are missing."),
+        ({**left, "name": "n1"}, "Run the same command again: it goes on where this one was."),
+    ):
+        report._ended = False
+        report._report._machines.clear()
+        report._report.add("localhost", {"machines": [given]})
+        report._interrupted()
+        assert said == [f"Report: {tmp_path / 'report.json'}", f"The run was interrupted. {expected}"]
+        (tmp_path / "report.json").unlink()  # or it would be taken for what a worker has written
+        said.clear()
+
+
 def test_a_run_that_is_interrupted_while_servers_are_made_reports_them(tmp_path, monkeypatch):
     """Four of eight machines exist, and the worker that heard of them has written the first one alone."""
     names = [f"e-{number}" for number in range(1, 9)]
@@ -310,6 +337,9 @@ def test_nothing_is_noted_without_the_callback(monkeypatch, files):
 def test_reports_are_as_the_schema_says(final):
     jsonschema = pytest.importorskip("jsonschema", reason="only the main environment has jsonschema")
     data = json.loads(json.dumps(reports.data(40, roles=True, final=final)))
+    cloud = {**data["machines"][1], "price_hourly": 0.1, "removed": "2026-11-21T10:00:00.000Z"}
+    data["machines"][1] = cloud
+    data["cost"] = results.cost_of([cloud], reports.STARTED)
     validator = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
     assert [error.message for error in validator.iter_errors(data)] == []
     del data["machines"][0]["transitions"]

@@ -59,6 +59,9 @@ def parsed(text: str) -> dict:
         ({"boot_state": "OperatingSystemRunning", "changed": True, "verified": True}, True, "verified"),
         ({"boot_state": "OperatingSystemRunning", "changed": False}, True, "unchanged"),
         ({"boot_state": "BootingToRescue", "changed": True, "failed": True}, True, "failed"),
+        ({"boot_state": "OperatingSystemRunning", "changed": True, "verified": True, "removed": "…"}, False, "removed"),
+        ({"boot_state": "BootingToRescue", "changed": True, "removed": "…"}, True, "removed"),
+        ({"boot_state": "ProvisioningFailed", "changed": True, "failed": True, "removed": "…"}, False, "failed"),
     ],
 )
 def test_a_machine_under_way_is_not_unverified(machine, interrupted, expected):
@@ -70,7 +73,7 @@ def test_what_a_run_says_of_itself():
     found = parsed(exports.metrics_text({**fleet().as_dict(), **times}))
     name = "kubenode_provision_machines"
     outcomes = {one: found[name, (("outcome", one),)] for one in exports.OUTCOMES}
-    assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "unfinished": 0, "failed": 1}
+    assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "unfinished": 0, "removed": 0, "failed": 1}
     assert found["kubenode_provision_run_start_timestamp_seconds", ()] == 1795219200
     assert found["kubenode_provision_run_finish_timestamp_seconds", ()] == 1795219300.5
     assert found["kubenode_provision_run_interrupted", ()] == 0
@@ -179,3 +182,18 @@ def test_the_line_about_the_cost():
     small = results.cost_of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
     assert results.cost_line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
     assert results.cost_of([{"price_hourly": None}, {}], NOW) is None
+
+
+def test_a_server_that_was_removed_costs_nothing_an_hour():
+    there = {"price_hourly": 0.1, "server_created": "2027-01-01T00:30:00Z", "removed": None}
+    gone = {**there, "removed": "2027-01-01T00:45:00Z"}
+    cost = results.cost_of([there, gone], NOW)
+    assert cost == {
+        "servers": 1, "hourly": 0.1, "since_created": 0.05, "removed": 1, "until_removed": 0.025, "currency": "EUR",
+    }  # fmt: skip
+    assert results.cost_line(cost) == (
+        "Cost: 1 server, 0.10 EUR an hour; 0.0500 EUR since it was created; 0.0250 EUR for 1 server that was removed"
+    )
+    cost = results.cost_of([gone, gone], NOW)
+    assert (cost["servers"], cost["hourly"], cost["since_created"]) == (0, 0, 0)
+    assert results.cost_line(cost) == "Cost: 0.0500 EUR for 2 servers that were removed"

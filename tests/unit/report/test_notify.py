@@ -80,8 +80,9 @@ def verify_of_the_docs():
 def test_a_machine_that_failed_counts_as_failed_only():
     """With drift: fail, a system that an earlier run verified fails."""
     machines = [{"name": "n1", "verified": True, "failed": True}, {"name": "n2", "verified": True}]
+    machines.append({"name": "n3", "verified": True, "removed": "2026-11-21T10:00:00.000Z"})
     sent = json.loads(exports.notification({"machines": machines}))
-    assert sent["summary"] == {"machines": 2, "verified": 1, "changed": 0, "failed": 1}
+    assert sent["summary"] == {"machines": 3, "verified": 1, "changed": 0, "failed": 1, "removed": 1}
 
 
 def test_one_post_that_the_receiver_can_verify(receiver):
@@ -98,7 +99,7 @@ def test_one_post_that_the_receiver_can_verify(receiver):
     assert not verify(SECRET, body, None)
     sent = json.loads(body)
     assert (sent["machines"], sent["truncated"]) == (REPORT["machines"], "")
-    assert sent["summary"] == {"machines": 1, "verified": 1, "changed": 1, "failed": 0}
+    assert sent["summary"] == {"machines": 1, "verified": 1, "changed": 1, "failed": 0, "removed": 0}
     port = receiver.server.port
     assert callback.said == [f"Notification: http://127.0.0.1:{port} took {len(body)} bytes (200)"]
 

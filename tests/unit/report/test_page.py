@@ -123,6 +123,17 @@ def test_a_page_says_verified_only_of_what_was_verified(verified, outcome):
     assert row.outcome == outcome
 
 
+def test_a_page_says_of_a_machine_that_was_removed_that_it_was():
+    report = results.Report()
+    report.add("n1", {"boot_state": "OperatingSystemRunning", "verified": False, "id": 1, "address": "203.0.113.1"})
+    report.add("localhost", {"machines": [{"name": "n1", "boot_state": "", "id": 1, "status": "deleted"}]})
+    data = {**reports.data(1), **report.as_dict()}
+    (row,) = report_files._rows(data, reports.STARTED, 100.0, "")
+    assert (row.outcome, row.where) == ("removed", "id 1")
+    page = report_files.page(data)
+    assert ("<b>− 1</b> removed" in page, "Not verified" in page) == (True, False)
+
+
 def test_a_machine_that_a_failed_run_left_on_its_way_is_not_done():
     report = results.Report()
     report.add("n1", {"boot_state": "BootingToRescue"})

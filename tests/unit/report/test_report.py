@@ -52,6 +52,46 @@ def test_address_and_id_are_what_was_heard_last(report):
     assert "  n3:" not in text
 
 
+def made_and_removed():
+    """Results of a temporary machine: created, verified, deleted in the end; and of one that stays."""
+    new = {"boot_state": "Initializing", "status": "off", "changed": True, "price_hourly": 0.0064}
+    for name, number in (("gone", 1), ("stays", 2)):
+        created = {"server_created": "2026-11-21T10:00:00Z", "ipv4": f"203.0.113.{number}"}
+        yield {**new, "name": name, "id": number, **created}
+        yield {"name": name, "boot_state": "OperatingSystemRunning", "verified": True}
+    yield {"name": "gone", "id": 1, "ipv4": "203.0.113.1", "boot_state": "", "status": "deleted", "changed": True}
+
+
+def test_a_machine_that_was_removed_does_not_run_and_is_said_to_be_removed(report):
+    for result in made_and_removed():
+        report.add("localhost", fleet(result), now=reports.STARTED + 3600)
+    gone, stays = report.machines
+    assert (gone["removed"], gone["address"], gone["id"]) == ("2026-11-21T11:00:00.000Z", None, 1)
+    assert (stays["removed"], stays["address"]) == (None, "203.0.113.2")
+    text = "\n".join(table(report))
+    assert "Machines: 2, 1 running a verified system, 2 changed, 0 failed, 1 removed\n" in text
+    assert "  gone: removed, id 1\n  stays: 203.0.113.2, id 2" in text
+
+
+def test_a_machine_that_failed_is_still_a_failed_one_when_it_was_removed(report):
+    report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 1, "status": "off"}))
+    report.add("n1", {"msg": "no space left"}, failed=True)
+    report.add("localhost", fleet({"name": "n1", "id": 1, "boot_state": "", "status": "deleted", "msg": "deleted"}))
+    (machine,) = report.machines
+    assert (machine["failed"], machine["reason"], bool(machine["removed"])) == (True, "no space left", True)
+
+
+def test_a_machine_that_is_made_again_is_there_and_one_that_another_deleted_is_not(report):
+    left = {"name": "n1", "boot_state": "", "id": 1, "address": "203.0.113.1", "status": "deleted"}
+    report.add("localhost", fleet(left))
+    report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 2, "status": "off"}))
+    assert (report.machines[0]["removed"], report.machines[0]["id"]) == (None, 2)
+    report.add("localhost", fleet({"name": "n1", "boot_state": "", "id": None, "status": None}))
+    assert report.machines[0]["removed"]
+    report.add("localhost", fleet({"name": "n2", "boot_state": "", "id": None, "status": None}))
+    assert report.machines[1]["removed"] is None, "there was none"
+
+
 def test_what_ends_the_whole_run_is_reported_once_and_of_no_machine(report):
     report.hosts.update(["n1", "n2", "n3"])
     for _time in range(2):
