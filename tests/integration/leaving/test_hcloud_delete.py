@@ -170,6 +170,9 @@ def test_a_server_that_was_given_another_name_is_not_forgotten(account):
         assert set(account.servers()) == {"old-1"}
         assert before <= account.files()
     account.call("PUT", f"/servers/{server['id']}", {"name": "node-1"})
+    # a tag chooses no step of this playbook
+    account.run("--tags", "base", kubenode_delete=["node-1"], **GONE).ok()
+    assert set(account.servers()) == {"node-1"}
     account.run(kubenode_delete=["node-1"], **GONE).ok()
     assert account.servers() == {}
 

@@ -36,7 +36,13 @@ def failed(tmp_path, monkeypatch):
     """The result of an image command that ended with 0, without its last line."""
 
     def run(start=lambda system: (False, False), boot_state="", **printed):
-        options = {"boot_state": boot_state, "known_hosts_dir": str(tmp_path), "host_keys": [], "intent_file": "", "poll": 1}
+        options = {
+            "boot_state": boot_state,
+            "known_hosts_dir": str(tmp_path),
+            "host_keys": [],
+            "intent_file": "",
+            "poll": 1,
+        }
         flow, masker = Flow(options, "n1"), Masker(["hunter22"], [])
         job = SimpleNamespace(rule=protocol.MARKER_AND_EXIT_CODE, digest="", limit=1, devices=[])
         logs = watch.Logs(str(tmp_path), "n1", masker)
