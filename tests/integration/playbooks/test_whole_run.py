@@ -66,6 +66,11 @@ def test_a_tag_leaves_out_no_check(user, playbook, said):
     assert "undefined" not in done.output
 
 
+def test_a_step_of_base_alone_upgrades_no_node(user):
+    done = user.run("node_upgrade", "--tags", "kernel", base_kubernetes_version="1.36.4").fails()
+    done.says("Run node_upgrade without them; node_base runs single steps of base. Nothing was changed")
+
+
 @pytest.fixture
 def ssh(user):
     """A program that Ansible takes for ssh: it reaches nothing, and notes its arguments."""
