@@ -166,8 +166,29 @@ def _is_ours(task: Any) -> bool:
     return os.path.realpath(str(task.get_path() or "")).startswith(_PLAYBOOKS + os.sep)
 
 
-def _nothing_done(pattern: str) -> str:
-    """What to say of a run without hosts, which ends well as far as Ansible is concerned."""
+def _as_found(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a failed look ahead, of the machines that it refuses: what it says of changes was not done."""
+    found = {**data, "changed": False}
+    if isinstance(data.get("machines"), list):
+        refused = [one for one in data["machines"] if isinstance(one, Mapping) and one.get("failed")]
+        found["machines"] = [{**one, "changed": False} for one in refused]
+    return found
+
+
+def _chosen_tags() -> list[str]:
+    """What ``--tags`` names, when that may be less than all."""
+    return [str(tag) for tag in context.CLIARGS.get("tags") or () if tag != "all"]
+
+
+def _nothing_done(pattern: str, has_hosts: bool = False) -> str:
+    """What to say of a run without hosts or tasks, which ends well as far as Ansible is concerned."""
+    if has_hosts and context.CLIARGS.get("start_at_task"):
+        return f"nothing was done: no task of this playbook has the name '{context.CLIARGS['start_at_task']}'"
+    if has_hosts and _chosen_tags():
+        return (
+            "nothing was done: no task of this playbook, but for those that check and lock, has the tags "
+            f"{', '.join(_chosen_tags())}"
+        )
     sources = [str(source) for source in context.CLIARGS.get("inventory") or ()]
     text = (
         f"nothing was done: no host of the inventory {', '.join(sources) or '(none given)'} is in the pattern {pattern}"
@@ -216,6 +237,9 @@ class CallbackModule(CallbackBase):
         self._play: Any = None
         #: The hosts of the first play of ours.
         self._pattern = ""
+        self._inventory: Any = None
+        #: Whether a task was begun that tags can leave out.
+        self._is_begun = False
         self._exports = exports.Exports(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
@@ -241,8 +265,10 @@ class CallbackModule(CallbackBase):
         self._play = play
         if not self._pattern and _is_ours(play):
             self._pattern = str(play.hosts if isinstance(play.hosts, str) else ",".join(play.hosts))
+            self._inventory = play.get_variable_manager()._inventory
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        self._is_begun = self._is_begun or "always" not in task.tags
         # The hosts of a play are known once it has begun.
         if self._play is not None and _is_ours(task):
             inventory = self._play.get_variable_manager()._inventory
@@ -257,8 +283,11 @@ class CallbackModule(CallbackBase):
 
     def _collect(self, result: Any, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
-        if result._task.check_mode and not context.CLIARGS.get("check", False) and not failed:
-            return  # a look ahead in a run that changes things: what becomes of the machine follows
+        looks_ahead = result._task.check_mode and not context.CLIARGS.get("check", False)
+        if looks_ahead and not failed:
+            return  # a look in a run that changes things: what becomes of the machine follows
+        if looks_ahead:
+            data = _as_found(data)
         if result._task.resolved_action == _QUARANTINE and not failed:
             return  # what it changes is a note of this controller, and no machine
         self._phase(result, failed)
@@ -297,8 +326,9 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._ended = True
-        if self._pattern and not stats.processed:
-            self._display.warning(_nothing_done(self._pattern))
+        by_tags = _chosen_tags() and not (self._is_begun or stats.failures or stats.dark)
+        if self._pattern and (by_tags or not stats.processed):
+            self._display.warning(_nothing_done(self._pattern, bool(self._inventory.get_hosts(self._pattern))))
         if not self._report:
             if self._files.is_begun:
                 self._files.end(self._files.data(time.time(), final=True))

@@ -20,6 +20,8 @@ description:
   - Servers are marked with the label C(kubenode.provision/machine), adopted ones with C(kubenode.provision/adopted)
     too. A server that has the name of a machine but not the first label belongs to others and is refused, unless
     O(machines[].adopt=true).
+  - A server that has the label of a machine and another name was renamed. O(state=absent) looks for it when no server
+    has the name of the machine; the other states notice it where all servers are listed. It is refused.
   - An existing server is never changed apart from its labels, and never rebuilt.
 extends_documentation_fragment:
   - kubenode.provision.hetzner.hcloud

@@ -10,6 +10,7 @@ so nothing uses them up. A name with the id of an installation says which one go
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +20,10 @@ from . import installed
 #: What allows a command to write, as the record keeps it.
 FRESH, EMPTY, REINSTALL, WIPE, RELEASE = "fresh", "empty", "reinstall", "wipe", "release"
 KINDS = (FRESH, EMPTY, REINSTALL, WIPE, RELEASE)
+
+
+#: A name and the id of an installation.
+_PAIR = re.compile(r"([^\s{},:]+)\s*:\s*([^\s{},:]+)")
 
 
 class Words:
@@ -41,10 +46,9 @@ class Words:
                         "or leave the entry out"
                     )
         elif given is not None:
-            names = ", ".join(_words(given)) or "name"
             self.findings.append(
                 f"{variable}: {given!r} is neither a list of names nor a dictionary of names and installations; "
-                f"write [{names}]"
+                f"write {extra_var(variable, _meant(given) or ['NAME'])}"
             )
 
     def _take(self, name: str, value: object) -> None:
@@ -100,8 +104,12 @@ class Words:
         )
 
 
-def _words(given: object) -> list[str]:
-    return given.replace(",", " ").split() if isinstance(given, str) else []
+def _meant(given: object) -> dict[str, str] | list[str]:
+    """What a text that should have been a list or a dictionary names."""
+    text = re.sub(r"""["']""", "", given.strip()) if isinstance(given, str) else ""
+    if text.startswith("{"):
+        return dict(_PAIR.findall(text))
+    return re.sub(r"[][,]", " ", text).split()
 
 
 def extra_var(variable: str, value: object) -> str:

@@ -33,7 +33,7 @@ class Server(TypedDict, total=False):
     labels: dict[str, str]
     protection: dict[str, bool]
     rescue_enabled: bool
-    #: ``ipv4`` and ``ipv6``, each with ``ip``
+    #: ``ipv4`` and ``ipv6``, each with ``ip``; ``floating_ips``: ids
     public_net: dict[str, Any]
     #: each with ``network`` (an id), ``ip`` and ``alias_ips``
     private_net: list[dict[str, Any]]
@@ -41,6 +41,9 @@ class Server(TypedDict, total=False):
     location: dict[str, Any]
     image: dict[str, Any]
     created: str
+    #: ids
+    load_balancers: list[int]
+    volumes: list[int]
 
 
 class Image(TypedDict, total=False):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._common import boot_states, installed
 from .._common import consent as consents
-from .._common.text import counted
+from .._common.text import counted, listed
 from . import catalog as catalogs
 from . import cloud_networks
 from .action_board import ActionBoard
@@ -49,13 +49,21 @@ CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "ado
 
 
 def decide(
-    state: str, server: Server | None, labels: Mapping[str, str | None], adopt: bool, delete: bool | None = None
+    state: str,
+    server: Server | None,
+    labels: Mapping[str, str | None],
+    adopt: bool,
+    delete: bool | None = None,
+    renamed: bool = False,
 ) -> str:
     """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones.
 
     ``adopt`` permits to take a server over, never to delete it; ``delete`` says whether this installation of the
-    machine may go, also when it was adopted, and is None for a machine that is not named.
+    machine may go, also when it was adopted, and is None for a machine that is not named. ``renamed``: its server
+    has another name now.
     """
+    if server is None and renamed:
+        return REFUSE
     if server is None:
         return KEEP if state == "absent" else CREATE
     if state == "absent":
@@ -104,6 +112,8 @@ class MachineFleet:
         self._deletable = consents.Words("delete", delete)
         self._resolved: dict[str, Resolved] = {}
         self._found: dict[str, Server] = {}
+        #: By the names of machines, their servers that have another name now.
+        self._renamed: dict[str, Server] = {}
         self._room = Room(CONCURRENCY)
         #: What changes a server that exists.
         self._changes = {RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
@@ -128,6 +138,9 @@ class MachineFleet:
         """Read what there is, and check every input of every machine; nothing is changed."""
         deadline = Deadline(self._timeout, "the check of the input")
         self._found = self._servers.find(list(self._machines), deadline)
+        missing = [name for name in self._machines if name not in self._found]
+        # New machines cost no request for it: what is not listed is not asked for.
+        self._renamed = self._servers.renamed(missing, deadline, ask=self._state == "absent")
         steps = [self._step(machine) for machine in self._given]
         if self._state != "absent":
             self._check_input(Catalog(self._api, deadline))
@@ -201,6 +214,7 @@ class MachineFleet:
             wanted_labels(machine),
             bool(machine.get("adopt")),
             self._may_go(machine["name"], server),
+            machine["name"] in self._renamed,
         )
 
     def _may_go(self, name: str, server: Server | None) -> bool | None:
@@ -214,7 +228,7 @@ class MachineFleet:
         run.result.update(self._describe(machine, server), tried=[], instead="")
         run.show()
         step = self._step(machine)
-        if server is not None and step == REFUSE:
+        if step == REFUSE:
             raise Refused(self._why_refused(run.name, server))
         if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
             run.timeline.to(boot_states.INITIALIZING)
@@ -230,7 +244,9 @@ class MachineFleet:
         if self._state == "started":
             self._start(run, server, deadline)
 
-    def _why_refused(self, name: str, server: Server) -> str:
+    def _why_refused(self, name: str, server: Server | None) -> str:
+        if server is None:
+            return _other_name(name, self._renamed[name], self._state)
         may_go = self._may_go(name, server)
         if self._state == "absent" and is_ours(server) and may_go is False:
             return self._deletable.why_not(name, {"installation": installation_of(server)})
@@ -356,7 +372,7 @@ class MachineFleet:
 
     def _delete(self, run: MachineRun, _machine: Machine, server: Server, deadline: Deadline) -> None:
         before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
-        run.result["msg"] = "would delete the server" if self._check else "deleted"
+        run.result["msg"] = ("would delete the server" if self._check else "deleted") + _what_stays(server)
         with noted(run.result, diff=difference(run.name, before, {})):
             if self._check:
                 return
@@ -430,8 +446,30 @@ def _with_after(run: MachineRun, **more: Any) -> dict[str, Any]:
     return {**known, "after": {**known["after"], **more}}
 
 
+def _what_stays(server: Server) -> str:
+    """What goes on costing money without its server, as far as the API says it of a server."""
+    kinds = {
+        "load balancer": server.get("load_balancers"),
+        "volume": server.get("volumes"),
+        "floating IP": (server.get("public_net") or {}).get("floating_ips"),
+    }
+    left = [
+        f"{noun}{'s' if len(ids) > 1 else ''} {listed([str(one) for one in sorted(ids)])}"
+        for noun, ids in kinds.items()
+        if ids
+    ]
+    return f" (what stays and costs: {'; '.join(left)})" if left else ""
+
+
 def _any_of(names: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(names))
+
+
+def _other_name(name: str, server: Server, state: str) -> str:
+    """Why `decide` refuses a machine whose server has another name now."""
+    other = "delete it by hand" if state == "absent" else f"take the label {LABEL} off it, to have a new one made"
+    which = f"{server['name']} (id {server['id']})"
+    return f"no server is called {name}, but {which} has its label; rename it back, or {other}"
 
 
 def _refusal(server: Server, state: str, may_go: bool) -> str:

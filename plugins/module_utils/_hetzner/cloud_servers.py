@@ -114,6 +114,9 @@ class Servers:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        #: What `find` has listed, and whether that was all.
+        self._listed: list[Server] = []
+        self._listed_all = False
 
     def find(self, names: Iterable[str], deadline: Deadline, ours_first: bool = False) -> dict[str, Server]:
         """The servers of these exact names, as a dictionary by name, with as few requests as possible.
@@ -130,6 +133,7 @@ class Servers:
                 params={"label_selector": LABEL} if ours_first else None,
                 enough=lambda items, left: left >= len(wanted - {item["name"] for item in items}),
             )
+            self._listed, self._listed_all = items, complete
             found = {item["name"]: item for item in items if item["name"] in wanted}
             if complete and not ours_first:
                 return found
@@ -153,9 +157,23 @@ class Servers:
 
     def labelled(self, names: Sequence[str], deadline: Deadline) -> dict[str, Server]:
         """The present state of servers of ours by name, in one request; at most PER_PAGE names."""
+        return {server["name"]: server for server in self._with_label(names, deadline)}
+
+    def renamed(self, names: Sequence[str], deadline: Deadline, ask: bool) -> dict[str, Server]:
+        """Servers that have our label for one of these names, which no server has: they were given another name.
+
+        What `find` has listed is looked through. Where that was not all, the API is asked, with ``ask`` only.
+        """
+        seen = list(self._listed)
+        if ask and not self._listed_all:
+            for first in range(0, len(names), PER_PAGE):
+                seen += self._with_label(names[first : first + PER_PAGE], deadline)
+        by_label = {(server.get("labels") or {}).get(LABEL, ""): server for server in seen}
+        return {name: by_label[name] for name in names if name in by_label}
+
+    def _with_label(self, names: Sequence[str], deadline: Deadline) -> list[Server]:
         query = {"label_selector": f"{LABEL} in ({','.join(names)})", "per_page": PER_PAGE}
-        servers: list[Server] = self._api.read("/servers", deadline, params=query).get("servers") or []
-        return {server["name"]: server for server in servers}
+        return self._api.read("/servers", deadline, params=query).get("servers") or []
 
     def history(self, server: Server, deadline: Deadline, recent: bool = False) -> list[Action]:
         """The actions of a server, newest first: all of them, or with ``recent`` those of one request."""

@@ -29,6 +29,8 @@ from ..ssh.system_probe import System
 from . import rescue_programs, upload, watch
 from .flow import Flow, Host, parse_host_keys
 
+#: How a refusal begins that comes before the program.
+NOT_STARTED = "nothing was started"
 #: Lines of its output that a message shows.
 SHOWN = 5
 
@@ -112,12 +114,15 @@ class RescueRun:
             )  # fmt: skip
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, watch.WatchFailed) as exc:
-            flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+            never_ran = isinstance(exc, StartFailed) and str(exc).startswith(NOT_STARTED)
+            if not never_ran:
+                flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
             flow.timeline.to(boot_states.PROVISIONING_FAILED)
             about.update(self._collect(best_effort=True))
             if isinstance(exc, StartFailed):  # what an earlier program printed is not its reason
                 about.update(stdout_tail=[], stderr_tail=[], interleaved_tail=[])
-            msg = self._masker.text(f"{flow.name}: the {self.noun} failed: {exc}") + self._ending(about)
+            text = str(exc) if never_ran else f"the {self.noun} failed: {exc}"
+            msg = self._masker.text(f"{flow.name}: {text}") + self._ending(about)
             about["seconds"] = round(time.monotonic() - started, 1)
             return flow.result(failed=True, changed=isinstance(exc, watch.WatchFailed), msg=msg, **about)
         if status.output_error:  # ours, nothing of it is the file's
@@ -202,7 +207,8 @@ class RescueRun:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
         if not would_start(self._remote, self._job):
             return
-        self._flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+        if kind is upload.IMAGE:  # as long as writing it; a command is small, and may be refused
+            self._flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
         try:
             upload.upload(self._remote, kind, source, target, digest, self._progress)
         except (upload.UploadFailed, OSError) as exc:

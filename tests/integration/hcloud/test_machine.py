@@ -121,6 +121,30 @@ def test_absent_deletes_what_is_ours_and_is_idempotent(project):
     assert not project.run("hcloud_machine", machines=[{"name": "n1"}], state="absent").result["changed"]
 
 
+def test_a_server_with_another_name_is_neither_called_gone_nor_made_again(project):
+    project.run("hcloud_machine", machines=[project.machine("n1"), project.machine("n2")])
+    renamed = project.server("n2")["id"]
+    project.call("PUT", f"/servers/{renamed}", {"name": "old-n2"})
+    text = f"no server is called n2, but old-n2 (id {renamed}) has its label; rename it back, or"
+    run = project.run("hcloud_machine", machines=[{"name": "n2"}], state="absent").fails(f"{text} delete it by hand")
+    assert (run.result["changed"], run.result["api_calls"]) == (False, 2)
+    both = [project.machine("n1"), project.machine("n2")]
+    project.run("hcloud_machine", machines=both).fails(f"{text} take the label")
+    assert set(project.servers()) == {"n1", "old-n2"}
+
+
+def test_load_balancers_that_stay_are_named(project):
+    project.run("hcloud_machine", machines=[project.machine("n1")])
+    target = {"type": "server", "server": {"id": project.server("n1")["id"]}}
+    body = {"name": "lb-of-n1", "load_balancer_type": "lb11", "location": "fsn1", "targets": [target]}
+    balancer = project.call("POST", "/load_balancers", body)["load_balancer"]["id"]
+    try:
+        run = project.run("hcloud_machine", "--check", machines=[{"name": "n1"}], state="absent").ok()
+        assert run.machines["n1"]["msg"] == f"would delete the server (what stays and costs: load balancer {balancer})"
+    finally:
+        project.call("DELETE", f"/load_balancers/{balancer}")
+
+
 def test_labels_are_added_and_others_kept(project):
     project.run("hcloud_machine", machines=[project.machine("n1", labels={"a": "1"})])
     run = project.run("hcloud_machine", "--diff", machines=[project.machine("n1", labels={"b": "2"})])

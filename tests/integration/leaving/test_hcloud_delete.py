@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines do not answer."""
 
+import json
+
 import pytest
 
 from tests.integration.accounts import CloudAccount
@@ -11,6 +13,7 @@ from .kubernetes_double import node, pod
 
 PLAYBOOK = "kubenode.provision.hcloud_delete"
 GONE = {"kubenode_ignore_unreachable": True}
+NAMED = '-e \'{"kubenode_delete": ["here-1"]}\''
 KEPT = ("known_hosts/{0}.rescue", "known_hosts/{0}.os", "intents/{0}.json", "quarantine/{0}.json")
 
 
@@ -39,8 +42,9 @@ class Account(CloudAccount):
     def files(self):
         return {str(path.relative_to(self.kept)) for path in self.kept.rglob("*") if path.is_file()}
 
-    def run(self, *flags, **variables):
-        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=QUICK, **variables)
+    def run(self, *flags, env=None, **variables):
+        shared = {"kubenode_dir": str(self.kept)}
+        return self.play(PLAYBOOK, *flags, shared=shared, env={**QUICK, **(env or {})}, **variables)
 
     def installation(self, name):
         return self.servers()[name]["labels"]["kubenode.provision/installation"]
@@ -84,9 +88,10 @@ def test_what_is_named_goes_and_the_rest_stays(account):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, ["kubenode_delete names no machine", "here-1", '-e \'{"kubenode_delete": ["here-1"]}\'']),
+        ({}, ["kubenode_delete names no machine", "here-1", NAMED]),
         ({"kubenode_delete": []}, ["kubenode_delete names no machine"]),
-        ({"kubenode_delete": "here-1"}, ["kubenode_delete: 'here-1' is neither a list", "write [here-1]"]),
+        ({"kubenode_delete": "here-1"}, ["kubenode_delete: 'here-1' is neither a list", f"write {NAMED}"]),
+        ({"kubenode_delete": "[here-1]"}, ["kubenode_delete: '[here-1]' is neither a list", f"write {NAMED}"]),
         ({"kubenode_delete": {"here-1": "xyz"}}, ["kubenode_delete: here-1: 'xyz' is no id of an installation"]),
         ({"kubenode_delete": ["here-9"]}, ["kubenode_delete names here-9", "inventory"]),
         ({"kubenode_delete": ["here-1"], "kubenode_evict_timeout": "soon"}, ["kubenode_evict_timeout is 'soon'"]),
@@ -132,17 +137,44 @@ def test_whose_permission_whose_server_and_which_installation(account):
     assert account.servers() == {}
 
 
-def test_a_server_that_is_protected_is_refused_before_its_machine_leaves(account):
-    account.create("kept-1")
+def test_a_server_that_is_protected_is_refused_before_its_machine_leaves(account, tmp_path):
+    account.create("kept-1", "free-1")
     account.act("kept-1", "change_protection", {"delete": True, "rebuild": True})
     address = account.servers()["kept-1"]["public_net"]["ipv4"]["ip"]
     account.api.add(node("kept-1", "m1", addresses=[address]), pod("web", "kept-1"))
-    done = account.run(kubenode_delete=["kept-1"], kubenode_kubeconfig=str(account.api.kubeconfig), **GONE)
+    report = tmp_path / "report.json"
+    callback = {
+        "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
+        "KUBENODE_REPORT_FILE": str(report),
+    }
+    given = {"kubenode_delete": ["kept-1", "free-1"], "kubenode_kubeconfig": str(account.api.kubeconfig), **GONE}
+    done = account.run(env=callback, **given)
     account.act("kept-1", "change_protection", {"delete": False, "rebuild": False})
     assert done.rc != 0
     assert "is protected against deletion; take the protection off, then run again" in done.output
+    done.says("Nothing was changed", "Not attempted: free-1, kept-1")
+    said = json.loads(report.read_text())
+    assert (said["changed"], said["not_attempted"], said["machines"]) == (False, ["free-1", "kept-1"], [])
     assert account.api.writes == []
-    assert set(account.servers()) == {"kept-1"}
+    assert set(account.servers()) == {"kept-1", "free-1"}
+
+
+def test_a_server_that_was_given_another_name_is_not_forgotten(account):
+    account.create("node-1")
+    account.remember("node-1")
+    before, server = account.files(), account.server("node-1")
+    account.call("PUT", f"/servers/{server['id']}", {"name": "old-1"})
+    for flags in (["--check"], []):
+        done = account.run(*flags, kubenode_delete=["node-1"], **GONE).fails()
+        done.says(f"no server is called node-1, but old-1 (id {server['id']}) has its label; rename it back, or")
+        assert set(account.servers()) == {"old-1"}
+        assert before <= account.files()
+    account.call("PUT", f"/servers/{server['id']}", {"name": "node-1"})
+    # a tag chooses no step of this playbook
+    account.run("--tags", "base", kubenode_delete=["node-1"], **GONE).ok()
+    assert set(account.servers()) == {"node-1"}
+    account.run(kubenode_delete=["node-1"], **GONE).ok()
+    assert account.servers() == {}
 
 
 @pytest.mark.long

@@ -38,6 +38,39 @@ def test_a_run_without_a_host_says_so(user):
     assert not user.report_file.exists()
 
 
+@pytest.mark.parametrize(
+    ("playbook", "flags", "said"),
+    [
+        ("node_base", ["--tags", "no-such"], "but for those that check and lock, has the tags no-such"),
+        ("node_base", ["--start-at-task", "No such"], "no task of this playbook has the name 'No such'"),
+    ],
+)
+def test_a_run_without_a_task_says_so(user, playbook, flags, said):
+    done = user.run(playbook, *flags, kubenode_dir="kubenode").ok().says("nothing was done")
+    assert said in " ".join(done.output.split())
+    assert "no host of the inventory" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("playbook", "said"),
+    [
+        ("site", "nothing says how n-1 is made"),
+        ("hcloud_delete", "kubenode_delete names no machine"),
+        ("robot_release", "kubenode_release names no machine"),
+        ("node_base", "kubenode_notify_url"),
+    ],
+)
+def test_a_tag_leaves_out_no_check(user, playbook, said):
+    done = user.run(playbook, "--tags", "base,kernel", kubenode_notify_url="no address").fails().says(said)
+    assert "HostVarsVars" not in done.output
+    assert "undefined" not in done.output
+
+
+def test_a_step_of_base_alone_upgrades_no_node(user):
+    done = user.run("node_upgrade", "--tags", "kernel", base_kubernetes_version="1.36.4").fails()
+    done.says("Run node_upgrade without them; node_base runs single steps of base. Nothing was changed")
+
+
 @pytest.fixture
 def ssh(user):
     """A program that Ansible takes for ssh: it reaches nothing, and notes its arguments."""
@@ -47,15 +80,15 @@ def ssh(user):
     return ssh
 
 
-@pytest.mark.parametrize("own", [{}, {"ansible_host": "127.0.0.2"}])
-def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, ssh, own):
+@pytest.mark.parametrize(("own", "flags"), [({}, []), ({"ansible_host": "127.0.0.2"}, []), ({}, ["--tags", "kernel"])])
+def test_a_machine_of_an_earlier_run_is_reached_as_that_run_did(user, ssh, own, flags):
     kept, log = user.inventory / "kubenode", ssh.with_name("ssh.log")
     (kept / "known_hosts").mkdir(parents=True)
     (kept / "known_hosts/n-1.os").write_text("n-1.os ssh-ed25519 AAAA\n")
     entry = {"all": {"hosts": {"n-1": {"ansible_host": "127.0.0.1", "kubenode_server_id": 7}}}}
     (kept / "inventory.yml").write_text("# Written by kubenode.provision: how\n" + yaml.safe_dump(entry))
     variables = {"ansible_ssh_executable": str(ssh), "kubenode_dir": "kubenode", "ansible_user": "admin"}
-    user.run("node_base", "--check", hosts={"n-1": own, "n-2": {}}, **variables).fails()
+    user.run("node_base", "--check", *flags, hosts={"n-1": own, "n-2": {}}, **variables).fails()
     calls = log.read_text().splitlines()
     mine, other = (
         [call for call in calls if name in call.split()] for name in (own.get("ansible_host", "127.0.0.1"), "n-2")

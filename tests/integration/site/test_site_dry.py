@@ -83,6 +83,14 @@ def test_check_mode_says_what_becomes_of_machines_that_do_not_exist(fleet):
     assert fleet.said.count("would arm the rescue") == 2
 
 
+def test_a_tag_of_base_leaves_out_no_check_and_makes_nothing(fleet):
+    fleet.site("--tags", "base").ok()
+    assert (fleet.changes(), fleet.servers()) == ([], {})
+    # the look at the project is in files that are included
+    assert any(one["path"].endswith("/server_types") for one in fleet.requests())
+    assert "no task of this playbook, but for those that check and lock, has the tags base" in fleet.said
+
+
 def test_a_batch_that_fails_is_the_last_and_says_which_machines_it_kept_from_beginning(fleet):
     fleet.fault(
         point="request",

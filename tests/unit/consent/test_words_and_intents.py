@@ -247,18 +247,22 @@ def test_what_lies_on_the_disk_says_whether_the_permission_covers_it(monkeypatch
 @pytest.mark.parametrize(
     ("given_words", "fix"),
     [
-        ("c1 c2", "write [c1, c2]"),
-        ("c1,c2", "write [c1, c2]"),
-        (" c1 ", "write [c1]"),
-        ("", "write [name]"),
-        (7, "write [name]"),
+        ("c1 c2", 'write -e \'{"kubenode_VARIABLE": ["c1", "c2"]}\''),
+        ("c1,c2", 'write -e \'{"kubenode_VARIABLE": ["c1", "c2"]}\''),
+        (" c1 ", 'write -e \'{"kubenode_VARIABLE": ["c1"]}\''),
+        ("[c1]", 'write -e \'{"kubenode_VARIABLE": ["c1"]}\''),
+        ("['c1', \"c2\"]", 'write -e \'{"kubenode_VARIABLE": ["c1", "c2"]}\''),
+        ('{"c1": "5f0c6f1d"}', 'write -e \'{"kubenode_VARIABLE": {"c1": "5f0c6f1d"}}\''),
+        ("{c1: 5f0c6f1d}", 'write -e \'{"kubenode_VARIABLE": {"c1": "5f0c6f1d"}}\''),
+        ("", 'write -e \'{"kubenode_VARIABLE": ["NAME"]}\''),
+        (7, 'write -e \'{"kubenode_VARIABLE": ["NAME"]}\''),
         ([""], "'' is no name; write a list of names, such as [a, b], or leave the entry out"),
     ],
 )
 @pytest.mark.parametrize("variable", ["reinstall", "wipe", "delete", "release"])
 def test_every_finding_about_permissions_names_what_would_be_taken(variable, given_words, fix):
     (finding,) = consent.Words(variable, given_words).findings
-    assert finding.endswith(fix)
+    assert finding.endswith(fix.replace("VARIABLE", variable))
 
 
 # --- what identifies the installation of a system that has no record

@@ -165,3 +165,55 @@ def test_a_look_at_disks_ends_with_the_lines_to_copy(hints):
     assert said[0] == "sda  4 TB  sata"
     assert said[2:] == hints
     assert bool(said[1:2]) is bool(hints)
+
+
+#: Files of tasks that check, lock, or say how machines are reached.
+GUARDS = re.compile(r"check_variables|lock_nodes|known_access|leave_check|site_check|[a-z_]+_checks")
+
+
+def tasks_with_tags(tasks: list[Any], tags: set[str], guard: bool) -> list[tuple[dict[str, Any], set[str], bool]]:
+    """All tasks with those of files that they import or include: the tags of each; whether a file of guards has it."""
+    found = []
+    for task in tasks:
+        own = tags | set(task.get("tags") or [])
+        for part in ("block", "rescue", "always"):
+            found += tasks_with_tags(task.get(part) or [], own, guard)
+        file = task.get("ansible.builtin.import_tasks") or task.get("ansible.builtin.include_tasks")
+        found.append((task, own, guard))
+        if file:
+            name = file["file"] if isinstance(file, dict) else file
+            imported = "ansible.builtin.import_tasks" in task
+            inner = yaml.safe_load((PLAYBOOKS / "tasks" / Path(name).name).read_text(encoding="utf-8"))
+            guards = guard or bool(GUARDS.fullmatch(Path(name).stem))
+            # what is included has the tags of the play, and those that are applied to it
+            found += tasks_with_tags(inner, own if imported else tags & {"of the play: always"}, guards)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_no_tag_leaves_out_a_check_or_a_lock(path):
+    """With ``--tags kernel``, too, a run refuses what contradicts itself, and machines that another run works on."""
+    seen = 0
+    for place, play in enumerate(yaml.safe_load(path.read_text(encoding="utf-8"))):
+        of_play = {"of the play: always"} if "always" in (play.get("tags") or []) else set()
+        for part in ("pre_tasks", "tasks", "post_tasks"):
+            for task, tags, guard in tasks_with_tags(play.get(part) or [], of_play, False):
+                lock = task.get("kubenode.provision.machine_lock", {"state": "released"}).get("state") != "released"
+                refusal = re.search(r"Nothing was (changed|created)", yaml.safe_dump(task.get("ansible.builtin.fail")))
+                asserts = "ansible.builtin.assert" in task and not place
+                inputs = (task.get("ansible.builtin.import_role") or {}).get("tasks_from") == "inputs"
+                plans = bool(re.search(r"'(batch|reboot|site|leave)_plan'", str(task.get("ansible.builtin.set_fact"))))
+                if guard or lock or refusal or asserts or inputs or plans:
+                    seen += 1
+                    assert tags & {"always", "of the play: always"}, task["name"]
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["node_upgrade", "node_image_snapshot"])
+def test_a_step_of_base_alone_upgrades_no_node_and_makes_no_image(name):
+    """Their plays have to do with the steps of base, which are tags, and go by what earlier tasks have found."""
+    plays = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text(encoding="utf-8"))
+    for play in plays:
+        for task, tags, _guard in tasks_with_tags(play["tasks"], set(play.get("tags") or []), False):
+            if Path(str(task.get("ansible.builtin.import_tasks"))).stem in ("ask_node", "node_image_plan"):
+                assert not tags, task["name"]

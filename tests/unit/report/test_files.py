@@ -360,3 +360,41 @@ def test_a_run_without_hosts_names_a_dynamic_inventory_that_may_be_too_old(monke
     monkeypatch.setattr(provision_report, "_version_of_hcloud", lambda: version)
     said = provision_report._nothing_done("all")
     assert said == f"nothing was done: no host of the inventory {source} is in the pattern all{more}"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tags": ["all"], "start_at_task": "Xyz"}, "no task of this playbook has the name 'Xyz'"),
+        (
+            {"tags": ["kernel", "swap"]},
+            "no task of this playbook, but for those that check and lock, has the tags kernel, swap",
+        ),
+    ],
+)
+def test_a_run_without_tasks_does_not_blame_the_inventory(monkeypatch, given, said):
+    monkeypatch.setattr(provision_report.context, "CLIARGS", {"inventory": ("i.yml",), **given})
+    assert provision_report._nothing_done("all", has_hosts=True) == f"nothing was done: {said}"
+    assert provision_report._nothing_done("all").startswith("nothing was done: no host of the inventory i.yml")
+
+
+def test_a_look_ahead_that_is_refused_changes_no_machine(monkeypatch):
+    """One of two may not be deleted, so that the other is not deleted either."""
+    monkeypatch.setattr(provision_report.context, "CLIARGS", {"check": False})
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
+    report._ended = True  # nothing is written when the tests end
+    report._report.hosts.update(["n-1", "n-2"])
+    task = SimpleNamespace(
+        check_mode=True, resolved_action="kubenode.provision.hcloud_machine", run_once=True, _role=None, _uuid="u",
+        ignore_errors=False, get_path=lambda: f"{provision_report._PLAYBOOKS}/hcloud_delete.yml:41",
+    )  # fmt: skip
+    machines = [
+        {"name": "n-1", "boot_state": "", "changed": True, "failed": False, "msg": "would delete the server"},
+        {"name": "n-2", "boot_state": "", "changed": False, "failed": True, "msg": "is protected"},
+    ]
+    data = {"changed": True, "msg": "1 of 2 machines failed: n-2: is protected", "machines": machines}
+    host = SimpleNamespace(get_name=lambda: "n-1")
+    report.v2_runner_on_failed(SimpleNamespace(_result=data, _task=task, _host=host))
+    assert [(one["name"], one["changed"], one["failed"]) for one in report._report.machines] == [("n-2", False, True)]
+    assert report._report.not_attempted() == ["n-1"]

@@ -35,15 +35,21 @@ class Rescue:
 def failed(tmp_path, monkeypatch):
     """The result of an image command that ended with 0, without its last line."""
 
-    def run(**printed):
-        options = {"boot_state": "", "known_hosts_dir": str(tmp_path), "host_keys": [], "intent_file": "", "poll": 1}
+    def run(start=lambda system: (False, False), boot_state="", **printed):
+        options = {
+            "boot_state": boot_state,
+            "known_hosts_dir": str(tmp_path),
+            "host_keys": [],
+            "intent_file": "",
+            "poll": 1,
+        }
         flow, masker = Flow(options, "n1"), Masker(["hunter22"], [])
         job = SimpleNamespace(rule=protocol.MARKER_AND_EXIT_CODE, digest="", limit=1, devices=[])
         logs = watch.Logs(str(tmp_path), "n1", masker)
         one = commands.ImageCommandRun(Rescue(**printed), options, flow, job, logs, masker)
         one.command = SimpleNamespace(head=b"#!/bin/sh\n")
         status = protocol.parse_status(answer(state="exited", exit="0"))
-        monkeypatch.setattr(one, "_start", lambda system: (False, False))
+        monkeypatch.setattr(one, "_start", start)
         monkeypatch.setattr(one, "_written", lambda: None)
         monkeypatch.setattr(
             program_run.gate, "pass_rescue", lambda *_arguments: SimpleNamespace(boot_id="", hostname="rescue")
@@ -73,6 +79,22 @@ def test_an_image_command_without_its_last_line_is_shown_by_its_output(failed, t
     result = failed(stdout=stdout, stderr=stderr)
     assert result["failed"]
     assert result["msg"].splitlines() == [WHY.format(folder=tmp_path), *ends]
+
+
+@pytest.mark.parametrize(
+    ("why", "said", "states"),
+    [
+        ("nothing was started: it cannot be fetched", "n1: nothing was started: it cannot be fetched", []),
+        ("SSH was lost; run again", "n1: the image command failed: SSH was lost; run again", ["RunningImageCommand"]),
+    ],
+)
+def test_a_command_that_was_not_started_has_not_failed_and_the_machine_was_not_written(failed, why, said, states):
+    def refuse(_system):
+        raise program_run.StartFailed(why)
+
+    result = failed(start=refuse, boot_state="BootingToRescue", stdout=b"of an earlier run\n", stderr=b"")
+    assert (result["failed"], result["changed"], result["msg"]) == (True, False, said)
+    assert [step["to"] for step in result["transitions"]] == [*states, "ProvisioningFailed"]
 
 
 def test_a_long_line_is_cut_as_in_the_results(failed):
