@@ -172,6 +172,10 @@ class Build:
             steps[""] = [self._step(product) for product in shared.values()]
         except ImageError as error:
             self.shared.error = str(error)
+            for result in self.results:  # their images would point at what cannot be written
+                if result.name in steps and made[result.name].shared:
+                    del steps[result.name]
+                    result.error = str(error)
         return steps
 
     def _step(self, product: Product) -> Comparison:
