@@ -172,7 +172,7 @@ class Program:
         # A signed URL in a status is renewed long before it is over.
         resync = min(ControllerSettings.resync, settings.signed / 2 or ControllerSettings.resync)
         wanted = ControllerSettings(namespaces(settings.namespace), resync=resync)
-        self._controller = Controller(wanted, self._publisher, bases)
+        self._controller = Controller(wanted, self._publisher, bases, self._problems)
 
     async def _watchers(self) -> asyncio.Server | None:
         if self._settings.metrics is None:
