@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import env_fallback
 
+from ..._common.masking import without_login
 from ..._common.option_values import VARIABLES, NoLogModule, in_variables
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
@@ -390,6 +391,8 @@ class SecretiveModule(NoLogModule):
     def _seen(self) -> dict[str, Any]:
         params = self.params if isinstance(self.params, dict) else {}
         found = {name: params.get(name) for name in _SHOWN}
+        for name in ("publish_url", "rootfs_url"):
+            found[name] = without_login(str(found[name])) if found[name] else found[name]
         hosts = params.get("hosts")
         if isinstance(hosts, list):
             found["hosts"] = [str(host.get("name")) if isinstance(host, dict) else "?" for host in hosts]
