@@ -26,7 +26,7 @@ from ..nmstate.conversion import chosen
 from ..overlay import Overlay, read
 from . import inspection, request
 from .inspection import DiffEntry
-from .products import Descriptors, Files, Found, HostProducts, Maker, Owned, Product, Store, clashes
+from .products import Descriptors, Files, Found, HostProducts, Maker, Owned, Product, Store, clashes, rewrite
 from .request import OUTPUTS, HostRequest
 
 if TYPE_CHECKING:
@@ -460,7 +460,7 @@ def _inspect_images(module: Any) -> None:
     if module.params["mode"] == SHOW:
         images = inspection.show_images(module.params["images"])
     else:
-        images, diff = inspection.reset_images(module.params["images"], check=module.check_mode)
+        images, diff = inspection.reset_images(module.params["images"], check=module.check_mode, write=rewrite)
     outcome: dict[str, Any] = {
         "changed": any(image["changed"] for image in images), "images": images, "hosts": [], "shared": [],
         "shared_msg": "", "urls": {},

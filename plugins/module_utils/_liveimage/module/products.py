@@ -364,6 +364,17 @@ def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, An
     _write_record(path, {"etag": overlay.etag(), "file": stamp, **about})
 
 
+def rewrite(overlay: Overlay, path: str, mode: int) -> None:
+    """Give a file another content; one that is ours stays ours."""
+    record = read_record(path) if as_written(path) else {}
+
+    def announce(draft: os.stat_result) -> None:
+        if record:
+            _write_record(path, {**record, "etag": "", "next": _file_stamp(draft)})
+
+    materialise(overlay, path, mode, announce)
+
+
 def _write_record(path: str, record: Mapping[str, Any]) -> None:
     text = json.dumps({"kubenode_record": _VERSION, **record}, sort_keys=True)
     write_text(record_path(path), text + "\n", Owned())

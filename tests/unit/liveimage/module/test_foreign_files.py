@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import products
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build, products
 from tests.unit.liveimage.module.building import NETWORK
 
 HOST = {"name": "web-1", "network": NETWORK}
@@ -26,6 +27,16 @@ def put(workshop, name: str, data: bytes = FOREIGN):
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     return path
+
+
+def reset(path) -> None:
+    """As the module does it."""
+    results: list[dict] = []
+    params = {"mode": "reset", "images": [str(path)], "on_error": "fail"}
+    image_build._inspect_images(
+        SimpleNamespace(params=params, check_mode=False, _diff=False, exit_json=lambda **found: results.append(found))
+    )
+    assert results[0]["images"][0]["changed"]
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -119,3 +130,17 @@ def test_a_write_that_was_cut_off_is_finished_by_the_next_run_and_removed_by_abs
     assert not workshop.build({**HOST, "hostname": "third"})["web-1"]["changed"]
     assert workshop.build(GONE)["web-1"]["msg"] == "removed: web-1.iso"
     assert workshop.written() == []
+
+
+def test_an_image_that_was_reset_is_still_ours_and_another_one_does_not_become_so(workshop):
+    workshop.build(HOST)
+    path = workshop.dest / "web-1.iso"
+    image = path.read_bytes()
+    reset(path)
+    assert workshop.build(HOST, check=True)["web-1"]["msg"] == "would be written: web-1.iso"
+    assert workshop.build(GONE, check=True)["web-1"]["msg"] == "would be removed: web-1.iso"
+    assert workshop.build(HOST)["web-1"]["changed"]
+    path.unlink()
+    path.write_bytes(image)  # by others
+    reset(path)
+    assert workshop.build(GONE)["web-1"]["msg"].endswith(NOT_WRITTEN)
