@@ -38,7 +38,10 @@ options:
         type: str
         required: true
       state:
-        description: V(absent) removes what this module wrote for the host in O(dest).
+        description:
+          - V(absent) removes what this module wrote for the host in O(dest). A file whose size or date is not the one
+            that was written stays, and the host fails.
+          - With V(present), a file of others with the name of an image stays, too, and the hosts that need it fail.
         type: str
         choices: [present, absent]
         default: present

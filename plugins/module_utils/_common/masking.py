@@ -33,6 +33,11 @@ def configuration(text: str) -> str:
     return _VALUE.sub(rf"\1{MASK}", _LOGIN.sub(f"{MASK}@", text))
 
 
+def without_login(url: str) -> str:
+    """What should be a URL, as an error may repeat it: of all that is before its last @ only the scheme."""
+    return re.sub(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", rf"\1{MASK}@", url, flags=re.DOTALL)
+
+
 def of_token(token: str | None) -> list[str]:
     """The secrets in a registry token: itself, both halves of ``user:password``, and what a login makes of it."""
     token = token or ""

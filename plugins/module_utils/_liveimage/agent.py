@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from .._common.masking import configuration, without_login
 from .._common.names import HOST_NAME
 from .._common.text import has_control, json_object
 from .ignition import Config
@@ -81,7 +82,9 @@ class AgentInputs:
     def checked(self) -> AgentInputs:
         """The same with URLs made whole; the first value that cannot be is an error."""
         if not _IMAGE.match(self.agent_image):
-            raise ImageError(f"agent_image (IRONIC_AGENT_IMAGE) {self.agent_image!r} is no image reference")
+            raise ImageError(
+                f"agent_image (IRONIC_AGENT_IMAGE) {configuration(self.agent_image)!r} is no image reference"
+            )
         ironic = urls("ironic_urls (IRONIC_BASE_URL)", self.ironic_urls, IRONIC_PORT)
         if not ironic:
             raise ImageError("ironic_urls (IRONIC_BASE_URL) is empty; give the URL of Ironic's API")
@@ -153,20 +156,22 @@ def urls(name: str, given: tuple[str, ...], port: int) -> tuple[str, ...]:
     """URLs with their port; one that is none is refused by name."""
     found = []
     for text in given:
+        shown = f"{name}: {without_login(text)!r:.200}"
         try:
             parts = urllib.parse.urlsplit(text)
             own_port = parts.port
         except ValueError as error:
-            raise ImageError(f"{name}: {text!r:.200} is no URL: {error}") from error
+            why = "" if "@" in text else f": {error}"  # which may repeat a part of a login
+            raise ImageError(f"{shown} is no URL{why}") from error
         if (
             parts.scheme not in ("http", "https")
             or not parts.hostname
             or re.search(r"[\s\"'\\<>]", text)
-            or parts.username
+            or "@" in parts.netloc
         ):
-            raise ImageError(f"{name}: {text!r:.200} is no http or https URL without credentials")
+            raise ImageError(f"{shown} is no http or https URL without credentials")
         if own_port == 0:
-            raise ImageError(f"{name}: {text!r:.200} has the port 0, which no server has")
+            raise ImageError(f"{shown} has the port 0, which no server has")
         netloc = parts.netloc if own_port else f"{parts.netloc.rstrip(':')}:{port}"
         found.append(urllib.parse.urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), parts.query, "")))
     return tuple(found)

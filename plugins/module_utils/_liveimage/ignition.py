@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .._common.masking import without_login
 from .._common.text import escaped, has_control, json_value, shortened
 from .cpio import gzipped
 from .image_error import ImageError
@@ -323,7 +324,8 @@ def _resource(place: str, resource: Any) -> list[str]:
     if url is not None and (
         not isinstance(url, str) or not url.startswith(("data:", "http://", "https://", "s3://", "tftp://", "gs://"))
     ):
-        return [f"{place}: {url!r:.40} is no URL that Ignition fetches"]
+        shown = without_login(url) if isinstance(url, str) else url
+        return [f"{place}: {shown!r:.40} is no URL that Ignition fetches"]
     try:
         content(resource)
     except ImageError as error:

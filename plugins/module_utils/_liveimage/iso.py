@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._common.masking import without_login
 from .._common.text import json_value
 from . import cpio, kargs
 from .base_file import identify
@@ -225,7 +226,7 @@ def reset(iso: Iso) -> Overlay:
 def minimal(iso: Iso, rootfs_url: str) -> Iso:
     """The minimal image, which fetches its root file system from a URL; customise it like any other."""
     if not re.fullmatch(r"https?://[!-~]+", rootfs_url):
-        raise ImageError(f"rootfs_url {rootfs_url!r} is no http or https URL")
+        raise ImageError(f"rootfs_url {without_login(rootfs_url)!r} is no http or https URL")
     small = of(minimal_overlay(iso.files))
     if small.kernel_arguments is None:
         raise ImageError(f"the minimal ISO of {iso.overlay.base.path} has no area for kernel arguments")

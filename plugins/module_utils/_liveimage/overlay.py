@@ -20,7 +20,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Union
 
@@ -338,14 +338,21 @@ def read(overlay: Overlay, start: int, length: int) -> bytes:
         return file.read(length)
 
 
-def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:
-    """Write the image to ``target`` in one step: it is whole and on disk, or as it was."""
+def materialise(
+    overlay: Overlay, target: str, mode: int = 0o644, announce: Callable[[os.stat_result], None] | None = None
+) -> None:
+    """Write the image to ``target`` in one step: it is whole and on disk, or as it was.
+
+    ``announce`` is called with what is about to take its place.
+    """
     with failing(f"target {target} cannot be written"), replacing(target) as (file, _draft):
         _write(overlay, file.fileno())
         os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
         if not overlay.base.unchanged():
             raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
+        if announce is not None:
+            announce(os.fstat(file.fileno()))
 
 
 def _write(overlay: Overlay, target: int) -> None:

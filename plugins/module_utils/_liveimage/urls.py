@@ -28,7 +28,7 @@ _MODE_OF_OTHERS = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 def public_path(secret: bytes, key: str, suffix: str) -> str:
     """The path of an image, from the server's secret and what the image is of (namespace, name, architecture …)."""
-    return "/" + _mac(secret, b"name\0" + key.encode("utf-8"), _NAME_DIGITS) + suffix
+    return "/" + _mac(secret, b"name\0" + key.encode("utf-8", "surrogateescape"), _NAME_DIGITS) + suffix
 
 
 def sign_path(secret: bytes, path: str, expires: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypedDict, cast
 
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import configuration, without_login
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME
 from ansible_collections.kubenode.provision.plugins.module_utils._common.web import is_http_url
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agents
@@ -95,6 +96,7 @@ AGENT = {
 }
 _FILES = {"registries_conf": REGISTRIES, "ca_bundle": CA_BUNDLE}
 _HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
+_URLS = ("publish_addr", "ironic_urls", "inspector_urls")
 _RANGES = {
     "download_timeout": (1, 86400),
     "signed_urls": (0, 366 * 86400),
@@ -262,8 +264,11 @@ class InvalidInput(ValueError):
 
 class _Problems(list[str]):
     def say(self, name: str, value: object, fix: str) -> None:
-        """One wrong variable; secrets are named without their value."""
-        shown = "" if name.partition(".")[0].partition("[")[0] in _HIDDEN else f" is {str(value)[:120]!r}"
+        """One wrong variable; secrets are named without their value, URLs without their login."""
+        if name in _URLS:
+            value = [without_login(str(one)) for one in value] if isinstance(value, list) else without_login(str(value))
+        value = configuration(str(value))
+        shown = "" if name.partition(".")[0].partition("[")[0] in _HIDDEN else f" is {value[:120]!r}"
         self.append(f"image_server_{name}{shown}; {fix}" if shown else f"image_server_{name}: {fix}")
 
 

@@ -81,6 +81,25 @@ def test_files_for_a_group_one_bad_host_and_a_second_run(site):
     assert {(count["changed"], count["failed"]) for count in recap.values()} == {(0, 0)}, printed
 
 
+def test_files_of_others_are_neither_replaced_nor_removed(site):
+    images = site.folder / "images"
+    images.mkdir()
+    (images / "web-2.iso").write_text("foreign")
+    named = f"kubenode_image_dest: {images / 'web-2.iso'} is there and is not a file that was written here; move it"
+    for flags in (["--check"], []):
+        recap, printed = site.run(*flags)
+        assert {host: count["failed"] for host, count in recap.items()} == {"web-1": 0, "web-2": 1}, printed
+        assert named in printed
+        assert (images / "web-2.iso").read_text() == "foreign"
+    (images / "web-1.iso").unlink()
+    (images / "web-1.iso").write_text("foreign")
+    site.hosts["web-1"] = {"kubenode_image_state": "absent"}
+    recap, printed = site.run("--limit", "web-1")
+    assert recap["web-1"]["failed"] == 1, printed
+    assert f"kubenode_image_dest: {images / 'web-1.iso'} is not the file that was written; move it away or" in printed
+    assert (images / "web-1.iso").read_text() == "foreign"
+
+
 def test_descriptors_on_a_server_that_serves_them(site):
     overlays = site.folder / "overlays"
     overlays.mkdir()

@@ -115,6 +115,28 @@ def test_unguessable_names(bases, folder, tmp_path):
     assert found[0] == found[1]
 
 
+def test_a_file_name_that_is_no_text_hurts_its_own_host_only(bases, folder, tmp_path):
+    def bad(name: bytes) -> Path:
+        return folder / os.fsdecode(name)
+
+    bad(b"\xff.yaml").write_text("")
+    table = tmp_path / "urls.json"
+    arguments = ["--nmstate-dir", str(folder), "--secret-file", str(tmp_path / "secret"), "--urls-file", str(table)]
+    with Program(*arguments, bases=bases) as server:
+        url = until(lambda: table.exists() and json.loads(table.read_text()), "the table of URLs")["web-1.iso"]
+        assert server.status(url.removeprefix("http://127.0.0.1:8084")) == 200
+        bad(b"\xfe.yaml").write_text("")
+        (folder / "db.yaml").write_text("")
+        until(lambda: "db.iso" in json.loads(table.read_text()), "a row for the host")
+        assert sorted(json.loads(table.read_text())) == sorted(
+            [f"{name}.{kind}" for name in ("db", "web-1") for kind in ("iso", "initramfs")]
+            + [f"boot-x86_64.{kind}" for kind in ("kernel", "rootfs")]
+        )
+        until(lambda: len(server.problems()) == 2, "a problem for each bad name", show=lambda: server.problems())
+        assert all("is not one by RFC 1123" in problem for problem in server.problems().values())
+        assert not any("Traceback" in line for line in server.log)
+
+
 def test_signed_urls(bases, folder, tmp_path):
     secret, table = tmp_path / "secret", tmp_path / "urls.json"
     secret.write_text(SECRET + "\n")

@@ -169,6 +169,23 @@ def test_a_right_that_is_taken_away_is_named_and_waited_for(world, start, tmp_pa
         assert not any("Traceback" in line for line in replica.log)
 
 
+def test_a_secret_of_a_namespace_without_the_binding_is_an_error_of_its_object_until_it_is_there(world, start):
+    world.secret("net", nmstate=network("192.0.2.9"))
+    world.bind(False)
+    with start() as replica:
+        replica.until_ready()
+        world.create("host-1", networkDataName="net")
+        status = world.failed("host-1", "MissingNetworkData")["status"]
+        named = f'lacks verb "get" on secrets in API group "" in namespace {world.namespace}'
+        assert named in conditions(status)["Error"][2]
+        problem = f"image {world.namespace}/host-1"
+        found = json.loads(replica.watch("/status"))["problems"]
+        assert named in found[problem]
+        world.bind(True)
+        assert replica.serves(world.ready("host-1")["status"]["imageUrl"])
+        until(lambda: problem not in json.loads(replica.watch("/status"))["problems"], "no problem")
+
+
 def test_one_namespace_by_the_manifests_for_one(cluster, start, tmp_path, world):
     """The rights of ``namespaced`` suffice for its namespace, and nothing happens elsewhere."""
     settings = yaml.safe_load((MANIFESTS / "namespaced" / "watch.yaml").read_text())

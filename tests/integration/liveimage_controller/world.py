@@ -59,9 +59,17 @@ class World:
         self.images = f"{API}/namespaces/{namespace}/preprovisioningimages"
         self.secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self.bind(True)
+
+    def bind(self, wanted: bool) -> None:
+        """Have the binding of the manifests to the Secrets here, or not."""
         binding = yaml.safe_load((MANIFESTS / "cluster" / "secrets_role_binding.yaml").read_text())
-        binding["metadata"]["namespace"] = namespace
-        self.api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
+        binding["metadata"]["namespace"] = self.namespace
+        place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}/rolebindings"
+        if wanted:
+            self.api.create(place, binding)
+        else:
+            self.api.call("DELETE", f"{place}/{binding['metadata']['name']}")
 
     def create(self, name: str, **more: Any) -> None:
         """An object as baremetal-operator makes it; ``labels``, ``finalizers``, and fields of the spec."""

@@ -142,3 +142,21 @@ def test_a_large_log_is_not_compared_with_each_of_many_lines():
 )  # fmt: skip
 def test_a_configuration_is_shown_without_its_secrets(line, shown):
     assert masking.configuration(line) == (line if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://anna:secretpw@192.0.2.5", f"https://{MASK}@192.0.2.5"),
+        ("https://secretpw@x:80/a", f"https://{MASK}@x:80/a"),
+        ("https://anna:sec/ret@pw?x@y", f"https://{MASK}@y"),
+        ("anna:secretpw@x", f"{MASK}@x"),
+        ("anna:secretpw@x://y", f"{MASK}@x://y"),
+        ("https:/anna:secretpw@x", f"{MASK}@x"),
+        ("https://anna:sec\nretpw@x", f"https://{MASK}@x"),
+        ("https://192.0.2.5:6385/v1?a=b", "https://192.0.2.5:6385/v1?a=b"),
+        ("", ""),
+    ],
+)
+def test_a_url_that_may_be_damaged_is_shown_without_its_login(url, shown):
+    assert masking.without_login(url) == shown

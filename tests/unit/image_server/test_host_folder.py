@@ -50,12 +50,15 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
 class World:
     """Static mode without its program."""
 
-    def __init__(self, bases: Bases, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, bases: Bases, folder: Path, environ: Mapping[str, str] | None = None, secret: bytes | None = None
+    ) -> None:
         self.folder, self.registry, self.problems = folder, Registry(), Problems()
         inputs = CommonInputs(ENVIRON if environ is None else environ, self.problems)
         publisher = Publisher(
-            self.registry, bases, inputs, b"", "http://192.0.2.1", path_of=lambda key, suffix: static_path(key + suffix)
-        )
+            self.registry, bases, inputs, secret or b"", "http://192.0.2.1",
+            path_of=lambda key, suffix: static_path(key + suffix, secret),
+        )  # fmt: skip
         self.static = HostFolder(publisher, bases, str(folder), inputs, self.problems)
         self.static.begin()
         self.static.refresh()
@@ -90,19 +93,21 @@ def folder_of(contents: dict[bytes, bytes]) -> Iterator[Path]:
         yield Path(place)
 
 
+@pytest.mark.parametrize("secret", [None, b"s" * 32], ids=["names", "unguessable"])
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.dictionaries(NAMES, CONTENTS, max_size=6))
-@example({b"a": b"", b"a.yaml": b""})
-@example({b"a.iso.yaml": b"", b"a": b"", b"a.initramfs": b""})
-@example({b"good-host.host.yml.yaml": b"", b"good-host": GOOD[:-1]})
-def test_any_content(bases, contents):
+@given(contents=st.dictionaries(NAMES, CONTENTS, max_size=6))
+@example(contents={b"a": b"", b"a.yaml": b""})
+@example(contents={b"a.iso.yaml": b"", b"a": b"", b"a.initramfs": b""})
+@example(contents={b"good-host.host.yml.yaml": b"", b"good-host": GOOD[:-1]})
+@example(contents={b"\xff.yaml": b"", b"\xff.host.yml": b"hostname: h", b"\xfe.host.yml": b"hostname: h"})
+def test_any_content(bases, secret, contents):
     with folder_of({name: data for name, data in contents.items() if name not in TOUCHING}) as place:
-        world = World(bases, place)
-        assert {"/good-host.iso", "/good-host.initramfs"} <= world.served()
+        world = World(bases, place, secret=secret)
+        assert {static_path("good-host" + end, secret) for end in (".iso", ".initramfs")} <= world.served()
         by_path: dict[str, set[str]] = {}
         for key in grouped(module.scan(str(place))):
             for kind in KINDS:
-                by_path.setdefault(static_path(key + module.SUFFIXES[kind]), set()).add(key)
+                by_path.setdefault(static_path(key + module.SUFFIXES[kind], secret), set()).add(key)
         assert all(len(keys) == 1 for keys in by_path.values())
         assert world.served() <= set(by_path)
         for problem in (*world.problems.all(), *world.problems.all().values()):

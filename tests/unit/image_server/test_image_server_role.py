@@ -148,6 +148,23 @@ def test_errors_keep_secrets(variables):
     assert "hush" not in refused(**variables)
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"publish_addr": "http://user:hush@x:8084"},
+        {"publish_addr": "user:hush@x:8084"},
+        {"ironic_urls": ["https://user:hush@192.0.2.5"]},
+        {"inspector_urls": ["user:hush@192.0.2.5"]},
+        {"bases": {"x86_64": {"iso": {"url": "https://user:hush@x/live.iso"}, "other": 1}}},
+    ],
+    ids=str,
+)
+def test_no_login_of_a_url_is_shown(variables):
+    found = refused(**variables)
+    assert "********@" in found
+    assert "hush" not in found
+
+
 def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     variables = {
         **AGENT,

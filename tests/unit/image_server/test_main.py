@@ -53,6 +53,18 @@ CASES = {
     "secret that cannot be made": (
         ["--nmstate-dir", "{tmp}", "--unguessable", "--secret-file", "/proc/secret"], {}, ["cannot be made"],
     ),
+    "ironic's password": (
+        ["--nmstate-dir", "{tmp}"], {"IRONIC_BASE_URL": "https://user:S3CRET@192.0.2.5"},
+        ["ironic_urls (IRONIC_BASE_URL): 'https://********@192.0.2.5' is no http or https URL without credentials"],
+    ),
+    "password to publish with": (
+        ["--nmstate-dir", "{tmp}", "--images-publish-addr", "http://user:S3CRET@x:8084"], {},
+        ["images-publish-addr 'http://********@x:8084' is no address"],
+    ),
+    "password that is no port": (
+        ["--nmstate-dir", "{tmp}", "--images-publish-addr", "http://user:S3CRET/@x"], {},
+        ["images-publish-addr 'http://********@x' is no URL"],
+    ),
     "publish": (["--nmstate-dir", "{tmp}", "--images-publish-addr", "host:8084"], {}, ["addr 'host:8084'"]),
     "bind": (["--nmstate-dir", "{tmp}", "--images-bind-addr", "8084"], {}, ["images-bind-addr '8084' is no address"]),
     "metrics": (["--nmstate-dir", "{tmp}", "--metrics-addr", "x:99999"], {}, ["metrics-addr 'x:99999'"]),

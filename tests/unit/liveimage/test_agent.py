@@ -254,3 +254,20 @@ def test_a_missing_pull_secret_file_is_no_error_and_a_missing_bundle_is_one():
     assert agent.from_environment({"IRONIC_AGENT_IMAGE": IMAGE}, lambda _path: None).pull_secret == ""
     with pytest.raises(ImageError, match="CA_BUNDLE: file /ca cannot be read"):
         agent.from_environment({"CA_BUNDLE": "/ca"}, lambda _path: None)
+
+
+LOGINS = [
+    "https://user:secretpw@192.0.2.5",
+    "https://:secretpw@192.0.2.5",
+    "user:secretpw@x",
+    "http://user:secret/pw@x",
+]
+LOGINS += ["http://secretpw:@x:0", "http://user:secretpw@[x", "http://user:secretpw@x:99999", "ftp://user:secretpw@x"]
+
+
+@pytest.mark.parametrize("name", ["ironic_urls", "inspector_urls"])
+@pytest.mark.parametrize("url", LOGINS)
+def test_no_error_repeats_a_password_of_a_url(name, url):
+    with pytest.raises(ImageError, match=name) as raised:
+        made(replace(INPUTS, **{name: (url,)}))
+    assert "secret" not in str(raised.value)

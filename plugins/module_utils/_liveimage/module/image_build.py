@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import env_fallback
 
+from ..._common.masking import without_login
 from ..._common.option_values import VARIABLES, NoLogModule, in_variables
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
@@ -25,7 +26,7 @@ from ..nmstate.conversion import chosen
 from ..overlay import Overlay, read
 from . import inspection, request
 from .inspection import DiffEntry
-from .products import Descriptors, Files, Found, HostProducts, Maker, Owned, Product, Store, clashes
+from .products import Descriptors, Files, Found, HostProducts, Maker, Owned, Product, Store, clashes, rewrite
 from .request import OUTPUTS, HostRequest
 
 if TYPE_CHECKING:
@@ -172,6 +173,10 @@ class Build:
             steps[""] = [self._step(product) for product in shared.values()]
         except ImageError as error:
             self.shared.error = str(error)
+            for result in self.results:  # their images would point at what cannot be written
+                if result.name in steps and made[result.name].shared:
+                    del steps[result.name]
+                    result.error = str(error)
         return steps
 
     def _step(self, product: Product) -> Comparison:
@@ -386,6 +391,8 @@ class SecretiveModule(NoLogModule):
     def _seen(self) -> dict[str, Any]:
         params = self.params if isinstance(self.params, dict) else {}
         found = {name: params.get(name) for name in _SHOWN}
+        for name in ("publish_url", "rootfs_url"):
+            found[name] = without_login(str(found[name])) if found[name] else found[name]
         hosts = params.get("hosts")
         if isinstance(hosts, list):
             found["hosts"] = [str(host.get("name")) if isinstance(host, dict) else "?" for host in hosts]
@@ -453,7 +460,7 @@ def _inspect_images(module: Any) -> None:
     if module.params["mode"] == SHOW:
         images = inspection.show_images(module.params["images"])
     else:
-        images, diff = inspection.reset_images(module.params["images"], check=module.check_mode)
+        images, diff = inspection.reset_images(module.params["images"], check=module.check_mode, write=rewrite)
     outcome: dict[str, Any] = {
         "changed": any(image["changed"] for image in images), "images": images, "hosts": [], "shared": [],
         "shared_msg": "", "urls": {},

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -254,7 +254,9 @@ def show_images(paths: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, Any]], list[DiffEntry]]:
+def reset_images(
+    paths: Sequence[str], *, check: bool, write: Callable[[Overlay, str, int], None] = materialise
+) -> tuple[list[dict[str, Any]], list[DiffEntry]]:
     """Entries and differences; every image is read before the first one is written."""
     images: list[Inspected | str] = []
     for path in paths:
@@ -281,7 +283,7 @@ def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, A
                 diff.append(DiffEntry(before_header=header, after_header=header, before=was[part], after=will[part]))
         if not check:
             try:
-                materialise(after, path, stat.S_IMODE(os.stat(path).st_mode))
+                write(after, path, stat.S_IMODE(os.stat(path).st_mode))
             except (ImageError, OSError) as error:
                 entry.update(failed=True, changed=False, msg=str(error))
     return found, diff

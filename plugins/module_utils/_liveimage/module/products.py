@@ -7,6 +7,9 @@ They go to image files, or to descriptors for the image server. Both are compare
 Beside each image file lies a record of what was written and of what the file was like then. While device, inode,
 size, both times of change (the ctime cannot be set back) and the wanted content are those of the record, the file is
 ours and unchanged. In all other cases every byte is compared.
+
+The record also says whether a file is ours to replace or to remove. It is written before a new file takes its place,
+too, so that a run that was cut off leaves none that would count as foreign.
 """
 
 from __future__ import annotations
@@ -280,6 +283,7 @@ def clashes(products: Mapping[str, tuple[Product, ...]]) -> dict[str, str]:
 
 
 _VERSION = 1
+_STAMP = 5  # numbers
 _BLOCK = 1024 * 1024
 _LARGEST_RECORD = 64 * 1024
 
@@ -319,12 +323,22 @@ def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = 
     if not stat.S_ISREG(found.st_mode):
         raise ImageError(f"target {path} is a folder, a link or a device; move it away")
     right = stat.S_IMODE(found.st_mode) == permissions
-    if found.st_size != overlay.size:
-        return Found(True, False, right)
     record = read_record(path)
     if not full and record.get("etag") == overlay.etag() and record.get("file") == _file_stamp(found):
         return Found(True, True, right, known=True)
-    return Found(True, same_bytes(path, overlay), right)
+    same = found.st_size == overlay.size and same_bytes(path, overlay)
+    if not same and not _replaceable(path, record, found):
+        raise ImageError(
+            f"dest: {path} is there and is not a file that was written here; move it away, remove it, or give another "
+            "folder"
+        )
+    return Found(True, same, right)
+
+
+def _replaceable(path: str, record: Mapping[str, Any], found: os.stat_result) -> bool:
+    """Whether another file may take its place: it is ours, also when bytes of it were changed since."""
+    stamps = _stamps(record)
+    return any(stamp[2] == found.st_size for stamp in stamps) if stamps else os.path.lexists(record_path(path))
 
 
 def same_bytes(path: str, overlay: Overlay) -> bool:
@@ -336,14 +350,34 @@ def same_bytes(path: str, overlay: Overlay) -> bool:
 def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, Any], *, content: bool = True) -> None:
     """Write an image (or only its permissions and record, when its content is there already) and remember it."""
     if content:
-        materialise(overlay, path, owned.permissions)
+        before = read_record(path).get("file")
+
+        def announce(draft: os.stat_result) -> None:
+            _write_record(path, {"file": before, "next": _file_stamp(draft), **about})
+
+        materialise(overlay, path, owned.permissions, announce)
     with failing(f"target {path} cannot be given its permissions"):
         if stat.S_IMODE(os.lstat(path).st_mode) != owned.permissions:
             os.chmod(path, owned.permissions)
         owned.owner(path, False)
         stamp = _file_stamp(os.lstat(path))
-    record = {"kubenode_record": _VERSION, "etag": overlay.etag(), "file": stamp, **about}
-    write_text(record_path(path), json.dumps(record, sort_keys=True) + "\n", Owned())
+    _write_record(path, {"etag": overlay.etag(), "file": stamp, **about})
+
+
+def rewrite(overlay: Overlay, path: str, mode: int) -> None:
+    """Give a file another content; one that is ours stays ours."""
+    record = read_record(path) if as_written(path) else {}
+
+    def announce(draft: os.stat_result) -> None:
+        if record:
+            _write_record(path, {**record, "etag": "", "next": _file_stamp(draft)})
+
+    materialise(overlay, path, mode, announce)
+
+
+def _write_record(path: str, record: Mapping[str, Any]) -> None:
+    text = json.dumps({"kubenode_record": _VERSION, **record}, sort_keys=True)
+    write_text(record_path(path), text + "\n", Owned())
 
 
 def read_record(path: str) -> Mapping[str, Any]:
@@ -373,8 +407,28 @@ def remove_file(path: str) -> None:
             os.unlink(one)
 
 
+def as_written(path: str) -> bool:
+    """Whether a file is the one of its record, or gone.
+
+    By size and date alone: device and inode are others after a restart or a move, and the ctime after a chmod.
+    """
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise ImageError(f"{path} cannot be looked at: {error.strerror}") from error
+    return any(stamp[2:4] == _file_stamp(found)[2:4] for stamp in _stamps(read_record(path)))
+
+
 def _file_stamp(found: os.stat_result) -> list[int]:
     return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _stamps(record: Mapping[str, Any]) -> list[list[int]]:
+    """Of the file that was written, and of the one that was about to be when a run was cut off."""
+    found = (record.get("file"), record.get("next"))
+    return [one for one in found if isinstance(one, list) and len(one) == _STAMP]
 
 
 class Store(ABC):
@@ -418,7 +472,7 @@ class Store(ABC):
 
     @abstractmethod
     def is_of(self, name: str, host: str) -> bool:
-        """Whether a file was written here for this host."""
+        """Whether a file was written here for this host. ImageError: it was, and another one is in its place."""
 
     def owner_differs(self, name: str) -> bool:
         """Whether user or group are not the wanted ones."""
@@ -453,7 +507,12 @@ class Files(Store):
 
     def is_of(self, name: str, host: str) -> bool:
         """By its record."""
-        return bool(read_record(self.path(name)).get("host") == host)
+        path = self.path(name)
+        if read_record(path).get("host") != host:
+            return False
+        if not as_written(path):
+            raise ImageError(f"dest: {path} is not the file that was written; move it away or remove it yourself")
+        return True
 
 
 class Descriptors(Store):

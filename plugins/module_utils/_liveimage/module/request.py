@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..._common.masking import without_login
 from ..._common.option_values import no_path
 from ..._common.text import base64_bytes
 from .. import ignition
@@ -67,7 +68,7 @@ def common(params: Mapping[str, Any]) -> Common:
         )
     for name in ("publish_url", "rootfs_url"):
         if params[name] and not _is_url(params[name]):
-            raise ImageError(f"{name} {params[name]!r} is no http or https URL without credentials")
+            raise ImageError(f"{name} {without_login(params[name])!r} is no http or https URL without credentials")
     secret = None
     if params["names_secret_file"]:
         secret = read_file("names_secret_file", params["names_secret_file"]).rstrip()  # as the server reads it

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
 
     from .publisher import Publisher
+    from .watched import Problems
 
     OnEvent = Callable[[str, Mapping[str, Any]], None]
 _FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
@@ -189,6 +190,10 @@ class Settings:
     resync: float = 300.0
 
 
+def _problem_of(key: Key) -> str:
+    return f"image {'/'.join(key)}"
+
+
 def namespaces(text: str) -> tuple[str, ...]:
     """Of a list with commas, as --namespace and WATCH_NAMESPACE have it; none: all of the cluster."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -198,10 +203,11 @@ class Controller:
     """``start``, ``ready`` and ``alive`` for probes, ``metrics``, ``stop``."""
 
     def __init__(
-        self, settings: Settings, publisher: Publisher, bases: Bases, environ: Mapping[str, str] | None = None
-    ) -> None:
-        """``publisher`` and ``bases`` are those of the server; ImageError when there is no way to an API server."""
-        self._settings = settings
+        self, settings: Settings, publisher: Publisher, bases: Bases, problems: Problems,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """The other parts are those of the server; ImageError when there is no way to an API server."""
+        self._settings, self._problems = settings, problems
         self._connection = kubernetes_api.configuration(os.environ if environ is None else environ)
         self._api = Api(self._connection)
         self._images = Images(publisher, bases.state)
@@ -353,13 +359,15 @@ class Controller:
         except Conflict:
             return random.uniform(0.05, 0.5)  # another replica works on it; the two must not come again at once
         except ApiFailed as error:
-            LOG.warning("%s/%s: %s", *key, error)
+            self._problems.report(_problem_of(key), str(error))
             longest = _LONGEST_UNREACHABLE if isinstance(error, Unreachable) else _LONGEST_RETRY
-        except Exception:
+        except Exception as error:
             LOG.exception("%s/%s", *key)
+            self._problems.report(_problem_of(key), f"a defect of the image server: {type(error).__name__}")
             longest = _LONGEST_RETRY
         else:
             self._failures.pop(key, None)
+            self._problems.report(_problem_of(key), "")
             return delay
         self._errors += 1
         count = self._failures[key] = self._failures.get(key, 0) + 1
@@ -369,6 +377,7 @@ class Controller:
         if kind == "DELETED":
             with self._lock:
                 self._wants.pop(key_of(image), None)
+            self._problems.forget(_problem_of(key_of(image)))
         else:
             self._remember(image)
         self._queue.put(key_of(image))

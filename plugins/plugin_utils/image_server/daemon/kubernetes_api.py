@@ -200,7 +200,7 @@ def _failure(method: str, path: str, error: Any) -> ApiFailed:
         message = str(error.reason or "")
     text = f"{method} {path}: HTTP {status}: {message!s:.500}"
     if status == 401:
-        return Forbidden(f"{text}; the API server does not take our token: does the service account still exist?")
+        return ApiFailed(f"{text}; the API server does not take our token: does the service account still exist?")
     if status == 403:
         return Forbidden(f"{text}; the service account lacks {_right_of(method, path)}; see deploy/image_server")
     if status == 409:

@@ -506,15 +506,18 @@ class Listener:
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection: Connection
-        if self._tls is None:
-            connection = Connection(self._poller, client, address, self._answers, self._over)
-        else:
-            try:
+        secured: ssl.SSLSocket | None = None
+        try:
+            if self._tls is None:
+                connection = Connection(self._poller, client, address, self._answers, self._over)
+            else:
                 secured = self._tls.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
-            except OSError:  # gone already
-                client.close()
+                connection = TlsConnection(self._poller, secured, address, self._answers, self._over)
+        except BaseException as error:  # a connection that is not watched has no end
+            (secured or client).close()
+            if isinstance(error, OSError):  # gone already
                 return
-            connection = TlsConnection(self._poller, secured, address, self._answers, self._over)
+            raise
         self._connections.add(connection)
         self._by_address[address] += 1
         self._metrics.connections += 1

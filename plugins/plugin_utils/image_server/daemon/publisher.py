@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import without_login
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
@@ -237,18 +238,18 @@ class Publisher:
 
 def address(text: str) -> str:
     """The beginning of every URL."""
+    shown = f"images-publish-addr {without_login(text)!r}"
     try:
         parts = urllib.parse.urlsplit(text)
         parts.port  # noqa: B018 - asks whether it is one
     except ValueError as error:
-        raise ImageError(f"images-publish-addr {text!r} is no URL: {error}") from error
+        why = "" if "@" in text else f": {error}"  # which may repeat a part of a login
+        raise ImageError(f"{shown} is no URL{why}") from error
     if (
         parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None
         or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", text)
     ):  # fmt: skip
-        raise ImageError(
-            f"images-publish-addr {text!r} is no address for images; give one such as http://192.0.2.1:8084"
-        )
+        raise ImageError(f"{shown} is no address for images; give one such as http://192.0.2.1:8084")
     return text.rstrip("/")
 
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Tuple
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import NotReady
@@ -26,6 +26,7 @@ from .kubernetes_api import (
     SUCCESS,
     Api,
     Conflict,
+    Forbidden,
     NotFound,
     claimed_secret,
     unix_time,
@@ -128,7 +129,8 @@ class Reconciler:
     def reconcile(self, namespace: str, name: str, remember: Callable[[Mapping[str, Any]], None]) -> float | None:
         """One pass. Returns the seconds until the next one, None when only an event can change anything.
 
-        ``remember`` is called with every state of the object that is read. Raises ApiFailed when it cannot be finished.
+        ``remember`` is called with every state of the object that is read. Raises ApiFailed when it cannot be finished,
+        and Forbidden when the object's status says by now that a right is missing.
         """
         try:
             image = self._api.image(namespace, name)
@@ -141,7 +143,10 @@ class Reconciler:
             plan = decide(seen)
             if plan.forget:
                 self._images.forget(namespace, name)
+            denied = seen.secret.denied if isinstance(seen.secret, Missing) else None
             if plan.last:
+                if denied is not None:
+                    raise denied
                 return plan.retry
             built = seen.outcome is not None  # the status says so, and nothing is left to do
             try:
@@ -149,6 +154,8 @@ class Reconciler:
             except NotFound:
                 self._images.forget(namespace, name)
                 return None
+            if denied is not None:
+                raise denied
             if plan.status is not None and (plan.retry is not None or built):
                 return plan.retry
         return 1.0
@@ -177,7 +184,15 @@ class Reconciler:
         return self._observed(new)
 
     def _secret(self, image: Mapping[str, Any], plan: Plan) -> Secret | Missing:
-        """Read a Secret and claim it; one that is being deleted is not claimed any more."""
+        """Read a Secret and claim it; one that is being deleted is not claimed any more, nor is a denial written."""
+        try:
+            return self._claimed(image, plan)
+        except Forbidden as error:
+            if not plan.claim:
+                raise
+            return Missing(f"NetworkData secret cannot be used: {error}", error)
+
+    def _claimed(self, image: Mapping[str, Any], plan: Plan) -> Secret | Missing:
         namespace = image["metadata"]["namespace"]
         for _attempt in range(5):
             try:
@@ -251,7 +266,10 @@ class Secret:
 
 @dataclass(frozen=True)
 class Missing:
-    """There is no such Secret."""
+    """There is no such Secret, or none that we may use."""
+
+    message: str = "NetworkData secret not found"
+    denied: Forbidden | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -360,7 +378,7 @@ def _image(seen: Observed) -> Plan:
     if name and seen.secret is None:
         return Plan(read=name, claim=True)
     if isinstance(seen.secret, Missing):
-        return _failed(seen, MISSING_NETWORK_DATA, "NetworkData secret not found", later=True)
+        return _failed(seen, MISSING_NETWORK_DATA, seen.secret.message, later=True)
     wanted = {
         "format": accepted[0],
         "architecture": spec.get("architecture") or "",

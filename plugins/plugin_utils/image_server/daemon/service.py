@@ -28,7 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     static_path,
 )
 
-from . import monitoring, publisher, watched
+from . import monitoring, publisher, requests, watched
 from .answers import Answers, Registry
 from .command_line import Settings
 from .listener import Listener
@@ -51,6 +51,11 @@ class Program:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         """Read what there is to read; nothing is published yet."""
+        if not requests.HAS_HTTPTOOLS:
+            raise ImageError(
+                "the image server needs the Python library httptools; install it: apt install python3-httptools, or "
+                "pip install httptools"
+            )
         self._settings, self._environ = settings, environ
         self._registry, self._metrics, self._progress = Registry(), Metrics(), Progress()
         self._problems = Problems()
@@ -172,7 +177,7 @@ class Program:
         # A signed URL in a status is renewed long before it is over.
         resync = min(ControllerSettings.resync, settings.signed / 2 or ControllerSettings.resync)
         wanted = ControllerSettings(namespaces(settings.namespace), resync=resync)
-        self._controller = Controller(wanted, self._publisher, bases)
+        self._controller = Controller(wanted, self._publisher, bases, self._problems)
 
     async def _watchers(self) -> asyncio.Server | None:
         if self._settings.metrics is None:

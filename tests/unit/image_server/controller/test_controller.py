@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import controller as run
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import WorkQueue
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import Problems
 
 
 def test_keys_come_in_the_order_they_are_due():
@@ -120,7 +121,7 @@ def controller(monkeypatch, given, namespaces):
     monkeypatch.setattr(run.kubernetes_api, "configuration", lambda environ: None)
     monkeypatch.setattr(run, "Api", lambda connection: FakeApi(given))
     bases = type("Bases", (), {"state": None, "supports": None})
-    return run.Controller(run.Settings(namespaces=namespaces), None, bases, {})
+    return run.Controller(run.Settings(namespaces=namespaces), None, bases, Problems(), {})
 
 
 @pytest.mark.parametrize(
@@ -147,3 +148,40 @@ def test_secrets_are_watched_where_that_is_a_right(monkeypatch, given, namespace
 def test_in_one_namespace_secrets_have_to_be_read(monkeypatch):
     with pytest.raises(kubernetes_api.Forbidden, match="lacks get on secrets; update on secrets"):
         controller(monkeypatch, kubernetes_api.IMAGE_RIGHTS, ("metal3",))._check()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (kubernetes_api.Forbidden("GET /a: HTTP 403: no"), "GET /a: HTTP 403: no"),
+        (kubernetes_api.Unreachable("no answer"), "no answer"),
+        (KeyError("x"), "a defect of the image server: KeyError"),
+    ],
+)
+def test_an_object_that_cannot_be_looked_at_is_a_problem_until_it_can(monkeypatch, caplog, error, said):
+    found = controller(monkeypatch, EVERYTHING, ())
+    outcomes = [error, error, kubernetes_api.Conflict("another replica"), 7.0]
+
+    def reconcile(*_arguments):
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    found._reconciler.reconcile = reconcile
+    key = ("metal", "host-1")
+    delays = [found._reconcile(key), found._reconcile(key)]
+    assert delays == [0.5, 1.0]
+    assert found._problems.all() == {"image metal/host-1": said}
+    assert sum(said in record.getMessage() for record in caplog.records) == 1  # not at each attempt
+    assert found._reconcile(key) < 1
+    assert len(found._problems) == 1
+    assert found._reconcile(key) == 7
+    assert found._problems.all() == {}
+
+
+def test_the_problem_of_an_object_goes_with_it(monkeypatch):
+    found = controller(monkeypatch, EVERYTHING, ())
+    found._problems.report("image metal/host-1", "HTTP 403")
+    found._image_event("DELETED", {"metadata": {"namespace": "metal", "name": "host-1"}})
+    assert found._problems.all() == {}

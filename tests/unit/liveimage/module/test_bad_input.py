@@ -22,7 +22,11 @@ COMMON = {
     "agent image with a quote": ({"agent_image": 'quay.io/a"b'}, ["agent_image", 'a"b']),
     "no Ironic": ({"ironic_urls": []}, ["ironic_urls", "IRONIC_BASE_URL"]),
     "Ironic without a scheme": ({"ironic_urls": ["bad url"]}, ["ironic_urls", "bad url"]),
-    "Ironic with a password": ({"ironic_urls": ["http://u:p@ironic"]}, ["ironic_urls", "without credentials"]),
+    "Ironic with a password": ({"ironic_urls": ["http://u:p@ironic"]}, ["'http://********@ironic' is no http"]),
+    "agent image with a password": (
+        {"agent_image": "docker://u:p@quay.io/a b"},
+        ["agent_image", "'docker://********@quay.io/a b' is no image"],
+    ),
     "inspector that is no URL": ({"inspector_urls": ["ftp://x"]}, ["inspector_urls", "ftp://x"]),
     "proxy with a newline": ({"http_proxy": "http://a\nExecStart=/bin/sh"}, ["http_proxy", "line break"]),
     "no_proxy with a newline": ({"no_proxy": "a\nb"}, ["no_proxy", "line break"]),
@@ -39,7 +43,14 @@ COMMON = {
     "variable with a newline": ({"agent_environment": {"A": "b\nc"}}, ["environment variable A", "line break"]),
     "podman option with a newline": ({"podman_options": ["a\nb"]}, ["podman option", "line break"]),
     "publish_url that is none": ({"publish_url": "images"}, ["publish_url", "'images'"]),
-    "publish_url with a password": ({"publish_url": "http://u:p@x"}, ["publish_url", "without credentials"]),
+    "publish_url with a password": (
+        {"publish_url": "http://u:p@x"},
+        ["publish_url 'http://********@x' is no", "without credentials"],
+    ),
+    "rootfs_url with a password": (
+        {"rootfs_url": "u:p@x/rootfs"},
+        ["rootfs_url '********@x/rootfs' is no", "without credentials"],
+    ),
     "rootfs_url that is none": ({"rootfs_url": "a b"}, ["rootfs_url", "'a b'"]),
     "permissions that are none": ({"permissions": "rw"}, ["permissions", "'rw'", "0600"]),
     "no base at all": ({"base_iso": None}, ["base_iso (DEPLOY_ISO)", "base_initramfs (DEPLOY_INITRD)"]),

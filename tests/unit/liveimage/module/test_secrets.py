@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build, inspection
 from tests.unit.liveimage.module.building import NETWORK
 
 AUTH = {"auths": {"quay.io": {"auth": "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="}}}
@@ -84,3 +84,11 @@ def test_secret_values_of_keyfiles_are_hidden(line):
 def test_other_values_of_keyfiles_are_shown():
     text = "[bridge]\nmulticast-snooping=true\n"
     assert inspection.masked_keyfile(text.encode()) == text
+
+
+def test_the_arguments_are_shown_without_logins_of_urls():
+    module = object.__new__(image_build.SecretiveModule)
+    module.params = {"publish_url": "http://u:hush@x", "rootfs_url": "u:hush@x/rootfs", "dest": "/images"}
+    seen = module._seen()
+    assert (seen["publish_url"], seen["rootfs_url"]) == ("http://********@x", "********@x/rootfs")
+    assert (seen["dest"], seen["base_iso"]) == ("/images", None)
