@@ -117,3 +117,19 @@ def test_what_must_be_the_same_for_all_and_is_not_stops_the_run(site):
         "web-2, but it counts for the whole run"
     ) in " ".join(printed.split())
     assert not (site.folder / "images").exists()
+
+
+def test_a_wrong_value_of_one_host_is_named_before_anything_is_made(site):
+    site.hosts["web-2"] = {"kubenode_image_kernel_arguments": "console=ttyS0"}
+    site.hosts["web-1"]["kubenode_image_files"] = [{"path": "/etc/x", "contnt": "s3cret"}]
+    recap, printed = site.run()
+    words = " ".join(printed.split())
+    assert "TASK [Check that the variables of the machines go together]" in words
+    for said in (
+        "web-2: kubenode_image_kernel_arguments 'console=ttyS0': give a dictionary with keys of these: append, delete, "
+        "replace, reset",
+        "web-1: kubenode_image_files[0] (hidden): contnt is no key; use one of content, content_base64, mode, path, src",
+    ):
+        assert said in words
+    assert ("s3cret" in printed, (site.folder / "images").exists()) == (False, False)
+    assert recap["web-1"]["failed"] == 1
