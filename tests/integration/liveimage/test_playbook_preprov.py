@@ -128,7 +128,8 @@ def test_a_wrong_value_of_one_host_is_named_before_anything_is_made(site):
     for said in (
         "web-2: kubenode_image_kernel_arguments 'console=ttyS0': give a dictionary with keys of these: append, delete, "
         "replace, reset",
-        "web-1: kubenode_image_files[0] (hidden): contnt is no key; use one of content, content_base64, mode, path, src",
+        "web-1: kubenode_image_files[0] (hidden): contnt is no key; use one of content, content_base64, mode, path, "
+        "src",
     ):
         assert said in words
     assert ("s3cret" in printed, (site.folder / "images").exists()) == (False, False)

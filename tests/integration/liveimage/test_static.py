@@ -284,6 +284,34 @@ def test_icc_15_13_a_missing_base_is_waited_for(bases, folder, tmp_path):
         assert server.watch("/readyz") == "ok\n"
 
 
+def test_a_base_that_is_none_makes_the_server_not_ready(bases, folder, tmp_path):
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_text("")
+    place = tmp_path / "own"
+    shutil.copytree(bases, place)
+    (place / "live.iso").write_bytes(b"no ISO")
+    why = "0 of 2 hosts are served (bases of "
+    with Program("--nmstate-dir", str(folder), bases=place) as server:
+        status = json.loads(server.watch("/status"))
+        assert (status["ready"].startswith(why), status["hosts"], status["hosts_served"]) == (True, 2, 0)
+        assert str(place / "live.iso") in server.watch("/readyz")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+        assert any(why in line and str(place / "live.iso") in line for line in server.log)
+        assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)
+        # another architecture has a base: what is served stays behind its Service
+        (folder / "r.host.yml").write_text("arch: riscv64\nformats: [iso]\n")
+        server.until_served("/r.iso")
+        until(lambda: server.watch("/readyz") == "ok\n", "it is ready")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+        (folder / "r.host.yml").unlink()
+        shutil.copy(bases / "live.iso", place)
+        server.until_served("/a.iso", "/b.iso")
+        until(lambda: server.watch("/readyz") == "ok\n", "it is ready")
+        os.truncate(place / "live.iso", 40_000)
+        until(lambda: server.watch("/readyz").startswith(why), "it is ready no more")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+
+
 @pytest.fixture
 def replaced(bases: Path, tmp_path: Path) -> tuple[Path, Callable[[], None]]:
     """A folder of bases, and what puts another ISO in the place of the first."""
@@ -331,7 +359,7 @@ def test_too_large_is_known_before_anybody_asks(bases, folder):
     (folder / "a.host.yml").write_text(json.dumps({"files": [{"path": "/etc/noise", "content_base64": noise}]}))
     with Program("--nmstate-dir", str(folder), "--guessable", bases=bases) as server:
         reported = until(lambda: server.problems().get("host a"), "the problem in the status")
-        assert "a.iso: the Ignition is too large: packed it has" in reported
+        assert f"{folder}/a.yaml: a.iso: the Ignition is too large: packed it has" in reported
         assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)
 
 

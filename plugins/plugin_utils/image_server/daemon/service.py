@@ -122,9 +122,16 @@ class Program:
             return _STARTING
         if self._controller is not None:
             return self._controller.ready()
-        if self._static is not None and len(self._static) > self._static.failed and not len(self._registry):
-            return "; ".join(self._problems.all().values()) or _STARTING
-        return ""
+        # One architecture, one host or one descriptor that is not served takes nothing away from the others.
+        wanted, served, reasons = 0, 0, []
+        if self._static is not None and self._static.wanted:
+            wanted, served = self._static.wanted, self._static.served
+            reasons.append(self._static.summary())
+        if self._descriptors is not None:
+            found, failed = len(self._descriptors.names()), self._descriptors.failed
+            wanted, served = wanted + found + failed, served + found
+            reasons += [f"{found} of {found + failed} descriptors are served"] if failed else []
+        return "; ".join(reasons) if wanted and not served else ""
 
     def alive(self) -> str:
         """What has died; "" when nothing has."""
@@ -138,6 +145,7 @@ class Program:
             "ready": self.ready() or "yes",
             "images": len(self._registry),
             "hosts": len(self._static) if self._static is not None else 0,
+            "hosts_served": self._static.served if self._static is not None else 0,
             "descriptors": len(self._descriptors.names()) if self._descriptors is not None else 0,
             "problems": self._problems.all(),
         }

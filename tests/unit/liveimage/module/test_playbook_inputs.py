@@ -150,8 +150,9 @@ def test_the_table_has_a_line_for_each_image_once():
 #: Whatever a user may have meant: values of each kind, and dictionaries that are nearly right.
 ODD = (
     "console=ttyS0", "", 5, True, ["console=ttyS0"], [5], [{}], [None], {}, {"console": "ttyS0"}, {"append": {"a": 1}},
-    {"append": "console=ttyS0"}, {"reset": "maybe"}, {"reset": []}, {"append": [["a"]]}, [{"path": "/x", "contnt": "x"}],
-    [{"content": "x"}], [{"name": "a.service", "content": "x"}], [{"path": "/x"}, "/y"], "path=/x", {"path": "/x"},
+    {"append": "console=ttyS0"}, {"reset": "maybe"}, {"reset": []}, {"append": [["a"]]},
+    [{"path": "/x", "contnt": "x"}], [{"content": "x"}],
+    [{"name": "a.service", "content": "x"}], [{"path": "/x"}, "/y"], "path=/x", {"path": "/x"},
     [{"path": "/x", "mode": ["0600"]}],
 )  # fmt: skip
 OWN = image_build.argument_spec()["hosts"]["options"]
@@ -194,8 +195,14 @@ def test_what_the_module_would_refuse_for_all_hosts_is_found_before_with_host_an
         ),
         ("pull_secret", 5, " (hidden): give JSON, as a text or as a dictionary"),
         ("files", [{"content": "s3cret"}], "[0] (hidden): path is missing"),
-        ("files", ["s3cret"], "[0] (hidden): give a dictionary with keys of these: content, content_base64, mode, path, src"),
-        ("units", [{"name": "a.service", "content": "s3cret"}], "[0] (hidden): content is no key; use one of contents, name, src"),
+        (
+            "files", ["s3cret"],
+            "[0] (hidden): give a dictionary with keys of these: content, content_base64, mode, path, src",
+        ),
+        (
+            "units", [{"name": "a.service", "content": "s3cret"}],
+            "[0] (hidden): content is no key; use one of contents, name, src",
+        ),
     ],
 )  # fmt: skip
 def test_a_wrong_dictionary_is_named_with_its_keys_and_no_secret(name, value, said):
