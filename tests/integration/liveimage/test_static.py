@@ -104,7 +104,7 @@ def test_every_variable_of_the_peer(bases, folder, tmp_path):
         "IRONIC_INSPECTOR_BASE_URL": "http://inspector.test",
         "IRONIC_AGENT_PULL_SECRET": base64.b64encode(pull.encode()).decode(),
         "IRONIC_AGENT_VLAN_INTERFACES": "Always",
-        "IRONIC_RAMDISK_SSH_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone\n",
+        "IRONIC_RAMDISK_SSH_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone\n",
         "REGISTRIES_CONF_PATH": str(registries),
         "CA_BUNDLE": str(ca),
         "IP_OPTIONS": "ip=dhcp,dhcp6 %i \"quoted\" $HOME",
@@ -194,7 +194,7 @@ agent_image: example.test/newer:2
 kernel_arguments: {append: [console=ttyS0], delete: [ignition.firstboot]}
 files: [{path: /etc/motd.d/own, content: "hello\\n", mode: 0600}]
 units: {own.service: "[Service]\\nExecStart=/bin/true\\n"}
-ssh_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone]
+ssh_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone]
 ntp_servers: [own.test]
 merge: {storage: {files: [{path: /etc/merged, contents: {source: "data:,merged"}}]}}
 """)
