@@ -98,8 +98,10 @@ def test_descriptors_on_a_server_that_serves_them(site):
         }  # fmt: skip
         recap, printed = site.run("--check", **given)
         assert (list(overlays.iterdir()), recap["web-1"]["failed"]) == ([], 0), printed
+        assert f"would be at {server.url('/web-1.ipxe')}" in printed
         recap, printed = site.run(**given)
         assert server.url("/web-1.ipxe") in printed
+        assert "would be at" not in printed
         assert "images-1.iso" not in printed  # the server itself gets no image
         server.until_served("/web-1.iso")
         (site.folder / "served.iso").write_bytes(server.get("/web-1.iso").content)

@@ -134,7 +134,7 @@ def test_a_file_of_all_hosts_that_is_no_text_is_named_with_the_fix(tmp_path, con
 
 
 def test_the_table_has_a_line_for_each_image_once():
-    image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x"}
+    image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x", "changed": True}
     result = {
         "hosts": [{"name": "web-1", "failed": False, "images": [image]}, {"name": "b", "failed": True, "msg": "why"}],
         "shared": [{**image, "kind": "kernel", "url": ""}],
@@ -144,6 +144,16 @@ def test_the_table_has_a_line_for_each_image_once():
         "web-1     iso     1.0  http://i/web-1.iso",
         "b         failed       why",
         "(shared)  kernel  1.0  /x",
+    ]
+
+
+def test_what_a_run_in_check_mode_would_write_would_be_there():
+    image = {"kind": "iso", "size": 2**20, "url": "", "path": "/x", "changed": True}
+    there = {**image, "kind": "initramfs", "path": "/y", "changed": False}
+    result = {"hosts": [{"name": "web-1", "failed": False, "images": [image, there]}]}
+    assert preprov_images.preprov_images([result], "table", check=True)[1:] == [
+        "web-1  iso        1.0  would be at /x",
+        "web-1  initramfs  1.0  /y",
     ]
 
 
