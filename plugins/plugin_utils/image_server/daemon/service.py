@@ -11,11 +11,13 @@ import os
 import signal
 import ssl
 import sys
+import tempfile
 import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import DIGESTS
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
@@ -68,6 +70,9 @@ class Program:
         hidden = self._secret if settings.unguessable else None
         if settings.cache_dir:
             DIGESTS.keep(settings.cache_dir)
+            if why := _unusable(settings.cache_dir):
+                text = "cache-dir %s cannot be used: %s; each start computes the digests of the bases again"
+                LOG.warning(text, escaped(settings.cache_dir), why)
         if settings.nmstate_dir or not settings.static:
             self._begin_hosts(hidden)
         if settings.overlays_dir:
@@ -287,6 +292,16 @@ def _folder(name: str, path: str) -> str:
     except OSError as error:
         raise ImageError(f"{name} {path!r} cannot be read: {_why(error)}") from error
     return path
+
+
+def _unusable(path: str) -> str:
+    """Why nothing can be kept in a folder, which is made when it is not there; "" when it can."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return ""
+    except OSError as error:
+        return _why(error)
 
 
 def _why(error: OSError) -> str:
