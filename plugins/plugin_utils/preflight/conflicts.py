@@ -149,7 +149,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     for sentence in [*found, *named_strangers(hosts, playbook)]:
         Display().warning(sentence)
     found = [
-        *specification.misspelt(hosts),
+        *specification.misspelt(hosts, playbook),
         *mistyped(hosts, playbook),
         *_of_kinds(mistyped, kinds),
         *refused(hosts, playbook),

@@ -112,7 +112,10 @@ def test_everything_at_once():
     assert "--authfile=/etc/authfile.json" in command(config)
     assert "--env=IPA_COREOS_COPY_NETWORK=true" in command(config)
     assert environment(config) == {"HTTPS_PROXY": "http://user:p%40ss@proxy:3128"}
-    assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== one", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== two"]
+    assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== one",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== two",
+    ]
     assert "update-ca-trust" in units(config)["kubenode-ca-trust.service"]
     assert set(units(config)) == {agent.UNIT, "kubenode-ca-trust.service", "x.service"}
     assert ignition.render(config) == ignition.render(made(inputs, host))
@@ -147,7 +150,11 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 @given(TEXT, TEXT, TEXT, st.lists(TEXT.filter(bool), max_size=2))
 def test_icc_15_9_systemd_reads_every_value_back(options, proxy, extra, podman):
     inputs = replace(
-        INPUTS, ip_options=f"ip=dhcp{options}", http_proxy=proxy, environment={"EXTRA": extra}, podman_options=tuple(podman)
+        INPUTS,
+        ip_options=f"ip=dhcp{options}",
+        http_proxy=proxy,
+        environment={"EXTRA": extra},
+        podman_options=tuple(podman),
     )
     config = made(inputs)
     found = command(config)
@@ -194,7 +201,10 @@ def test_hostnames_are_rfc_1123(name):
         ({"http_proxy": "http://a\nEnvironment=B=c"}, "HTTP_PROXY.*line break"),
         ({"ip_options": "a\nb"}, "IP_OPTIONS.*line break"),
         ({"ip_options": "foo bar"}, "IP_OPTIONS.*'foo bar' has no kernel argument in it, such as ip=dhcp"),
-        ({"ssh_keys": ("ssh-foo bad",)}, "IRONIC_RAMDISK_SSH_KEY.*'ssh-foo bad' is no line of a .pub file: .* no. base64"),
+        (
+            {"ssh_keys": ("ssh-foo bad",)},
+            "IRONIC_RAMDISK_SSH_KEY.*'ssh-foo bad' is no line of a .pub file: .* no. base64",
+        ),
         ({"ssh_keys": ("ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIA== me",)}, "its base64 is not a key of type ssh-rsa"),
         ({"environment": {"A B": "x"}}, "no name"),
         ({"environment": {"A": "x\ny"}}, "line break"),
@@ -225,6 +235,9 @@ def test_inspector_urls_get_their_path_once():
     assert inputs.checked().inspector_urls == ("http://a:1/x/v1/continue", "http://b:5050/v1/continue")
 
 
+ONE, TWO = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA==", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB=="
+
+
 def test_every_variable_of_the_peer():
     texts = {"/registries": "[[registry]]\n", "/ca": CA, "/run/secrets/pull-secret": "unused"}
     found = agent.from_environment(
@@ -234,7 +247,7 @@ def test_every_variable_of_the_peer():
             "IRONIC_INSPECTOR_BASE_URL": "http://c",
             "IRONIC_AGENT_PULL_SECRET": base64.b64encode(SECRET.encode()).decode(),
             "IRONIC_AGENT_VLAN_INTERFACES": "ALWAYS",
-            "IRONIC_RAMDISK_SSH_KEY": " ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== x \n\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== y\n",
+            "IRONIC_RAMDISK_SSH_KEY": f" {ONE} x \n\n{TWO} y\n",
             "REGISTRIES_CONF_PATH": "/registries",
             "IP_OPTIONS": "ip=dhcp",
             "HTTP_PROXY": "http://p",
@@ -247,7 +260,8 @@ def test_every_variable_of_the_peer():
     )  # fmt: skip
     assert found.checked() == agent.AgentInputs(
         agent_image=IMAGE, ironic_urls=("http://a:6385", "http://b:6385"), inspector_urls=("http://c:5050/v1/continue",),
-        pull_secret=SECRET, vlan_interfaces="always", ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== x", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== y"),
+        pull_secret=SECRET, vlan_interfaces="always",
+        ssh_keys=(f"{ONE} x", f"{TWO} y"),
         registries_conf="[[registry]]\n", ip_options="ip=dhcp", http_proxy="http://p", https_proxy="http://q",
         no_proxy="localhost", ntp_servers=("n1", "n2"), ca_bundle=CA,
     )  # fmt: skip
@@ -263,7 +277,7 @@ def test_a_missing_pull_secret_file_is_no_error_and_a_missing_bundle_is_one():
     ("variable", "value", "said"),
     [
         ("IRONIC_INSECURE", "maybe", "IRONIC_INSECURE 'maybe' is neither true nor false"),
-        ("IRONIC_AGENT_VLAN_INTERFACES", "foo", r"IRONIC_AGENT_VLAN_INTERFACES.*'foo' is not one of automatic, always, never"),
+        ("IRONIC_AGENT_VLAN_INTERFACES", "foo", "VLAN_INTERFACES.*'foo' is not one of automatic, always, never"),
         ("IRONIC_RAMDISK_SSH_KEY", "ssh-foo bad", "IRONIC_RAMDISK_SSH_KEY.*'ssh-foo bad'"),
         ("IP_OPTIONS", "foo bar", "IP_OPTIONS.*'foo bar'"),
     ],
