@@ -13,7 +13,8 @@ description:
   - V(inputs) reads the C(kubenode_image_*) variables of each host and returns C(hosts) and C(common), the options of
     M(kubenode.provision.preprov_image_build). Files that variables name are read here, since the module may run
     elsewhere. What concerns all hosts must be the same for all; a variable that differs is an error that names it.
-  - V(table) takes the module's results and returns the lines of a table of images.
+  - V(table) takes the module's results and returns the lines of a table of images. With O(check) it says of those that
+    would be written where they would be.
 options:
   _input:
     description:
@@ -27,6 +28,11 @@ options:
     type: string
     choices: [inputs, table]
     required: true
+  check:
+    description:
+      - Whether the results are those of a run in check mode, which writes nothing.
+    type: boolean
+    default: false
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -69,11 +75,11 @@ _PATHS = ("base_iso", "base_initramfs", "base_kernel", "base_rootfs", "shared_di
 _MOST_BYTES = 16 * 1024 * 1024
 
 
-def preprov_images(given: Iterable[Mapping[str, Any]], purpose: str) -> Any:
+def preprov_images(given: Iterable[Mapping[str, Any]], purpose: str, *, check: bool = False) -> Any:
     if purpose == "inputs":
         return _inputs(list(given))
     if purpose == "table":
-        return _table(list(given))
+        return _table(list(given), check=check)
     raise AnsibleFilterError(f"preprov_images: purpose is {purpose!r}; use inputs or table")
 
 
@@ -180,7 +186,7 @@ def _text(path: str) -> str | None:
         return None
 
 
-def _table(results: list[Mapping[str, Any]]) -> list[str]:
+def _table(results: list[Mapping[str, Any]], *, check: bool) -> list[str]:
     """A line for each image: host, kind, size, URL or path; one for each host that failed."""
     rows = [("host", "image", "MiB", "where")]
     for result in results:
@@ -191,7 +197,9 @@ def _table(results: list[Mapping[str, Any]]) -> list[str]:
                 continue
             for image in host["images"]:
                 size = f"{image['size'] / 2**20:.1f}"
-                rows.append((host["name"], image["kind"], size, image["url"] or image["path"]))
+                place = image["url"] or image["path"]
+                place = f"would be at {place}" if check and image["changed"] else place
+                rows.append((host["name"], image["kind"], size, place))
             if not host["images"] and host.get("msg"):
                 rows.append((host["name"], "none", "", host["msg"]))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

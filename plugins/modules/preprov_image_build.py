@@ -278,7 +278,7 @@ options:
     type: path
   vlan_interfaces:
     description:
-      - Whether the agent makes VLAN interfaces of what its switch announces - V(always), V(never), or anything else for
+      - Whether the agent makes VLAN interfaces of what its switch announces - V(always), V(never), or V(automatic) for
         only without network data. Falls back to E(IRONIC_AGENT_VLAN_INTERFACES).
     type: str
   ssh_keys:

@@ -21,7 +21,7 @@ from .text import escaped, is_digits, shortened
 
 _KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
-    "str": "a text", "path": "a path",
+    "str": "a text", "path": "a path", "json": "JSON, as a text or as a dictionary",
 }  # fmt: skip
 #: How much of a value is shown.
 _MOST = 60

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from .._common.masking import configuration, without_login
 from .._common.names import HOST_NAME
+from .._common.ssh_access import InvalidHostKey, parse_host_key
 from .._common.text import has_control, json_object
 from .ignition import Config
 from .image_error import ImageError
@@ -23,6 +24,9 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,500}\Z")
 _KEY = re.compile(r"(ssh-[a-z0-9-]+|ecdsa-sha2-[a-z0-9-]+|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+=* ?[^\x00-\x1f\x7f]*\Z")
 _PULL_SECRET = "/run/secrets/pull-secret"
 VLAN_MODES = ("automatic", "always", "never")
+_AUTOMATIC = ("", "auto")  # what others call it
+_TRUE, _FALSE = ("1", "true", "yes", "on", "t", "y"), ("", "0", "false", "no", "off", "f", "n")
+_ARGUMENT = re.compile(r"(?:^|.*\s)[A-Za-z][A-Za-z0-9._-]*=\S")
 CONFIG, AUTH = "/etc/ironic-python-agent.conf", "/etc/authfile.json"
 PROFILES = "/etc/NetworkManager/system-connections"
 CA = "/etc/pki/ca-trust/source/anchors/ca.crt"
@@ -92,7 +96,9 @@ class AgentInputs:
             with_path(url, "/v1/continue")
             for url in urls("inspector_urls (IRONIC_INSPECTOR_BASE_URL)", self.inspector_urls, INSPECTOR_PORT)
         ]
-        if self.vlan_interfaces not in VLAN_MODES:
+        vlans = self.vlan_interfaces.strip().lower()
+        vlans = "automatic" if vlans in _AUTOMATIC else vlans
+        if vlans not in VLAN_MODES:
             raise ImageError(
                 f"vlan_interfaces (IRONIC_AGENT_VLAN_INTERFACES) {self.vlan_interfaces!r} is not one of "
                 f"{', '.join(VLAN_MODES)}"
@@ -106,6 +112,11 @@ class AgentInputs:
                 raise ImageError(f"NTP server (ADDITIONAL_NTP_SERVERS) {server!r:.100} is no name or address")
         for name in ("http_proxy", "https_proxy", "no_proxy", "ip_options"):
             without_control(f"{name} ({name.upper()})", getattr(self, name))
+        if self.ip_options and not _ARGUMENT.match(self.ip_options):
+            raise ImageError(
+                f"ip_options (IP_OPTIONS) {self.ip_options!r:.200} has no kernel argument in it, such as ip=dhcp or "
+                "ip=dhcp6"
+            )
         for name, value in self.environment.items():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ImageError(f"environment variable {name!r:.60} is no name")
@@ -114,7 +125,7 @@ class AgentInputs:
             without_control("podman option", option)
         if self.ca_bundle and "-----BEGIN CERTIFICATE-----" not in self.ca_bundle:
             raise ImageError("ca_bundle (CA_BUNDLE) has no certificate in PEM")
-        return replace(self, ironic_urls=ironic, inspector_urls=tuple(found))
+        return replace(self, ironic_urls=ironic, inspector_urls=tuple(found), vlan_interfaces=vlans)
 
 
 def from_environment(environ: Mapping[str, str], read: Callable[[str], str | None]) -> AgentInputs:
@@ -128,14 +139,16 @@ def from_environment(environ: Mapping[str, str], read: Callable[[str], str | Non
         return text
 
     coded = environ.get("IRONIC_AGENT_PULL_SECRET", "") or (read(_PULL_SECRET) or "")
-    vlan = environ.get("IRONIC_AGENT_VLAN_INTERFACES", "").strip().lower()
+    insecure = environ.get("IRONIC_INSECURE", "").strip().lower()
+    if insecure not in (*_TRUE, *_FALSE):
+        raise ImageError(f"IRONIC_INSECURE {insecure!r:.60} is neither true nor false; give one of these two")
     return AgentInputs(
         agent_image=environ.get("IRONIC_AGENT_IMAGE", "").strip(),
         ironic_urls=words(environ.get("IRONIC_BASE_URL", "")),
         inspector_urls=words(environ.get("IRONIC_INSPECTOR_BASE_URL", "")),
-        insecure=environ.get("IRONIC_INSECURE", "").strip().lower() in ("1", "true", "yes"),
+        insecure=insecure in _TRUE,
         pull_secret=_decoded(coded.strip()),
-        vlan_interfaces=vlan if vlan in VLAN_MODES else "automatic",
+        vlan_interfaces=environ.get("IRONIC_AGENT_VLAN_INTERFACES", ""),
         ssh_keys=tuple(line.strip() for line in environ.get("IRONIC_RAMDISK_SSH_KEY", "").splitlines() if line.strip()),
         registries_conf=file("REGISTRIES_CONF_PATH"),
         ip_options=environ.get("IP_OPTIONS", ""),
@@ -198,6 +211,10 @@ def host_name(name: str) -> str:
 
 def ssh_key(line: str) -> str:
     """A line for authorized_keys."""
+    try:
+        parse_host_key(line)
+    except InvalidHostKey as error:
+        raise ImageError(f"ssh key (IRONIC_RAMDISK_SSH_KEY) {line!r:.60} is no line of a .pub file: {error}") from error
     if not _KEY.match(line):
         raise ImageError(f"ssh key (IRONIC_RAMDISK_SSH_KEY) {line!r:.60} is no line of a .pub file")
     return line

@@ -78,6 +78,10 @@ class Bases:
             return found.get(wanted)
         return found.get(_HOST)
 
+    def given(self, kind: str) -> bool:
+        """Whether bases of this kind are configured, be they there or not."""
+        return bool(self._paths[kind])
+
     def supports(self, arch: str) -> bool:
         """Whether there is an ISO and an initramfs of it."""
         return all(self.find(arch, kind) is not None for kind in KINDS)

@@ -16,7 +16,11 @@ from typing import Any
 from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
-from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables, truth
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import (
+    in_variables,
+    truth,
+    wrong_value,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
@@ -24,7 +28,7 @@ from ..report import exports, report_files
 from . import controller_paths, machine_specs, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
-INSPECT = "robot_inspect"
+INSPECT, LIVE = "robot_inspect", "preprov_images"
 _CLOUD, _ROBOT = (HCLOUD, HCLOUD_NAME), (ROBOT, INSTALLIMAGE)
 _INSTALLING = (HCLOUD, ROBOT, INSTALLIMAGE)
 _WRITING = (*_CLOUD, *_ROBOT)
@@ -145,7 +149,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     for sentence in [*found, *named_strangers(hosts, playbook)]:
         Display().warning(sentence)
     found = [
-        *specification.misspelt(hosts),
+        *specification.misspelt(hosts, playbook),
         *mistyped(hosts, playbook),
         *_of_kinds(mistyped, kinds),
         *refused(hosts, playbook),
@@ -220,6 +224,7 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     found = []
     for host in [] if playbook in _INSTALLING else _of_users(hosts):
         wrong = specification.mistyped(host, playbook, but=_KNOWN)
+        wrong.update(_of_images(host) if playbook == LIVE else {})
         given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
         access_of = {
             option: host.get(variable)
@@ -229,6 +234,32 @@ def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         names = {option: variable for variable, option in given.items()}
         texts = [in_variables(text, names) for text in ssh_access.access_findings(access_of)]
         found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *specification.ways(host))]
+    return found
+
+
+def _of_images(host: Mapping[str, Any]) -> dict[str, str]:
+    """Finding by variable: what the module of live images would refuse, and the specification does not know.
+
+    The module is called once for all hosts; Ansible would refuse the call in its own words, and name neither of both.
+    """
+    # other playbooks do not need it, and its import takes time
+    from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
+
+    found: dict[str, str] = {}
+    spec = image_build.argument_spec()
+    for name, option in {**spec, **spec["hosts"]["options"]}.items():
+        variable = f"{specification.PREFIX}image_{name}"
+        value, specified = host.get(variable), specification.variables().get(variable)
+        members = option.get("options")
+        if value is None or specified is None or not (members or specified.type == "raw"):
+            continue
+        many = members and option["type"] == "list"
+        kind = {"type": "dict" if many else option["type"], "no_log": specified.secret}
+        kind.update({"options": members} if members else {})
+        for at, entry in enumerate(value if many and isinstance(value, list) else [value]):
+            wrong = wrong_value(kind, entry)
+            if wrong:
+                found.setdefault(variable, f"{variable}{f'[{at}]' if many else ''} {wrong}")
     return found
 
 

@@ -26,6 +26,7 @@ _SWITCHES = (
 )
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0")
 _SHOWN = 10
+_PLAYBOOKS = {"delete": "hcloud_delete", "release": "robot_release"}
 
 
 def leave_plan(
@@ -57,7 +58,7 @@ def plan(
     """
     # before this run locks the machines there
     errors = [
-        *specification.misspelt(hosts),
+        *specification.misspelt(hosts, _PLAYBOOKS.get(word, "")),
         *controller_paths.findings(hosts)[0],
         *(error for host in hosts for error in _of_host(host)),
     ]

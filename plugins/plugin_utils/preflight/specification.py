@@ -242,9 +242,12 @@ def _is_port(value: Any) -> bool:
     return not isinstance(value, bool) and 0 < (whole_number(str(value)) or 0) < 65536
 
 
-def misspelt(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each variable of these hosts that has our prefix and is nearly, but not quite, one of ours."""
-    return [text for text, near in _strangers(hosts) if near]
+def misspelt(hosts: Iterable[Mapping[str, Any]], playbook: str = "") -> list[str]:
+    """A sentence for each variable of these hosts that has our prefix and is nearly, but not quite, one of ours.
+
+    One that the playbook takes is suggested before others.
+    """
+    return [text for text, near in _strangers(hosts, playbook) if near]
 
 
 def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -266,7 +269,7 @@ def unknown_of_roles(hosts: Iterable[Mapping[str, Any]], roles: Iterable[str]) -
     return found
 
 
-def _strangers(hosts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _strangers(hosts: Iterable[Mapping[str, Any]], playbook: str = "") -> list[tuple[str, str]]:
     """What is said of each variable with our prefix that is none of ours, and which one of ours is near."""
     ours = {*variables(), *OF_PLAYBOOKS}
     found: dict[str, list[str]] = {}
@@ -276,7 +279,7 @@ def _strangers(hosts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
                 found.setdefault(name, []).append(str(host.get("inventory_hostname")))
     answer = []
     for name, whose in sorted(found.items()):
-        near = _nearest(name, variables())
+        near = _nearest(name, (one.name for one in taken_by(playbook))) or _nearest(name, variables())
         who = _of(name, sorted(whose))
         if near:
             own = f"A variable of your own needs a name that does not begin with {PREFIX}"
@@ -288,8 +291,18 @@ def _strangers(hosts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)
-    return near[0] if near else ""
+    """The most alike; of several in what comes behind the words that all of them begin with."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=len(known) or 1, cutoff=_NEAR)
+    begin = (name[:end] for end in range(len(name), -1, -1))
+    start = next(text for text in begin if all(one.startswith(text) for one in near)).rfind("_") + 1
+    matcher = difflib.SequenceMatcher(b=name[start:])
+
+    def likeness(one: str) -> float:
+        matcher.set_seq1(one[start:])
+        return matcher.ratio()
+
+    return max(near, key=likeness, default="")
 
 
 def _of(name: str, hosts: list[str]) -> str:

@@ -117,8 +117,10 @@ def test_descriptors_on_a_server_that_serves_them(site):
         }  # fmt: skip
         recap, printed = site.run("--check", **given)
         assert (list(overlays.iterdir()), recap["web-1"]["failed"]) == ([], 0), printed
+        assert f"would be at {server.url('/web-1.ipxe')}" in printed
         recap, printed = site.run(**given)
         assert server.url("/web-1.ipxe") in printed
+        assert "would be at" not in printed
         assert "images-1.iso" not in printed  # the server itself gets no image
         server.until_served("/web-1.iso")
         (site.folder / "served.iso").write_bytes(server.get("/web-1.iso").content)
@@ -136,3 +138,20 @@ def test_what_must_be_the_same_for_all_and_is_not_stops_the_run(site):
         "web-2, but it counts for the whole run"
     ) in " ".join(printed.split())
     assert not (site.folder / "images").exists()
+
+
+def test_a_wrong_value_of_one_host_is_named_before_anything_is_made(site):
+    site.hosts["web-2"] = {"kubenode_image_kernel_arguments": "console=ttyS0"}
+    site.hosts["web-1"]["kubenode_image_files"] = [{"path": "/etc/x", "contnt": "s3cret"}]
+    recap, printed = site.run()
+    words = " ".join(printed.split())
+    assert "TASK [Check that the variables of the machines go together]" in words
+    for said in (
+        "web-2: kubenode_image_kernel_arguments 'console=ttyS0': give a dictionary with keys of these: append, delete, "
+        "replace, reset",
+        "web-1: kubenode_image_files[0] (hidden): contnt is no key; use one of content, content_base64, mode, path, "
+        "src",
+    ):
+        assert said in words
+    assert ("s3cret" in printed, (site.folder / "images").exists()) == (False, False)
+    assert recap["web-1"]["failed"] == 1

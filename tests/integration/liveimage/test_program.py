@@ -267,3 +267,14 @@ def test_one_file(bases, folder, tmp_path):
         assert server.ended() == 0
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "--nmstate-dir" in done.stdout
+
+
+def test_a_cache_folder_that_cannot_be_used_is_said_once(bases, folder, tmp_path):
+    (folder / "a.yaml").write_text("")
+    (tmp_path / "file").write_text("")
+    for place, said in ((tmp_path / "file", 1), (tmp_path / "file/below", 1), (tmp_path / "new/cache", 0)):
+        with Program("--nmstate-dir", str(folder), "--cache-dir", str(place), bases=bases) as server:
+            assert server.status("/a.iso") == 200
+        lines = [line for line in server.log if "cache-dir" in line]
+        assert len(lines) == said
+        assert all(f"WARNING cache-dir {place} cannot be used: " in line for line in lines)

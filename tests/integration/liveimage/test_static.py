@@ -104,7 +104,7 @@ def test_every_variable_of_the_peer(bases, folder, tmp_path):
         "IRONIC_INSPECTOR_BASE_URL": "http://inspector.test",
         "IRONIC_AGENT_PULL_SECRET": base64.b64encode(pull.encode()).decode(),
         "IRONIC_AGENT_VLAN_INTERFACES": "Always",
-        "IRONIC_RAMDISK_SSH_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone\n",
+        "IRONIC_RAMDISK_SSH_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone\n",
         "REGISTRIES_CONF_PATH": str(registries),
         "CA_BUNDLE": str(ca),
         "IP_OPTIONS": "ip=dhcp,dhcp6 %i \"quoted\" $HOME",
@@ -194,7 +194,7 @@ agent_image: example.test/newer:2
 kernel_arguments: {append: [console=ttyS0], delete: [ignition.firstboot]}
 files: [{path: /etc/motd.d/own, content: "hello\\n", mode: 0600}]
 units: {own.service: "[Service]\\nExecStart=/bin/true\\n"}
-ssh_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone]
+ssh_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone]
 ntp_servers: [own.test]
 merge: {storage: {files: [{path: /etc/merged, contents: {source: "data:,merged"}}]}}
 """)
@@ -284,6 +284,34 @@ def test_icc_15_13_a_missing_base_is_waited_for(bases, folder, tmp_path):
         assert server.watch("/readyz") == "ok\n"
 
 
+def test_a_base_that_is_none_makes_the_server_not_ready(bases, folder, tmp_path):
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_text("")
+    place = tmp_path / "own"
+    shutil.copytree(bases, place)
+    (place / "live.iso").write_bytes(b"no ISO")
+    why = "0 of 2 hosts are served (bases of "
+    with Program("--nmstate-dir", str(folder), bases=place) as server:
+        status = json.loads(server.watch("/status"))
+        assert (status["ready"].startswith(why), status["hosts"], status["hosts_served"]) == (True, 2, 0)
+        assert str(place / "live.iso") in server.watch("/readyz")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+        assert any(why in line and str(place / "live.iso") in line for line in server.log)
+        assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)
+        # another architecture has a base: what is served stays behind its Service
+        (folder / "r.host.yml").write_text("arch: riscv64\nformats: [iso]\n")
+        server.until_served("/r.iso")
+        until(lambda: server.watch("/readyz") == "ok\n", "it is ready")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+        (folder / "r.host.yml").unlink()
+        shutil.copy(bases / "live.iso", place)
+        server.until_served("/a.iso", "/b.iso")
+        until(lambda: server.watch("/readyz") == "ok\n", "it is ready")
+        os.truncate(place / "live.iso", 40_000)
+        until(lambda: server.watch("/readyz").startswith(why), "it is ready no more")
+        assert "kubenode_image_server_hosts_failed 2\n" in server.watch("/metrics")
+
+
 @pytest.fixture
 def replaced(bases: Path, tmp_path: Path) -> tuple[Path, Callable[[], None]]:
     """A folder of bases, and what puts another ISO in the place of the first."""
@@ -331,7 +359,7 @@ def test_too_large_is_known_before_anybody_asks(bases, folder):
     (folder / "a.host.yml").write_text(json.dumps({"files": [{"path": "/etc/noise", "content_base64": noise}]}))
     with Program("--nmstate-dir", str(folder), "--guessable", bases=bases) as server:
         reported = until(lambda: server.problems().get("host a"), "the problem in the status")
-        assert "a.iso: the Ignition is too large: packed it has" in reported
+        assert f"{folder}/a.yaml: a.iso: the Ignition is too large: packed it has" in reported
         assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)
 
 

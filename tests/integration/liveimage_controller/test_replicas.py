@@ -72,6 +72,9 @@ def test_a_restarted_replica_serves_everything_and_writes_nothing(world, start):
         }
         assert replica.number("status_writes_total") == 0
         assert {name: world.get(name) for name in HOSTS} == before
+        replica.signal()
+        assert replica.ended() == 0
+        assert [line for line in replica.log if "ignored" in line] == []
 
 
 def test_the_api_server_restarts(world, start, cluster):

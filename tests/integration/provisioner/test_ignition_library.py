@@ -33,7 +33,7 @@ WHOLE = agent.AgentInputs(
     insecure=True,
     pull_secret='{"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}}',
     vlan_interfaces="always",
-    ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone",),
+    ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone",),
     registries_conf='[[registry]]\nlocation = "mirror.test"\n',
     ip_options="ip=dhcp6",
     http_proxy="http://me:p%40ss@proxy.test:3128",
@@ -48,7 +48,7 @@ HOST = hosts.HostInputs(
     "web-1",
     files={"/etc/motd": (b"hello \xe2\x98\xba\n" * 500, 0o644)},
     units={"own.service": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
-    ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC other",),
+    ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC== other",),
     merge={"storage": {"files": [{"path": "/etc/merged", "contents": {"source": "data:,merged"}}]}},
 )
 

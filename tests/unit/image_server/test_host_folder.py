@@ -248,3 +248,44 @@ def test_a_problem_that_is_reported_counts_in_the_metrics_already(bases, tmp_pat
     monkeypatch.setattr(Problems, "report", watched)
     World(bases, tmp_path)
     assert counted == [1]
+
+
+def test_hosts_whose_base_is_bad_are_not_served(bases, tmp_path, monkeypatch, caplog):
+    """The line in the log, the metric and what readiness says: the base's fault, and a host's own with its document."""
+    for wait in ("_CACHED", "_SETTLED"):
+        monkeypatch.setattr(bases_module, wait, 0)
+    caplog.set_level("INFO", "kubenode.images")
+    folder = tmp_path / "hosts"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_bytes(GOOD)
+    (folder / "bad.yaml").write_bytes(b"interfaces: 3")
+    (tmp_path / "live.iso").write_text("no ISO\n")
+    own = Bases(str(tmp_path / "live.iso"), bases.path("", "initramfs"), "", "x86_64")
+    world = World(own, folder)
+    place, initramfs = f"bases of x86_64: {tmp_path}/live.iso", {"/a.initramfs", "/b.initramfs"}
+    assert (len(world.static), world.static.wanted, world.static.served, world.static.failed) == (3, 2, 0, 3)
+    assert world.static.summary().startswith(f"0 of 3 hosts are served ({place}")
+    assert world.static.summary().endswith("; with errors of their own: 1)")
+    assert world.problems.all()["host bad"].startswith(f"{folder}/bad.yaml: ")
+    assert world.served() == initramfs
+    shutil.copy(bases.path("", "iso"), tmp_path / "live.iso")
+    world.static.refresh()
+    assert world.static.summary() == "2 of 3 hosts are served (with errors of their own: 1)"
+    os.truncate(tmp_path / "live.iso", 40_000)
+    world.static.refresh()
+    assert (world.static.served, world.served()) == (0, initramfs)
+    said = [record.getMessage() for record in caplog.records if "hosts are served" in record.getMessage()]
+    assert [line.split(" (")[0] for line in said] == [f"{count} of 3 hosts are served" for count in (0, 2, 0)]
+    assert place in said[0]
+
+
+def test_what_is_not_wanted_is_not_missed(bases, tmp_path):
+    (tmp_path / "a.yaml").write_bytes(GOOD)
+    (tmp_path / "b.host.yml").write_text("formats: [initramfs]\n")
+    (tmp_path / "c.host.yml").write_text("arch: riscv64\n")
+    only_iso = World(Bases(bases.path("", "iso"), "", "", "x86_64"), tmp_path)
+    assert (only_iso.static.served, only_iso.served()) == (1, {"/a.iso"})
+    both = World(bases, tmp_path)
+    assert both.served() == {"/a.iso", "/a.initramfs", "/b.initramfs"}
+    assert both.static.summary().startswith("2 of 3 hosts are served (bases of riscv64: ")

@@ -92,7 +92,7 @@ def test_everything_at_once():
         INPUTS,
         inspector_urls=("http://[fd00::1]",),
         pull_secret=SECRET,
-        ssh_keys=("ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"),
+        ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== one", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== two"),
         registries_conf="[[registry]]\n",
         ip_options="ip=dhcp6",
         https_proxy="http://user:p%40ss@proxy:3128",
@@ -112,7 +112,10 @@ def test_everything_at_once():
     assert "--authfile=/etc/authfile.json" in command(config)
     assert "--env=IPA_COREOS_COPY_NETWORK=true" in command(config)
     assert environment(config) == {"HTTPS_PROXY": "http://user:p%40ss@proxy:3128"}
-    assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == ["ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"]
+    assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== one",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== two",
+    ]
     assert "update-ca-trust" in units(config)["kubenode-ca-trust.service"]
     assert set(units(config)) == {agent.UNIT, "kubenode-ca-trust.service", "x.service"}
     assert ignition.render(config) == ignition.render(made(inputs, host))
@@ -147,11 +150,15 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 @given(TEXT, TEXT, TEXT, st.lists(TEXT.filter(bool), max_size=2))
 def test_icc_15_9_systemd_reads_every_value_back(options, proxy, extra, podman):
     inputs = replace(
-        INPUTS, ip_options=options, http_proxy=proxy, environment={"EXTRA": extra}, podman_options=tuple(podman)
+        INPUTS,
+        ip_options=f"ip=dhcp{options}",
+        http_proxy=proxy,
+        environment={"EXTRA": extra},
+        podman_options=tuple(podman),
     )
     config = made(inputs)
     found = command(config)
-    assert f"--env=IPA_COREOS_IP_OPTIONS={options}" in found
+    assert f"--env=IPA_COREOS_IP_OPTIONS=ip=dhcp{options}" in found
     assert f"--env=EXTRA={extra}" in found
     assert environment(config).get("HTTP_PROXY", "") == proxy
     at = found.index("--name=ironic-agent")
@@ -193,6 +200,12 @@ def test_hostnames_are_rfc_1123(name):
         ({"ntp_servers": ("a\nb",)}, "ADDITIONAL_NTP_SERVERS"),
         ({"http_proxy": "http://a\nEnvironment=B=c"}, "HTTP_PROXY.*line break"),
         ({"ip_options": "a\nb"}, "IP_OPTIONS.*line break"),
+        ({"ip_options": "foo bar"}, "IP_OPTIONS.*'foo bar' has no kernel argument in it, such as ip=dhcp"),
+        (
+            {"ssh_keys": ("ssh-foo bad",)},
+            "IRONIC_RAMDISK_SSH_KEY.*'ssh-foo bad' is no line of a .pub file: .* no. base64",
+        ),
+        ({"ssh_keys": ("ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIA== me",)}, "its base64 is not a key of type ssh-rsa"),
         ({"environment": {"A B": "x"}}, "no name"),
         ({"environment": {"A": "x\ny"}}, "line break"),
         ({"podman_options": ("x\ny",)}, "line break"),
@@ -222,6 +235,9 @@ def test_inspector_urls_get_their_path_once():
     assert inputs.checked().inspector_urls == ("http://a:1/x/v1/continue", "http://b:5050/v1/continue")
 
 
+ONE, TWO = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA==", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB=="
+
+
 def test_every_variable_of_the_peer():
     texts = {"/registries": "[[registry]]\n", "/ca": CA, "/run/secrets/pull-secret": "unused"}
     found = agent.from_environment(
@@ -231,7 +247,7 @@ def test_every_variable_of_the_peer():
             "IRONIC_INSPECTOR_BASE_URL": "http://c",
             "IRONIC_AGENT_PULL_SECRET": base64.b64encode(SECRET.encode()).decode(),
             "IRONIC_AGENT_VLAN_INTERFACES": "ALWAYS",
-            "IRONIC_RAMDISK_SSH_KEY": " ssh-ed25519 AAAA x \n\nssh-ed25519 BBBB y\n",
+            "IRONIC_RAMDISK_SSH_KEY": f" {ONE} x \n\n{TWO} y\n",
             "REGISTRIES_CONF_PATH": "/registries",
             "IP_OPTIONS": "ip=dhcp",
             "HTTP_PROXY": "http://p",
@@ -244,7 +260,8 @@ def test_every_variable_of_the_peer():
     )  # fmt: skip
     assert found.checked() == agent.AgentInputs(
         agent_image=IMAGE, ironic_urls=("http://a:6385", "http://b:6385"), inspector_urls=("http://c:5050/v1/continue",),
-        pull_secret=SECRET, vlan_interfaces="always", ssh_keys=("ssh-ed25519 AAAA x", "ssh-ed25519 BBBB y"),
+        pull_secret=SECRET, vlan_interfaces="always",
+        ssh_keys=(f"{ONE} x", f"{TWO} y"),
         registries_conf="[[registry]]\n", ip_options="ip=dhcp", http_proxy="http://p", https_proxy="http://q",
         no_proxy="localhost", ntp_servers=("n1", "n2"), ca_bundle=CA,
     )  # fmt: skip
@@ -271,3 +288,35 @@ def test_no_error_repeats_a_password_of_a_url(name, url):
     with pytest.raises(ImageError, match=name) as raised:
         made(replace(INPUTS, **{name: (url,)}))
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("IRONIC_INSECURE", "maybe", "IRONIC_INSECURE 'maybe' is neither true nor false"),
+        ("IRONIC_AGENT_VLAN_INTERFACES", "foo", "VLAN_INTERFACES.*'foo' is not one of automatic, always, never"),
+        ("IRONIC_RAMDISK_SSH_KEY", "ssh-foo bad", "IRONIC_RAMDISK_SSH_KEY.*'ssh-foo bad'"),
+        ("IP_OPTIONS", "foo bar", "IP_OPTIONS.*'foo bar'"),
+    ],
+)  # fmt: skip
+def test_a_variable_with_a_value_that_means_nothing_is_refused(variable, value, said):
+    environ = {"IRONIC_AGENT_IMAGE": IMAGE, "IRONIC_BASE_URL": "http://a", variable: value}
+    with pytest.raises(ImageError, match=said):
+        agent.from_environment(environ, lambda _path: None).checked()
+
+
+@pytest.mark.parametrize(
+    ("variable", "field", "meanings"),
+    [
+        ("IRONIC_INSECURE", "insecure", {"": False, "on": True, "True": True, "1": True, "yes": True, "off": False}),
+        (
+            "IRONIC_AGENT_VLAN_INTERFACES", "vlan_interfaces",
+            {"": "automatic", "auto": "automatic", "Automatic": "automatic", "ALWAYS": "always", "never ": "never"},
+        ),
+        ("IP_OPTIONS", "ip_options", {one: one for one in ("", "ip=dhcp6", "rd.neednet=1 ip=ib0:dhcp")}),
+    ],
+)  # fmt: skip
+def test_what_others_take_is_taken(variable, field, meanings):
+    for value, meaning in meanings.items():
+        environ = {"IRONIC_AGENT_IMAGE": IMAGE, "IRONIC_BASE_URL": "http://a", variable: value}
+        assert getattr(agent.from_environment(environ, lambda _path: None).checked(), field) == meaning

@@ -20,7 +20,7 @@ from tests.unit.liveimage.maker import KARGS, LAYOUTS, Layout, make
 
 INPUTS = AgentInputs(agent_image="example.test/ipa:1", ironic_urls=("http://ironic.test",))
 NETWORK = "interfaces: [{name: eth0, type: ethernet, state: up, ipv4: {enabled: true, dhcp: true}}]"
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB someone"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB== someone"
 
 
 def text(made: hosts.HostConfig, path: str) -> str:
@@ -79,7 +79,9 @@ def test_keys_of_server_and_host_are_both_let_in():
 @pytest.mark.parametrize("own", [None, {"storage": {}}], ids=["agent", "ignition"])
 def test_a_key_that_is_none_is_refused(own):
     with pytest.raises(ImageError, match="ssh key"):
-        hosts.build(INPUTS, HostInputs("web-1", ssh_keys=("ssh-ed25519 AAAA\nroot",), ignition=own))
+        hosts.build(
+            INPUTS, HostInputs("web-1", ssh_keys=("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB==\nroot",), ignition=own)
+        )
 
 
 def test_a_given_ignition_takes_the_place_of_the_agent():

@@ -31,7 +31,9 @@ def named_in(pattern: str, *folders: str) -> set[str]:
 
 
 def test_the_names_are_those_of_docs_and_playbooks():
-    documented = named_in(r"`(?!kubenode_provision_)(kubenode_[a-z0-9_]+)", "docs", "README.md")  # no metric is one
+    documented = named_in(
+        r"`(?!kubenode_provision_|kubenode_image_server_(?:hosts|images))(kubenode_[a-z0-9_]+)", "docs", "README.md"
+    )  # no metric is one
     used = named_in(r"\b(kubenode_[a-z0-9_]+)", "playbooks", "roles", "plugins/filter", SPECS)
     ours = set(specification.variables())
     assert documented - specification.OF_PLAYBOOKS == ours
@@ -57,6 +59,21 @@ def test_a_misspelt_variable_of_the_command_line_is_said_to_be_there(monkeypatch
     monkeypatch.setattr(specification, "of_the_command_line", lambda: {"kubenode_image_ulr": "x"})
     hosts = [{"inventory_hostname": f"n{number}", "kubenode_image_ulr": "x"} for number in range(1, 6)]
     assert specification.misspelt(hosts) == [misspelt("kubenode_image_ulr, given by -e,")]
+
+
+@pytest.mark.parametrize(
+    ("name", "playbook", "near"),
+    [
+        ("kubenode_image_typo", "preprov_images", "kubenode_image_http_proxy"),
+        ("kubenode_image_agent", "preprov_images", "kubenode_image_agent_image"),
+        ("kubenode_image_iso", "preprov_images", "kubenode_image_base_iso"),
+        ("kubenode_image_iso", "hcloud_image_url", "kubenode_image_url"),
+    ],
+)
+def test_a_variable_of_the_playbook_at_hand_is_suggested_first(name, playbook, near):
+    assert near in {one.name for one in specification.taken_by(playbook)}
+    (found,) = specification.misspelt([{"inventory_hostname": "a", name: 1}], playbook)
+    assert f"did you mean {near}? " in found
 
 
 def test_a_name_that_is_far_from_all_of_ours_is_only_reported():

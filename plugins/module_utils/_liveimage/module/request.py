@@ -15,7 +15,7 @@ from ..._common.masking import without_login
 from ..._common.option_values import no_path
 from ..._common.text import base64_bytes
 from .. import ignition
-from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
+from ..agent import AgentInputs, from_environment, host_name
 from ..hosts import HostInputs
 from ..image_error import ImageError, failing
 from ..kargs import Edit
@@ -112,14 +112,13 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         "CA_BUNDLE": "" if params["ca_bundle"] else params["ca_bundle_file"] or "",
     }
     found = from_environment(environ, read)
-    vlans = (params["vlan_interfaces"] or "").strip().lower()
     found = replace(
         found,
         agent_image=(params["agent_image"] or "").strip(),
         ironic_urls=_words(params["ironic_urls"]),
         inspector_urls=_words(params["inspector_urls"]),
         insecure=params["ironic_insecure"],
-        vlan_interfaces=vlans if vlans in VLAN_MODES else "automatic",
+        vlan_interfaces=params["vlan_interfaces"] or "",
         ssh_keys=found.ssh_keys + tuple(key.strip() for key in params["ssh_keys"] or () if key.strip()),
         registries_conf=params["registries_conf"] or found.registries_conf,
         ip_options=params["ip_options"] or "",
@@ -131,8 +130,7 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         environment={str(name): str(value) for name, value in (params["agent_environment"] or {}).items()},
         podman_options=tuple(params["podman_options"] or ()),
     )
-    found.checked()
-    return found
+    return found.checked()
 
 
 def names(params: Mapping[str, Any]) -> list[str]:

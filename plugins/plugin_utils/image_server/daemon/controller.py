@@ -179,6 +179,12 @@ def quieten_kopf() -> None:
     """kopf logs every handler and every event; keep only what goes wrong, or all when debugging."""
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         logging.getLogger("kopf").setLevel(logging.WARNING)
+    # signals are the main thread's here, which ends kopf
+    logging.getLogger("kopf._core.reactor.running").addFilter(_not_of_signals)
+
+
+def _not_of_signals(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("OS signals are ignored")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Metrics:
             ("connections", gauge, "Connections open now.", (({}, self.connections),)),
             ("connections_refused_total", counter, "Connections over the limits.", (({}, self.connections_refused),)),
             ("images", gauge, "Images that are served.", (({}, images),)),
-            ("hosts_failed", gauge, "Hosts whose image could not be made.", (({}, failed),)),
+            ("hosts_failed", gauge, "Hosts and descriptors that are not served.", (({}, failed),)),
             ("host_sent_bytes_total", counter, "Bytes of images sent, by host.", by_host),
         )
         lines = []

@@ -11,11 +11,13 @@ import os
 import signal
 import ssl
 import sys
+import tempfile
 import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import DIGESTS
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
@@ -73,6 +75,9 @@ class Program:
         hidden = self._secret if settings.unguessable else None
         if settings.cache_dir:
             DIGESTS.keep(settings.cache_dir)
+            if why := _unusable(settings.cache_dir):
+                text = "cache-dir %s cannot be used: %s; each start computes the digests of the bases again"
+                LOG.warning(text, escaped(settings.cache_dir), why)
         if settings.nmstate_dir or not settings.static:
             self._begin_hosts(hidden)
         if settings.overlays_dir:
@@ -127,9 +132,16 @@ class Program:
             return _STARTING
         if self._controller is not None:
             return self._controller.ready()
-        if self._static is not None and len(self._static) > self._static.failed and not len(self._registry):
-            return "; ".join(self._problems.all().values()) or _STARTING
-        return ""
+        # One architecture, one host or one descriptor that is not served takes nothing away from the others.
+        wanted, served, reasons = 0, 0, []
+        if self._static is not None and self._static.wanted:
+            wanted, served = self._static.wanted, self._static.served
+            reasons.append(self._static.summary())
+        if self._descriptors is not None:
+            found, failed = len(self._descriptors.names()), self._descriptors.failed
+            wanted, served = wanted + found + failed, served + found
+            reasons += [f"{found} of {found + failed} descriptors are served"] if failed else []
+        return "; ".join(reasons) if wanted and not served else ""
 
     def alive(self) -> str:
         """What has died; "" when nothing has."""
@@ -143,6 +155,7 @@ class Program:
             "ready": self.ready() or "yes",
             "images": len(self._registry),
             "hosts": len(self._static) if self._static is not None else 0,
+            "hosts_served": self._static.served if self._static is not None else 0,
             "descriptors": len(self._descriptors.names()) if self._descriptors is not None else 0,
             "problems": self._problems.all(),
         }
@@ -284,6 +297,16 @@ def _folder(name: str, path: str) -> str:
     except OSError as error:
         raise ImageError(f"{name} {path!r} cannot be read: {_why(error)}") from error
     return path
+
+
+def _unusable(path: str) -> str:
+    """Why nothing can be kept in a folder, which is made when it is not there; "" when it can."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return ""
+    except OSError as error:
+        return _why(error)
 
 
 def _why(error: OSError) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 import re
 import threading
@@ -214,7 +215,9 @@ class HostFolder:
         self._states: dict[str, tuple[str, ...]] = {}  # architecture → state of its bases
         self._pending: dict[str, str] = {}  # path → host that was found and not made yet
         self._files: dict[str, _Files] = {}  # of hosts that are pending
-        self._failed: set[str] = set()
+        self._failed: set[str] = set()  # hosts with an error of their own
+        self._waiting: set[str] = set()  # hosts that want a base which is missing or bad
+        self._said = -1  # how many were not served when that was logged last
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
         self._judged: set[str] = set()  # architectures whose bases changed in this refresh
@@ -246,9 +249,9 @@ class HostFolder:
         for arch in self._judged & self._states.keys():
             self._report_bases(arch)
         self._judged.clear()
-        if self._first:
-            self._first = False
-            LOG.info("%d hosts are published, %d could not be", len(self._archs) - self.failed, self.failed)
+        if self._first or self.failed != self._said:
+            self._first, self._said = False, self.failed
+            LOG.log(logging.WARNING if self.failed else logging.INFO, "%s", self.summary())
 
     def make(self, path: str) -> bool:
         """Make the image of a path if it is one that has to be made; whether it was."""
@@ -269,8 +272,27 @@ class HostFolder:
 
     @property
     def failed(self) -> int:
-        """How many hosts have no image, or not all of theirs, for reasons of their own."""
-        return len(self._failed)
+        """How many hosts have no image, or not all of theirs."""
+        return len(self._failed | self._waiting)
+
+    @property
+    def wanted(self) -> int:
+        """How many hosts have no error of their own."""
+        return len(self._archs) - len(self._failed)
+
+    @property
+    def served(self) -> int:
+        """How many hosts have all of their images."""
+        return len(self._archs) - self.failed
+
+    def summary(self) -> str:
+        """How many are served, and why others are not."""
+        places = {self._bases_of(self._archs.get(key, "")) for key in list(self._waiting)}
+        own, text = len(self._failed), f"{self.served} of {len(self)} hosts are served"
+        problems = self._problems.all()
+        reasons = [f"{place}: {problems[place]}" for place in sorted(places) if place in problems]
+        reasons += [f"with errors of their own: {own}"] if own else []
+        return f"{text} ({'; '.join(reasons)})" if reasons else text
 
     def _find(self) -> tuple[list[str], Mapping[str, _Files]]:
         """Hosts that have to be made, and the files of all that are there."""
@@ -307,6 +329,7 @@ class HostFolder:
             arch = self._archs.pop(key, "")
             self._publisher.discard(key)
             self._failed.discard(key)
+            self._waiting.discard(key)
             self._problems.forget(_PREFIX + key)
             LOG.info("%s: gone", escaped(key))
             if arch not in self._archs.values():
@@ -319,9 +342,9 @@ class HostFolder:
             files = self._files.pop(key, None)
             if files is None:
                 return
-            problem = ""
+            problem, waits = "", False
             try:
-                problem = self._publish(key, files)
+                problem, waits = self._publish(key, files)
             except ImageError as error:
                 problem = f"{self._place(files)}: {error}"
                 self._publisher.withhold(key, KINDS)
@@ -338,10 +361,14 @@ class HostFolder:
                 self._failed.add(key)
             else:
                 self._failed.discard(key)
+            if waits:
+                self._waiting.add(key)
+            else:
+                self._waiting.discard(key)
             self._problems.report(_PREFIX + key, problem)
 
-    def _publish(self, key: str, files: _Files) -> str:
-        """What is wrong with it, "" when nothing is."""
+    def _publish(self, key: str, files: _Files) -> tuple[str, bool]:
+        """What is wrong with it, "" when nothing is; and whether it waits for a base."""
         if len(files.documents) > 1:
             names = " and ".join(escaped(name) for name, _signature in files.documents)
             raise ImageError(f"{names} would share the image name {escaped(key)}; remove or rename one")
@@ -370,10 +397,13 @@ class HostFolder:
             LOG.warning("%s: %s", escaped(key), escaped(warning))
         if not self._first and outcome.urls:
             LOG.info("%s: published", escaped(key))
-        wrong = {kind: str(error) for kind, error in outcome.problems.items() if not isinstance(error, NotReady)}
-        if len(set(wrong.values())) == 1 and len(wrong) == len(own.formats):
-            return f"{self._place(files)}: {next(iter(wrong.values()))}"
-        return "; ".join(f"{key}{SUFFIXES[kind]}: {text}" for kind, text in wrong.items())
+        missing = [kind for kind, error in outcome.problems.items() if isinstance(error, NotReady)]
+        waits = any(self._bases.given(kind) for kind in missing) or bool(missing and not outcome.urls)
+        wrong = {kind: str(error) for kind, error in outcome.problems.items() if kind not in missing}
+        found = list(dict.fromkeys(wrong.values()))
+        if len(found) > 1 or (found and outcome.urls):  # it is of one image, not of the host
+            found = [f"{key}{SUFFIXES[kind]}: {text}" for kind, text in wrong.items()]
+        return (f"{self._place(files)}: {'; '.join(found)}" if found else ""), waits
 
     def _report_bases(self, arch: str) -> None:
         """A base that is missing is one problem, not one of each host."""

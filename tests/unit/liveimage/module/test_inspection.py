@@ -139,7 +139,7 @@ def test_every_variable_of_the_peer_has_an_option(workshop, monkeypatch, tmp_pat
     secret = json.dumps({"auths": {"quay.io": {"auth": "eDp5"}}})
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
     (tmp_path / "registries.conf").write_text("unqualified-search-registries = []\n")
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample me, myself"
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample== me, myself"
     given_ = {
         "agent_image": "quay.io/a/b:1",
         "ironic_urls": ["http://a", "http://b"],

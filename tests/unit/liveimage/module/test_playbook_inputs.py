@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import base64
+import copy
 
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.provision.plugins.filter import preprov_images
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts
 from tests.unit.docs.plugin_specs import CHECKOUT
 
 PLAY = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))[-1]
@@ -131,7 +134,7 @@ def test_a_file_of_all_hosts_that_is_no_text_is_named_with_the_fix(tmp_path, con
 
 
 def test_the_table_has_a_line_for_each_image_once():
-    image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x"}
+    image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x", "changed": True}
     result = {
         "hosts": [{"name": "web-1", "failed": False, "images": [image]}, {"name": "b", "failed": True, "msg": "why"}],
         "shared": [{**image, "kind": "kernel", "url": ""}],
@@ -142,3 +145,76 @@ def test_the_table_has_a_line_for_each_image_once():
         "b         failed       why",
         "(shared)  kernel  1.0  /x",
     ]
+
+
+def test_what_a_run_in_check_mode_would_write_would_be_there():
+    image = {"kind": "iso", "size": 2**20, "url": "", "path": "/x", "changed": True}
+    there = {**image, "kind": "initramfs", "path": "/y", "changed": False}
+    result = {"hosts": [{"name": "web-1", "failed": False, "images": [image, there]}]}
+    assert preprov_images.preprov_images([result], "table", check=True)[1:] == [
+        "web-1  iso        1.0  would be at /x",
+        "web-1  initramfs  1.0  /y",
+    ]
+
+
+#: Whatever a user may have meant: values of each kind, and dictionaries that are nearly right.
+ODD = (
+    "console=ttyS0", "", 5, True, ["console=ttyS0"], [5], [{}], [None], {}, {"console": "ttyS0"}, {"append": {"a": 1}},
+    {"append": "console=ttyS0"}, {"reset": "maybe"}, {"reset": []}, {"append": [["a"]]},
+    [{"path": "/x", "contnt": "x"}], [{"content": "x"}],
+    [{"name": "a.service", "content": "x"}], [{"path": "/x"}, "/y"], "path=/x", {"path": "/x"},
+    [{"path": "/x", "mode": ["0600"]}],
+)  # fmt: skip
+OWN = image_build.argument_spec()["hosts"]["options"]
+
+
+def refusals(options):
+    """What Ansible says of the options of the module."""
+    try:
+        return ArgumentSpecValidator(image_build.argument_spec()).validate(copy.deepcopy(options)).error_messages
+    except TypeError as error:  # it looks into what is no dictionary
+        return [str(error)]
+
+
+@pytest.mark.parametrize("name", [*preprov_images.COMMON[1:], *preprov_images.OWN])
+def test_what_the_module_would_refuse_for_all_hosts_is_found_before_with_host_and_variable(name):
+    variable = f"kubenode_image_{name}"
+    for value in ODD:
+        options = {"hosts": [{"name": "web-1", name: value}]} if name in OWN else {name: value}
+        refused = refusals(options)
+        found = conflicts.variable_findings([host(), host("web-2", **{name: value})], "preprov_images")
+        named = [text for text in found if text.startswith(f"web-2: {variable}")]
+        assert bool(named) or not refused, (value, refused, found)
+        assert not any("web-1: " in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "kernel_arguments", "console=ttyS0",
+            " 'console=ttyS0': give a dictionary with keys of these: append, delete, replace, reset",
+        ),
+        (
+            "kernel_arguments", {"apend": ["a"]},
+            " '{apend: […]}': apend is no key; use one of append, delete, replace, reset",
+        ),
+        (
+            "files", [{"path": "/x", "content": "s3cret"}, {"path": "/y", "contnt": "s3cret"}],
+            "[1] (hidden): contnt is no key; use one of content, content_base64, mode, path, src",
+        ),
+        ("pull_secret", 5, " (hidden): give JSON, as a text or as a dictionary"),
+        ("files", [{"content": "s3cret"}], "[0] (hidden): path is missing"),
+        (
+            "files", ["s3cret"],
+            "[0] (hidden): give a dictionary with keys of these: content, content_base64, mode, path, src",
+        ),
+        (
+            "units", [{"name": "a.service", "content": "s3cret"}],
+            "[0] (hidden): content is no key; use one of contents, name, src",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_dictionary_is_named_with_its_keys_and_no_secret(name, value, said):
+    found = conflicts.variable_findings([host(), host("web-2", **{name: value})], "preprov_images")
+    assert [text for text in found if "counts for the whole run" not in text] == [f"web-2: kubenode_image_{name}{said}"]
