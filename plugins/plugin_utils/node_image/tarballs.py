@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from .builds import DEBIAN_NAMES, refusal
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
+HIGHEST_LEVEL = 19
 TARBALL, RAW = "tarball", "raw"
 #: Bases whose system is known: how the provider's own images for installimage begin.
 SYSTEMS = {
@@ -39,7 +42,7 @@ class TarballsNotUsable(ValueError):
 def tarballs(
     builds: Iterable[Mapping[str, Any]], inputs: Mapping[str, Any], snapshots: Iterable[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
-    """One entry a build: the machine that packs, and its files. ``inputs``: dest, formats, name, systems, force.
+    """One entry a build: the machine that packs, and its files. ``inputs``: dest, formats, name, systems, level, force.
 
     ``snapshots``: what became of the builds, with their ids; machines begin with these.
     """
@@ -48,6 +51,11 @@ def tarballs(
     findings += [
         f"kubenode_tarball_formats {one!r}: use tarball or raw" for one in formats if one not in (TARBALL, RAW)
     ]
+    # both formats are compressed by zstd
+    given = inputs.get("level")
+    level = 9 if given in (None, "") else int(str(given))
+    if not 1 <= level <= HIGHEST_LEVEL:
+        findings.append(f"kubenode_tarball_level {level}: use 1 to {HIGHEST_LEVEL}")
     ids = {(one["name"], one["architecture"]): one.get("id") for one in snapshots}
     found, seen = [], set()
     for build in builds:
@@ -60,7 +68,7 @@ def tarballs(
                     f"two builds make the file {name!r}; tell them apart in kubenode_tarball_name, which knows {{base}}"
                 )
             seen.add(name)
-        files = [_file(build, kind, name, inputs) for kind, name in names.items()]
+        files = [_file(build, kind, name, inputs, findings) for kind, name in names.items()]
         found.append(
             {
                 **{key: build[key] for key in ("name", "architecture", "server_type", "digest")},
@@ -78,8 +86,8 @@ def tarballs(
     return found
 
 
-def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One result for each file: as it was found, as it was made, or why it was not."""
+def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any], check: bool = False) -> list[dict[str, Any]]:
+    """One result for each file: as it was found, as it was made (or would be, in a ``check``), or why it was not."""
     outcome = []
     for entry in found:
         # hostvars has no get() that bears a host which was never made
@@ -90,12 +98,15 @@ def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> li
             result = {key: file[key] for key in ("file", "kind", "path")}
             result |= {key: entry[key] for key in ("name", "architecture", "digest")}
             one = made.get(file["file"])
+            since = f", since {file['why']}" if file["why"] else ""
             if file["there"]:
                 result |= {"sha256": file["sha256"], "size": file["size"], "seconds": 0.0}
                 result |= {"changed": False, "failed": False, "msg": "exists"}
             elif one:
                 result |= {key: one[key] for key in ("sha256", "size", "seconds", "system", "epoch")}
-                result |= {"changed": True, "failed": False, "msg": "made"}
+                result |= {"changed": True, "failed": False, "msg": f"made{since}"}
+            elif check:
+                result |= {"changed": True, "failed": False, "msg": f"would be made{since}"}
             else:
                 problem = host.get("kubenode__problem") or "it was not reached; run again"
                 result |= {"changed": False, "failed": True, "msg": f"failed: {one_line(str(problem), 600)}"}
@@ -176,17 +187,52 @@ def _tarball_name(
     return name
 
 
-def _file(build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _file(
+    build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, Any], findings: list[str]
+) -> dict[str, Any]:
+    """``recorded``: a record of ours is there; ``there``: the file is what would be made; ``why``: it is no longer."""
     path = Path(str(inputs.get("dest") or ".")) / name
-    file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False}
+    file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False, "recorded": False, "why": ""}
+    known = _record(path)
+    if known is None:
+        # a run writes its records first, so without one nothing of these names is a run's
+        strange = [one for one in (path, *map(Path, (f"{path}.sha256", f"{path}.json"))) if os.path.lexists(one)]
+        if strange:
+            findings.append(
+                f"kubenode_tarball_dir: {' and '.join(map(str, strange))} would be overwritten and is not ours: "
+                f"{path.name}.json, by which a run knows its files, is missing or another's; move it away, or change "
+                "kubenode_tarball_dir or kubenode_tarball_name"
+            )
+        return file
+    file["recorded"] = True
+    # the digest of a build covers all that decides about its content
+    if inputs.get("force") or known.get("digest") != build["digest"] or not known.get("sha256"):
+        return file
+    try:
+        size = path.stat().st_size
+        if known.get("size") != size:
+            file["why"] = "it has not the size of its record"
+        elif _sha256(path) != known["sha256"]:
+            file["why"] = "it has not the SHA-256 of its record"
+        elif Path(f"{path}.sha256").read_text(encoding="utf-8").split()[:1] != [known["sha256"]]:
+            file["why"] = f"{name}.sha256 has another SHA-256"
+        else:
+            file |= {"there": True, "size": size, "sha256": str(known["sha256"])}
+    except (OSError, ValueError) as exc:
+        if path.exists():
+            file["why"] = f"it cannot be compared: {one_line(str(exc), 200)}"
+    return file
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """The record of ours beside a file."""
     try:
         known = json_value(Path(f"{path}.json").read_text(encoding="utf-8"))
-        size = path.stat().st_size
     except (OSError, ValueError):
-        return file
-    if inputs.get("force") or not isinstance(known, dict) or not Path(f"{path}.sha256").exists():
-        return file
-    # the digest of a build covers all that decides about its content
-    if known.get("digest") == build["digest"] and known.get("size") == size and known.get("sha256"):
-        file |= {"there": True, "size": size, "sha256": str(known["sha256"])}
-    return file
+        return None
+    return known if isinstance(known, dict) and known.get("file") == path.name and "digest" in known else None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

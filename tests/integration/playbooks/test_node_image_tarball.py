@@ -4,6 +4,7 @@
 
 import functools
 import json
+import os
 import signal
 import subprocess
 from http.server import SimpleHTTPRequestHandler
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.action.machine_lock import Locks, this_run
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import labels as node_image_labels
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.builds import builds_here
 from lab import images
@@ -163,6 +165,7 @@ WRONG = {
     "format": ({"kubenode_tarball_formats": ["zip"]}, "use one of tarball, raw"),
     "name": ({"kubenode_tarball_name": "{system}"}, "is none for installimage"),
     "misleading name": ({"kubenode_tarball_name": "{system}-{architecture}-ubuntu"}, "would take"),
+    "level": ({"kubenode_tarball_level": 99}, "kubenode_tarball_level 99: use 1 to 19"),
     "folder": ({"kubenode_tarball_dir": "/proc/images"}, "/proc/images"),
 }
 
@@ -174,3 +177,37 @@ def test_bad_input_is_reported_before_anything_is_made(account, what):
     account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}).fails().says(words)
     assert "Traceback" not in account.output
     assert account.servers() == before
+
+
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_a_file_that_is_not_ours_stays(account, tmp_path, more):
+    before = account.servers()
+    (tmp_path / TARBALL).write_text("of another")
+    options: dict[str, Any] = {"kubenode_image_matrix": matrix(BASE), "kubenode_tarball_dir": str(tmp_path)}
+    words = f"kubenode_tarball_dir: {tmp_path / TARBALL} would be overwritten"
+    account.run(PLAYBOOK, *more, **options).fails().says(words)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {TARBALL: "of another"}
+    assert account.servers() == before
+
+
+def test_a_check_says_what_would_be_made(account, tmp_path):
+    options: dict[str, Any] = {"kubenode_image_matrix": matrix(BASE), "kubenode_tarball_dir": str(tmp_path / "new")}
+    account.run(PLAYBOOK, "--check", **options).ok().says("would be made")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_run_leaves_the_machines_of_another_alone(account, tmp_path, force):
+    # the snapshot exists already, and the other run packs it: both names are those of one build
+    options: dict[str, Any] = {"kubenode_image_matrix": matrix(BASE), "kubenode_tarball_dir": str(tmp_path / "new")}
+    options["kubenode_image_force"] = force
+    (build,) = builds_here({"matrix": matrix(BASE), "server_types": {"x86": "cx23"}, "owner": "tests"})
+    locks, me = Locks(str(account.folder / "kubenode/locks")), this_run(os.getpid())
+    assert locks.take([build["machine"]], me) == {}
+    try:
+        refused = account.run(PLAYBOOK, **options).fails()
+        refused.says(f"{build['machine']}: another run works on it (process {os.getpid()}", "Nothing was changed")
+        assert "Remove the machines that an interrupted run left" not in account.output
+        account.run(PLAYBOOK, "--check", **options).says(f"{build['machine']}: another run works on it")
+    finally:
+        locks.release([build["machine"]], me)

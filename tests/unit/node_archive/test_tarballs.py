@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 
@@ -57,6 +58,8 @@ WRONG = {
     "no architecture": ([build()], {"name": "{system}-node"}, "is none for installimage"),
     "another distribution": ([build()], {"name": "{system}-{architecture}-arch"}, "would take"),
     "a path": ([build()], {"name": "../{system}-{architecture}-x"}, "is none for installimage"),
+    "level": ([build()], {"level": 99}, "kubenode_tarball_level 99: use 1 to 19"),
+    "no level": ([build()], {"level": 0}, "kubenode_tarball_level 0"),
     "nothing": ([], {}, "kubenode_image_matrix is empty"),
 }
 
@@ -84,22 +87,77 @@ def test_any_name_is_refused_or_fits(template):
     assert "/" not in name
 
 
+NAME = "Debian-1300-trixie-amd64-kubenode-1.36.4.tar.zst"
+CONTENT = hashlib.sha256(b"content").hexdigest()
+RECORD = {"file": NAME, "digest": DIGEST, "size": 7, "sha256": CONTENT}
+
+
+def found_in(folder, **inputs):
+    (entry,) = files.tarballs([build()], {"dest": str(folder), **inputs})
+    return entry["files"][0]
+
+
 def test_a_file_is_known_by_its_record(tmp_path):
-    (entry,) = files.tarballs([build()], {"dest": str(tmp_path)})
-    assert entry["missing"] == [file["file"] for file in entry["files"]]
-    (file,) = entry["files"]
-    path = tmp_path / file["file"]
-    path.write_bytes(b"content")
-    (tmp_path / f"{path.name}.sha256").write_text("x")
-    record = {"digest": DIGEST, "size": 7, "sha256": "ab"}
-    cases = [(record, True), ({**record, "digest": "f" * 64}, False), ({**record, "size": 8}, False), ([1], False)]
+    file = found_in(tmp_path)
+    assert not file["there"]
+    assert not file["recorded"]
+    (tmp_path / NAME).write_bytes(b"content")
+    (tmp_path / f"{NAME}.sha256").write_text(f"{CONTENT}  {NAME}\n")
+    cases = [(RECORD, True), ({**RECORD, "digest": "f" * 64}, False), (files.record({"file": NAME}), False)]
     for content, there in cases:
-        (tmp_path / f"{path.name}.json").write_text(json.dumps(content))
-        (entry,) = files.tarballs([build()], {"dest": str(tmp_path)})
-        assert entry["files"][0]["there"] is there
-    (tmp_path / f"{path.name}.json").write_text(json.dumps(record))
-    (entry,) = files.tarballs([build()], {"dest": str(tmp_path), "force": True})
-    assert entry["missing"] == [path.name]
+        (tmp_path / f"{NAME}.json").write_text(json.dumps(content))
+        assert found_in(tmp_path)["there"] is there
+    (tmp_path / f"{NAME}.json").write_text(json.dumps(RECORD))
+    assert not found_in(tmp_path, force=True)["there"]
+
+
+@pytest.mark.parametrize(
+    ("end", "content"), [("", "tar"), (".sha256", "x"), (".json", "[1]"), (".json", '{"digest": "x"}'), (".json", "x")]
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_not_ours_is_not_overwritten(tmp_path, end, content, force):
+    path = tmp_path / f"{NAME}{end}"
+    path.write_text(content)
+    with pytest.raises(files.TarballsNotUsable) as caught:
+        found_in(tmp_path, force=force)
+    for words in (f"kubenode_tarball_dir: {path} ", "is not ours", "kubenode_tarball_name"):
+        assert words in str(caught.value)
+    assert path.read_text() == content
+
+
+def test_a_folder_and_a_dangling_link_are_not_ours(tmp_path):
+    (tmp_path / NAME).symlink_to("nowhere")
+    with pytest.raises(files.TarballsNotUsable):
+        found_in(tmp_path)
+    (tmp_path / NAME).unlink()
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(files.TarballsNotUsable):
+        found_in(tmp_path)
+
+
+def test_a_damaged_file_is_made_again(tmp_path):
+    (tmp_path / f"{NAME}.json").write_text(json.dumps(RECORD))
+    (tmp_path / f"{NAME}.sha256").write_text(f"{CONTENT}  {NAME}\n")
+    (tmp_path / NAME).write_bytes(b"c0ntent")
+    file = found_in(tmp_path)
+    assert not file["there"]
+    assert "not the SHA-256 of its record" in file["why"]
+    (tmp_path / NAME).write_bytes(b"short")
+    assert "not the size" in found_in(tmp_path)["why"]
+    (tmp_path / NAME).write_bytes(b"content")
+    (tmp_path / f"{NAME}.sha256").write_text("0" * 64)
+    file = found_in(tmp_path)
+    assert not file["there"]
+    assert ".sha256" in file["why"]
+
+
+def test_a_check_says_what_would_be_made():
+    found = files.tarballs([build()], {})
+    (one,) = files.outcomes(found, {}, True)
+    assert (one["msg"], one["changed"], one["failed"]) == ("would be made", True, False)
+    found[0]["files"][0]["why"] = "it has not the size of its record"
+    (one,) = files.outcomes(found, {}, True)
+    assert one["msg"] == "would be made, since it has not the size of its record"
 
 
 def test_outcomes_name_what_was_found_made_and_missed():

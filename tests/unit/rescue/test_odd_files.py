@@ -52,8 +52,10 @@ def test_a_damaged_entry_of_any_depth_keeps_its_machine_in_quarantine(tmp_path):
 def test_a_damaged_record_of_an_archive_is_none(tmp_path):
     (tmp_path / "x.tar.json").write_text(odd.DEEP)
     (tmp_path / "x.tar").write_text("x")
-    found = tarballs._file({"digest": "x"}, "rootfs", "x.tar", {"dest": str(tmp_path)})
+    findings: list[str] = []
+    found = tarballs._file({"digest": "x"}, "rootfs", "x.tar", {"dest": str(tmp_path)}, findings)
     assert found["there"] is False
+    assert len(findings) == 1
 
 
 def test_an_upload_from_what_is_no_address_is_a_finding():
