@@ -98,15 +98,14 @@ def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any], check
             result = {key: file[key] for key in ("file", "kind", "path")}
             result |= {key: entry[key] for key in ("name", "architecture", "digest")}
             one = made.get(file["file"])
-            since = f", since {file['why']}" if file["why"] else ""
             if file["there"]:
                 result |= {"sha256": file["sha256"], "size": file["size"], "seconds": 0.0}
                 result |= {"changed": False, "failed": False, "msg": "exists"}
             elif one:
                 result |= {key: one[key] for key in ("sha256", "size", "seconds", "system", "epoch")}
-                result |= {"changed": True, "failed": False, "msg": f"made{since}"}
+                result |= {"changed": True, "failed": False, "msg": "made"}
             elif check:
-                result |= {"changed": True, "failed": False, "msg": f"would be made{since}"}
+                result |= {"changed": True, "failed": False, "msg": "would be made"}
             else:
                 problem = host.get("kubenode__problem") or "it was not reached; run again"
                 result |= {"changed": False, "failed": True, "msg": f"failed: {one_line(str(problem), 600)}"}
@@ -190,9 +189,9 @@ def _tarball_name(
 def _file(
     build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, Any], findings: list[str]
 ) -> dict[str, Any]:
-    """``recorded``: a record of ours is there; ``there``: the file is what would be made; ``why``: it is no longer."""
+    """``there``: the file is what would be made."""
     path = Path(str(inputs.get("dest") or ".")) / name
-    file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False, "recorded": False, "why": ""}
+    file: dict[str, Any] = {"file": name, "kind": kind, "path": str(path), "there": False}
     known = _record(path)
     if known is None:
         # a run writes its records first, so without one nothing of these names is a run's
@@ -204,24 +203,30 @@ def _file(
                 "kubenode_tarball_dir or kubenode_tarball_name"
             )
         return file
-    file["recorded"] = True
-    # the digest of a build covers all that decides about its content
-    if inputs.get("force") or known.get("digest") != build["digest"] or not known.get("sha256"):
+    if inputs.get("force") or not known.get("sha256") or not os.path.lexists(path):
         return file
-    try:
-        size = path.stat().st_size
-        if known.get("size") != size:
-            file["why"] = "it has not the size of its record"
-        elif _sha256(path) != known["sha256"]:
-            file["why"] = "it has not the SHA-256 of its record"
-        elif Path(f"{path}.sha256").read_text(encoding="utf-8").split()[:1] != [known["sha256"]]:
-            file["why"] = f"{name}.sha256 has another SHA-256"
-        else:
-            file |= {"there": True, "size": size, "sha256": str(known["sha256"])}
-    except (OSError, ValueError) as exc:
-        if path.exists():
-            file["why"] = f"it cannot be compared: {one_line(str(exc), 200)}"
+    why = _changed(path, known)
+    if why:
+        findings.append(
+            f"kubenode_tarball_dir: {path} is not what a run has made ({why}); move it away to have it made again, or "
+            "give -e kubenode_image_force=true"
+        )
+    # the digest of a build covers all that decides about its content
+    elif known.get("digest") == build["digest"]:
+        file |= {"there": True, "size": known["size"], "sha256": known["sha256"]}
     return file
+
+
+def _changed(path: Path, known: Mapping[str, Any]) -> str:
+    """How a file differs from its record; empty when it does not."""
+    try:
+        if path.stat().st_size != known.get("size"):
+            return "it has another size than its record"
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        return f"it cannot be read: {exc.strerror}"
+    return "" if found == known["sha256"] else "it has another SHA-256 than its record"
 
 
 def _record(path: Path) -> dict[str, Any] | None:
@@ -231,8 +236,3 @@ def _record(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return known if isinstance(known, dict) and known.get("file") == path.name and "digest" in known else None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

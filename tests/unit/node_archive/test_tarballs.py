@@ -100,7 +100,6 @@ def found_in(folder, **inputs):
 def test_a_file_is_known_by_its_record(tmp_path):
     file = found_in(tmp_path)
     assert not file["there"]
-    assert not file["recorded"]
     (tmp_path / NAME).write_bytes(b"content")
     (tmp_path / f"{NAME}.sha256").write_text(f"{CONTENT}  {NAME}\n")
     cases = [(RECORD, True), ({**RECORD, "digest": "f" * 64}, False), (files.record({"file": NAME}), False)]
@@ -135,29 +134,22 @@ def test_a_folder_and_a_dangling_link_are_not_ours(tmp_path):
         found_in(tmp_path)
 
 
-def test_a_damaged_file_is_made_again(tmp_path):
-    (tmp_path / f"{NAME}.json").write_text(json.dumps(RECORD))
-    (tmp_path / f"{NAME}.sha256").write_text(f"{CONTENT}  {NAME}\n")
-    (tmp_path / NAME).write_bytes(b"c0ntent")
-    file = found_in(tmp_path)
-    assert not file["there"]
-    assert "not the SHA-256 of its record" in file["why"]
-    (tmp_path / NAME).write_bytes(b"short")
-    assert "not the size" in found_in(tmp_path)["why"]
-    (tmp_path / NAME).write_bytes(b"content")
-    (tmp_path / f"{NAME}.sha256").write_text("0" * 64)
-    file = found_in(tmp_path)
-    assert not file["there"]
-    assert ".sha256" in file["why"]
+@pytest.mark.parametrize(("content", "why"), [(b"c0ntent", "another SHA-256"), (b"short", "another size")])
+@pytest.mark.parametrize("digest", [DIGEST, "f" * 64])
+def test_a_file_that_was_changed_is_replaced_by_force_only(tmp_path, content, why, digest):
+    (tmp_path / f"{NAME}.json").write_text(json.dumps({**RECORD, "digest": digest}))
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(files.TarballsNotUsable, match=f"{why} .*kubenode_image_force=true"):
+        found_in(tmp_path)
+    assert not found_in(tmp_path, force=True)["there"]
+    (tmp_path / NAME).unlink()
+    assert not found_in(tmp_path)["there"]
 
 
 def test_a_check_says_what_would_be_made():
     found = files.tarballs([build()], {})
     (one,) = files.outcomes(found, {}, True)
     assert (one["msg"], one["changed"], one["failed"]) == ("would be made", True, False)
-    found[0]["files"][0]["why"] = "it has not the size of its record"
-    (one,) = files.outcomes(found, {}, True)
-    assert one["msg"] == "would be made, since it has not the size of its record"
 
 
 def test_outcomes_name_what_was_found_made_and_missed():
