@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -49,6 +51,14 @@ class Rescue:
             self.argv(*arguments), env=self.environment(),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
+
+    def end(self) -> None:
+        """Stop what runs, and what a killed runner has left: its watchdog sleeps until the limit."""
+        self.runner("stop")
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if bytes(self.base / protocol.RUNNER) in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGTERM)
 
     def argv(self, *arguments: str) -> list[str]:
         return [*self.prefix, "sh", str(self.base / protocol.RUNNER), *arguments]

@@ -41,14 +41,14 @@ UNTIL_GO = "until [ -e go ]; do sleep 0.05; done"
 def rescue(tmp_path):
     rescue = Rescue(tmp_path, [])
     yield rescue
-    rescue.runner("stop")
+    rescue.end()
 
 
 @pytest.fixture(params=["cgroup", pytest.param("session", marks=pytest.mark.root)])
 def either(request, tmp_path):
     rescue = Rescue(tmp_path, WITHOUT_CGROUPS if request.param == "session" else [])
     yield rescue
-    rescue.runner("stop")
+    rescue.end()
 
 
 def runner_pid(rescue: Rescue) -> int:
