@@ -185,26 +185,29 @@ def test_pruning_leaves_what_the_run_returns_although_another_run_has_made_a_new
     assert sorted(snapshots(builder)) == [mine, newer]
 
 
-def test_of_two_makers_of_a_name_neither_deletes_its_own_and_one_says_that_its_own_is_gone(builder, monkeypatch):
+@pytest.mark.parametrize("pruned", [False, True])
+def test_of_two_makers_of_a_name_neither_deletes_its_own_and_one_says_that_its_own_is_gone(
+    builder, monkeypatch, pruned
+):
     server(builder, "second")
-    for pruned in (False, True):
-        other = []
+    other, read = [], ImageFleet._read_again
 
-        def begin(api, look, snapshots=other, keep=1 if pruned else None, read=ImageFleet._read_again):
-            """What another controller does between the first one's snapshot and its pruning."""
-            monkeypatch.setattr(ImageFleet, "_read_again", read)
-            snapshots.append(first(make(builder, wanted(server="second", keep=keep, force=True)).ok())["id"])
-            return read(api, look)
+    def begin(api, look):
+        """What another controller does between the first one's snapshot and its pruning."""
+        monkeypatch.setattr(ImageFleet, "_read_again", read)
+        keep = 1 if pruned else None
+        other.append(first(make(builder, wanted(server="second", keep=keep, force=True)).ok())["id"])
+        return read(api, look)
 
-        monkeypatch.setattr(ImageFleet, "_read_again", begin)
-        run = make(builder, wanted(keep=1, force=True))
-        mine = first(run)["id"]
-        if pruned:
-            assert first(run)["msg"] == f"the snapshot {mine} was made, but another run has deleted it since; run again"
-            assert (first(run)["failed"], sorted(snapshots(builder))) == (True, other)
-        else:
-            assert first(run)["kept"] == [{"id": mine, "reason": f"the image of this run; newer: {other[0]}"}]
-            assert (first(run)["failed"], sorted(snapshots(builder))) == (False, [mine, *other])
+    monkeypatch.setattr(ImageFleet, "_read_again", begin)
+    run = make(builder, wanted(keep=1, force=True))
+    mine = first(run)["id"]
+    if pruned:
+        assert first(run)["msg"] == f"the snapshot {mine} was made, but another run has deleted it since; run again"
+        assert (first(run)["failed"], sorted(snapshots(builder))) == (True, other)
+    else:
+        assert first(run)["kept"] == [{"id": mine, "reason": f"the image of this run; newer: {other[0]}"}]
+        assert (first(run)["failed"], sorted(snapshots(builder))) == (False, [mine, *other])
 
 
 def test_absent_deletes_all_of_a_name_but_what_the_inventory_names(builder):

@@ -132,7 +132,7 @@ def test_a_file_name_that_is_no_text_hurts_its_own_host_only(bases, folder, tmp_
             [f"{name}.{kind}" for name in ("db", "web-1") for kind in ("iso", "initramfs")]
             + [f"boot-x86_64.{kind}" for kind in ("kernel", "rootfs")]
         )
-        until(lambda: len(server.problems()) == 2, "a problem for each bad name", show=lambda: server.problems())
+        until(lambda: len(server.problems()) == 2, "a problem for each bad name", show=server.problems)
         assert all("is not one by RFC 1123" in problem for problem in server.problems().values())
         assert not any("Traceback" in line for line in server.log)
 
