@@ -373,8 +373,11 @@ def where(machine: Machine) -> str:
 
 
 def _is_gone(result: Mapping[str, Any], known: int | None) -> bool:
-    """Whether a result says that its server was deleted, or that the ``known`` one is there no more."""
-    looked = result.get("id", known) is None and result.get("status", known) is None
+    """Whether a result says that its server was deleted, or that the ``known`` one is there no more.
+
+    A machine that failed has no number either, where the API gave no answer or its server has another name now.
+    """
+    looked = not result.get("failed") and result.get("id", known) is None and result.get("status", known) is None
     return result.get("status") in ("deleting", "deleted") or bool(result.get("removed")) or (bool(known) and looked)
 
 

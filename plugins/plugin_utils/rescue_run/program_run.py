@@ -187,7 +187,7 @@ class RescueRun:
                 intents.forget_success(path)
             return claims.note_begun(path, surely=False) if path else None
         except (claims.ClaimError, intents.IntentError) as exc:
-            raise StartFailed(f"nothing was started: {exc}") from exc
+            raise StartFailed(f"{NOT_STARTED}: {exc}") from exc
 
     def _note_changed(self) -> None:
         """The same, now that it is known; without it, it stays a maybe."""

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.running_cluster import RunningCluster
-from lab.running import RunningLab
-from tests.unit.image_server.controller.objects import CRD
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 
-from .world import MANIFESTS, Replica, World, kubeconfig
+from .world import MANIFESTS, Replica, World, kubeconfig, new_cluster
 
 SMALL = 700  # bytes of an embed area that nothing fits into
 NUMBERS = itertools.count(1)
@@ -21,12 +19,8 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RunningCluster]:
-    """An API server that knows PreprovisioningImages by baremetal-operator's CRD, with the manifests applied."""
-    with RunningLab(kind="dry") as lab:
-        cluster = lab.cluster()
-        cluster.kubectl("apply", "-f", str(CRD))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRD))
-        cluster.kubectl("create", "namespace", "metal3")  # where its example of a binding is
+    """One with the manifests applied."""
+    with new_cluster() as cluster:
         cluster.kubectl("apply", "-k", str(MANIFESTS / "cluster"))
         yield cluster
 

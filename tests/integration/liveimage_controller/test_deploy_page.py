@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.running_cluster import RunningCluster
-from lab.running import RunningLab
 from tests.documents import CHECKOUT, Block, blocks
-from tests.unit.image_server.controller.objects import CRD
+
+from .world import new_cluster
 
 pytestmark = pytest.mark.cluster
 PAGE = "deploy/image_server/README.md"
@@ -29,12 +29,8 @@ PULL_SECRET = json.dumps({"auths": {"registry.example.com": {"auth": "dTpw"}}})
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[RunningCluster]:
-    """A cluster with Metal³'s CRD and the namespace of its hosts."""
-    with RunningLab(kind="dry") as lab:
-        cluster = lab.cluster()
-        cluster.kubectl("apply", "-f", str(CRD))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRD))
-        cluster.kubectl("create", "namespace", "metal3")
+    """One without the manifests."""
+    with new_cluster() as cluster:
         yield cluster
 
 

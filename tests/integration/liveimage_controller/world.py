@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ import yaml
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
 from lab.cluster.kube_api import KubeError
 from lab.cluster.running_cluster import RunningCluster
+from lab.running import RunningLab
 from tests.integration.liveimage.program import PATIENCE, Program
+from tests.unit.image_server.controller.objects import CRD
 from tests.waiting import until
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "image_server"
@@ -29,6 +31,17 @@ API = "/apis/metal3.io/v1alpha1"
 ACCOUNT = "image-server"
 HOME = "kubenode-images"  # the namespace of the manifests
 PUBLISHED = "http://images.test:8084"
+
+
+@contextlib.contextmanager
+def new_cluster() -> Iterator[RunningCluster]:
+    """An API server that knows PreprovisioningImages by baremetal-operator's CRD, and a namespace for hosts."""
+    with RunningLab(kind="dry") as lab:
+        cluster = lab.cluster()
+        cluster.kubectl("apply", "-f", str(CRD))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRD))
+        cluster.kubectl("create", "namespace", "metal3")  # where the manifests' example of a binding is
+        yield cluster
 
 
 def network(address: str) -> str:

@@ -73,6 +73,15 @@ def test_a_machine_that_was_removed_does_not_run_and_is_said_to_be_removed(repor
     assert "  gone: removed, id 1\n  stays: 203.0.113.2, id 2" in text
 
 
+@pytest.mark.parametrize("why", ["the API did not answer", "no server is called n1, but old (id 1) has its label"])
+def test_a_machine_that_was_not_found_by_a_failed_look_is_not_removed(report, why):
+    report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 1, "status": "running"}))
+    looked = {"name": "n1", "boot_state": "", "id": None, "status": None, "failed": True, "msg": why}
+    report.add("localhost", fleet(looked), failed=True)
+    (machine,) = report.machines
+    assert (machine["removed"], machine["id"], machine["reason"]) == (None, 1, why)
+
+
 def test_a_machine_that_failed_is_still_a_failed_one_when_it_was_removed(report):
     report.add("localhost", fleet({"name": "n1", "boot_state": "Initializing", "id": 1, "status": "off"}))
     report.add("n1", {"msg": "no space left"}, failed=True)
