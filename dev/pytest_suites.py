@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -170,10 +171,24 @@ def suite_of(report: pytest.TestReport) -> str:
     return "/".join(Path(report.nodeid.partition("::")[0]).parts[:2])
 
 
+#: Lines that say why a playbook failed.
+_TELLING = re.compile("fatal:|ERROR|FAILED|Error:")
+
+
+def why(report: pytest.TestReport, most: int = 14) -> list[str]:
+    """The lines that say most of a failure: what failed, what a playbook in it said, and the end."""
+    lines = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+    told = [number for number, line in enumerate(lines) if _TELLING.search(line)]
+    kept = {0, 1, *told[: most // 2]}
+    kept.update(range(max(len(lines) - most + len(kept), 0), len(lines)))
+    return [f"{report.when} failed: {report.nodeid}", *(f"  {line[:300]}" for n, line in enumerate(lines) if n in kept)]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One row a suite: how many tests passed, failed and were skipped, and their seconds on all workers."""
     rows: dict[str, Counter[str]] = {}
     total: Counter[str] = Counter(passed=0, failed=0, skipped=0)
+    reasons: list[str] = []
     for outcome, reports in terminalreporter.stats.items():
         for report in reports:
             if not isinstance(report, pytest.TestReport):
@@ -185,7 +200,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if report.when == "call" or counted != "passed":
                 row[counted] += 1
                 total[counted] += 1
-    _write_counts(total, rows)
+            if report.failed:
+                reasons += why(report)
+    _write_counts(total, rows, reasons)
     if not rows:
         return
     terminalreporter.section("suites")
@@ -195,11 +212,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{name:22} {counts} {row['seconds'] / 1000:8.1f}")
 
 
-def _write_counts(total: Counter[str], rows: dict[str, Counter[str]]) -> None:
-    """The counts as JSON, for the summary of several runs."""
+def _write_counts(total: Counter[str], rows: dict[str, Counter[str]], reasons: list[str]) -> None:
+    """The counts and what failed as JSON, for the summary of several runs."""
     target = os.environ.get(COUNTS)
     if target:
         names = ("passed", "failed", "skipped")
         suites = {suite: [*(row[name] for name in names), row["seconds"] / 1000] for suite, row in rows.items()}
-        counts = {**{name: total[name] for name in names}, "suites": suites}
+        counts = {**{name: total[name] for name in names}, "suites": suites, "reasons": reasons}
         Path(target).write_text(json.dumps(counts), encoding="ascii")

@@ -172,6 +172,8 @@ class Result:
     skipped: int = 0
     #: passed, failed, skipped and seconds on all workers, by suite
     suites: dict[str, list[float]] = field(default_factory=dict)
+    #: what failed, and the lines that say why
+    reasons: list[str] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
@@ -403,6 +405,9 @@ def _summary(results: Sequence[Result], left_out: Sequence[str], out: Callable[[
         out(f"not run: {line}")
     total = [sum(getattr(result, name) for result in results) for name in ("passed", "failed", "skipped")]
     out(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    # once more at the end, which is what is kept of a long output
+    for line in [line for result in results for line in result.reasons][:60]:
+        out(line)
 
 
 PATCHES = CHECKOUT / ".hypothesis" / "patches"

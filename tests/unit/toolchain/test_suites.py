@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dev.pytest_suites import Progress
+from dev.pytest_suites import Progress, why
 from tests import conftest
 from tests.folders import put_files
 
@@ -73,7 +73,8 @@ def test_every_suite_has_its_row(folder, workers):
     written = json.loads(counts.read_text())
     suites = {name: row[:3] for name, row in written.pop("suites").items()}
     assert suites == {"molecule": [1, 0, 0], "tests/lab": [2, 0, 1], "tests/unit": [1, 1, 0]}
-    assert written == {"passed": 4, "failed": 1, "skipped": 1}
+    reasons = ["call failed: tests/unit/test_a.py::test_bad", "  assert False"]
+    assert written == {"passed": 4, "failed": 1, "skipped": 1, "reasons": reasons}
     assert code == 1
 
 
@@ -81,6 +82,17 @@ def test_a_failure_is_named_when_it_happens(folder):
     _code, output = run(folder)
     named = output.index("call failed: tests/unit/test_a.py::test_bad: assert False")
     assert named < output.index("= FAILURES =")
+
+
+def test_a_failure_of_a_playbook_is_said_in_a_few_lines():
+    output = ["AssertionError: assert 2 == 0", *("ok: [a]" for _ in range(50)), 'fatal: [b]: FAILED! => {"msg": "no"}']
+    output += [*("ok: [c]" for _ in range(50)), "PLAY RECAP", "b : failed=1"]
+    text = "\n".join(f"E   {line}" for line in output)
+    said = why(SimpleNamespace(when="call", nodeid="tests/a.py::test_a", longreprtext="code\n" + text))
+    assert said[:2] == ["call failed: tests/a.py::test_a", "  AssertionError: assert 2 == 0"]
+    assert '  fatal: [b]: FAILED! => {"msg": "no"}' in said
+    assert said[-2:] == ["  PLAY RECAP", "  b : failed=1"]
+    assert len(said) <= 15
 
 
 IMAGES = """
