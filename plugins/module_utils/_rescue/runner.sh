@@ -61,45 +61,72 @@ cgroup_close() {
     done
 }
 
-members() { # every live process of the command: in its cgroup, its session, or with its mark in the environment
-    {
-        [ -z "$cgroup" ] || find "$cgroup" -name cgroup.procs -exec cat {} + 2>/dev/null
-        grep -l -F -e "KUBENODE_RUN=$id" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/.*||'
-        if [ -z "$cgroup" ] && [ -n "$session" ]; then
-            for stat in /proc/[0-9]*/stat; do
-                { read -r line <"$stat"; } 2>/dev/null || continue
-                # after the last ")" of the name: state, parent, process group, session
-                # shellcheck disable=SC2086
-                set -- ${line##*) }
-                case $1 in Z | X) continue ;; esac
-                [ "$4" != "$session" ] || echo "${line%% *}"
-            done
-        fi
-    } | sort -u
+add() { # PID: to what is found
+    case $found in *" $1 "*) ;; *) found="$found$1 " left=$((left + 1)) ;; esac
 }
 
-signal() { # NAME: to every member
-    for pid in $(members); do
-        kill -s "$1" "$pid" 2>/dev/null
+look() { # into $found and $left: every live process of the command, by its cgroup, its session, or its mark in the environment
+    found=' ' left=0 unclear=''
+    if [ -n "$cgroup" ]; then
+        # shellcheck disable=SC2044 # numbers, no names
+        for pid in $(find "$cgroup" -name cgroup.procs -exec cat {} + 2>/dev/null); do add "$pid"; done
+    fi
+    # shellcheck disable=SC2013
+    for path in $(grep -l -F -e "KUBENODE_RUN=$id" /proc/[0-9]*/environ 2>/dev/null); do
+        path=${path#/proc/}
+        add "${path%/environ}"
+    done
+    [ -z "$cgroup" ] || return 0
+    for stat in /proc/[0-9]*/stat; do
+        { read -r line <"$stat"; } 2>/dev/null || continue
+        # after the last ")" of the name: state, parent, process group, session; 21: memory, 24: code (1: not ours
+        # to see), 49: the end of the environment
+        # shellcheck disable=SC2086
+        set -- ${line##*) }
+        case $1 in Z | X) continue ;; esac
+        [ -z "$session" ] || [ "$4" != "$session" ] || add "${line%% *}"
+        [ "${21:-0}" = 0 ] || [ "${24:-1}" = 1 ] || [ "${49:-1}" != 0 ] || unclear=1
     done
 }
 
+gone() { # whether nothing of the command lives; else it is in $found
+    look
+    [ "$left" -eq 0 ] || return 1
+    [ -z "$cgroup" ] || return 0
+    # One look misses a process that forks at that moment, or becomes another program: its environment is empty then.
+    looks=100 clear=0
+    while [ "$clear" -lt 2 ] && [ "$looks" -gt 0 ]; do
+        sleep 0.05
+        look
+        [ "$left" -eq 0 ] || return 1
+        if [ -z "$unclear" ]; then clear=$((clear + 1)); else clear=0; fi
+        looks=$((looks - 1))
+    done
+}
+
+signal() { # NAME: to all that was found
+    # shellcheck disable=SC2086
+    kill -s "$1" $found 2>/dev/null
+}
+
 terminate() { # GRACE: TERM, after GRACE seconds KILL, until nothing is left; says in $left what could not be ended
-    [ -n "$(members)" ] || { left=0 && return 0; }
+    if gone; then return; fi
     signal TERM
     signal CONT # a stopped process takes its TERM only then
     clock
     until=$((now + $1 * 100))
-    while clock && [ "$now" -lt "$until" ] && [ -n "$(members)" ]; do
+    while clock && [ "$now" -lt "$until" ]; do
+        if gone; then return; fi
         sleep 0.1
     done
     until=$((now + 1000)) # a process stuck in the kernel cannot be killed; do not wait for it for ever
-    while clock && [ "$now" -lt "$until" ] && [ -n "$(members)" ]; do
+    while clock && [ "$now" -lt "$until" ]; do
+        if gone; then return; fi
         [ ! -w "$cgroup/cgroup.kill" ] || echo 1 >"$cgroup/cgroup.kill"
         signal KILL
         sleep 0.1
     done
-    left=$(members | wc -l)
+    look
 }
 
 bury() { # a run whose runner was killed: what is left of the command, then the runner's helpers
@@ -215,6 +242,7 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
         before=$recorded # as long as something comes, a slow machine has its time
         recorded="$(size "$dir/stdout") $(size "$dir/stderr") $(size "$dir/interleaved")"
         if [ "$recorded" = "$before" ]; then tries=$((tries - 1)); else tries=100; fi
+        case $tries in *5) terminate 2 ;; esac # what holds the pipes open may have been missed
     done
     kill "$recorder" 2>/dev/null
     wait "$recorder" 2>/dev/null # it writes the ends of the logs

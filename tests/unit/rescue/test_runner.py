@@ -206,6 +206,18 @@ def test_what_the_command_leaves_behind_is_ended_with_it(either):
     assert not alive(either.wait_for("left"))
 
 
+@pytest.mark.root
+def test_what_becomes_another_program_is_not_missed(tmp_path):
+    """Between two programs a process has no environment, by which it is found without a cgroup."""
+    for number in range(12):
+        rescue = Rescue(put(tmp_path / str(number) / "again", "exec sh ./again\n").parent, WITHOUT_CGROUPS)
+        rescue.start(
+            "setsid -f sh -c 'echo $$ > left; exec sh ./again'; until [ -s left ]; do sleep 0.01; done; echo IMAGE_URL_DONE"
+        )
+        assert rescue.wait().left == 0
+        assert not alive(rescue.wait_for("left"))
+
+
 def test_stop_ends_a_running_command(either):
     either.start("sleep 300 & echo $! > child; wait")
     child = either.wait_for("child")
