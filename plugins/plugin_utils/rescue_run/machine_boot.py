@@ -187,11 +187,13 @@ def _words(disk: Mapping[str, Any]) -> str:
 # --- the installed record: what was installed, when, and when that was verified
 
 #: Writes its first argument as the record; whole or not at all. Another user than root needs sudo without a password.
-#: Only the record is flushed: a new system has much to write after its first boot, and the run would wait for it all.
+#: With it is flushed what the first boot has configured (host keys, network, who may log in), lest a power cut take from
+#: a proven system what it was proven by. Not the rest: a new system has much to write, and the run would wait for it all.
 WRITE_RECORD = r"""
 [ "$(id -u)" = 0 ] && how= || how="sudo -n"
 printf '%s\n' "$1" | $how /bin/sh -c '
 umask 022
+find /etc /var/lib/cloud /root/.ssh /home/*/.ssh -xdev -mmin -60 -exec sync {} + 2>/dev/null
 mkdir -p /etc/kubenode && cd /etc/kubenode && cat >.installed.json.new && sync .installed.json.new &&
 mv -f .installed.json.new installed.json && sync .' && echo recorded=1
 """

@@ -119,3 +119,15 @@ def test_what_a_command_left_that_failed_is_never_verified(cloud):
         cloud.run("-e", given).fails()
         assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
     assert cloud.record("late-1") == left
+
+
+def test_a_proven_system_is_itself_after_a_power_cut(cloud):
+    """What its first boot has configured is on its disk before it is called verified."""
+    cloud.inventory({"cut-1": {}})
+    cloud.run().ok()
+    cloud.act("cut-1", "poweroff")
+    cloud.act("cut-1", "poweron")
+    cloud.wait_for("cut-1")
+    cloud.run().ok()
+    assert cloud.machine("cut-1")["verified"]
+    assert cloud.boots("cut-1") == ["rescue", "disk", "disk"]
