@@ -24,6 +24,11 @@ STEADY = 20.0
 LOOKS = 0.25
 #: Seconds after which a gate says what it waits for, and from one such line to the next.
 QUIET, AGAIN = 10.0, 60.0
+#: After a host key that stays another one.
+_PUT_THERE = (
+    ". Where a person has put this system there on purpose: kubenode_host_keys names its key ({} has the one that is "
+    "known), and kubenode_reinstall has it written"
+)
 
 
 class Verdict(Enum):
@@ -176,7 +181,7 @@ def wait_for(
     seen: dict[str, int] = {}
     while True:
         remote.use(known_hosts)
-        was_open, asked = remote.is_open, False
+        was_open, asked, way_out = remote.is_open, False, ""
         if not was_open:
             known_hosts.forget_unproven()
         try:
@@ -188,6 +193,7 @@ def wait_for(
                 raise OtherKey from exc
             stays = (same_boot and exc.kind == OTHER_KEY) or (refusal_stays and exc.kind == REFUSED)
             verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
+            way_out = _PUT_THERE.format(known_hosts.path) if exc.kind == OTHER_KEY else ""
             wrong_since = wrong_since if stays else None
         except system_probe.ProbeError as exc:
             verdict = Decision(Verdict.WAIT, f"it answers, but not as expected: {exc}")
@@ -208,7 +214,7 @@ def wait_for(
         if verdict.verdict is Verdict.WRONG:
             wrong_since = wrong_since or clock()
             if clock() - wrong_since >= STEADY:
-                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s", last)
+                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s{way_out}", last)
         waited = clock() - began
         if waited >= timeout:
             raise GateClosed(_summary(what, timeout, seen), last)

@@ -49,6 +49,25 @@ def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
     cloud.run().ok()
 
 
+def test_a_server_that_its_owner_has_rebuilt_is_left_alone(cloud):
+    """The record here says done, and another system answers: not verified, not written; each refusal says the way out."""
+    unknown = {"kubenode_host_keys": []}
+    cloud.inventory({"rebuilt-1": unknown})
+    cloud.run().ok()
+    cloud.act("rebuilt-1", "rebuild", {"image": "debian-12"})
+    cloud.wait_for("rebuilt-1")
+    boots = cloud.boots("rebuilt-1")
+    cloud.run().fails().says("not the pinned one").says("kubenode_host_keys names its key").says("kubenode_reinstall")
+    key = cloud.shell("rebuilt-1", "cat /etc/ssh/ssh_host_ed25519_key.pub").strip()
+    cloud.inventory({"rebuilt-1": {"kubenode_host_keys": [key]}})
+    cloud.run().fails().says("nothing shows that this system is installation").says("kubenode_adopt: true")
+    assert not cloud.machine("rebuilt-1")["verified"]
+    assert cloud.boots("rebuilt-1") == boots
+    cloud.inventory({"rebuilt-1": unknown})
+    cloud.run("-e", '{"kubenode_reinstall": ["rebuilt-1"]}').ok()
+    assert cloud.record("rebuilt-1")["consent"] == "reinstall"
+
+
 def test_a_permission_counts_once(cloud):
     """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""
     words = {"kubenode_reinstall": ["once-1", "elsewhere-9"]}
