@@ -230,7 +230,7 @@ class MachineFleet:
         step = self._step(machine)
         if step == REFUSE:
             raise Refused(self._why_refused(run.name, server))
-        if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
+        if server is not None and self._state != "absent" and server.get("status") == "initializing":
             run.timeline.to(boot_states.INITIALIZING)
         deadline = Deadline(self._timeout, "the wanted state of the server")
         if step == KEEP:

@@ -35,6 +35,7 @@ def test_machines_are_created_powered_off_and_marked_and_then_left_alone(project
     assert not again.result["changed"]
     assert again.machines["n1"]["msg"] == "exists"
     assert (again.machines["n1"]["created"], again.machines["n1"]["fresh"]) == (False, None)
+    assert again.machines["n1"]["transitions"] == [], "it is off, and not being created"
     assert again.result["api_calls"] <= 5
 
 
