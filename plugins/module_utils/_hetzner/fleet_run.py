@@ -55,6 +55,8 @@ class MachineRun:
         self.name = name
         self.timeline = boot_states.Timeline(name, state=state, since=since)
         self.result: dict[str, Any] = {"name": name, "failed": False, "changed": False, "msg": ""}
+        #: Says what is waited for while the boot state is the same.
+        self.says: Callable[[str], None] = lambda text: None
 
     @classmethod
     def going_on(cls, machine: Machine) -> MachineRun:
@@ -105,6 +107,7 @@ class News:
     def follow(self, run: MachineRun) -> None:
         """Write every change of the boot state of a machine from now on, and its present one."""
         run.timeline.heard = lambda state: self.write(run, state=state)
+        run.says = lambda text: self.write(run, text=text)
         self.write(run)
 
     def plan(self, text: str) -> None:
@@ -115,14 +118,14 @@ class News:
         """One line about the requests: so many until now."""
         self._append({"made": made})
 
-    def write(self, run: MachineRun, state: str | None = None, ended: bool = False) -> None:
+    def write(self, run: MachineRun, state: str | None = None, ended: bool = False, text: str = "") -> None:
         """One line about a machine."""
         budget = getattr(self._api, "budget", None)
         remaining = budget.remaining() if budget is not None else math.inf
         line = {
             "machine": run.name,
             "state": run.timeline.state if state is None else state,
-            "text": self._masked(run.result.get("msg", "")) if ended else "",
+            "text": self._masked(run.result.get("msg", "") if ended else text),
             "ended": ended,
             "failed": bool(ended and run.result.get("failed")),
             "changed": bool(run.result.get("changed")),

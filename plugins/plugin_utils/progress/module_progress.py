@@ -180,6 +180,8 @@ class Reader:
         text = one_line(in_variables(str(news.get("text", "")), self._variables), 2000)
         if ended:
             self._show.end(name, FAILED if failed else DONE, text)
+        elif text:
+            self._show.message(name, text)
         if name in self._show.fleet.machines:  # so that a run that is killed leaves it
             known = {"boot_state": state, "machine_name": name, "msg": text}
             if not self._looks_ahead:

@@ -116,12 +116,16 @@ def test_a_running_system_that_refuses_our_key_is_not_asked_for_minutes(
     monkeypatch.setattr(boot_flow, "Deadline", functools.partial(Deadline, clock=clock, sleep=clock.sleep))
     flow = object.__new__(cloud_rescue.CloudFlow)
     flow.fleet = SimpleNamespace(rescue_timeout=limit)
-    flow.seen, notes = ObservedState("running"), []
+    flow.seen, notes, said = ObservedState("running"), [], []
+    flow.run = SimpleNamespace(says=said.append)
     monkeypatch.setattr(flow, "probe", lambda: Answer([kind for since, kind in answers if since <= clock.now][-1]))
     monkeypatch.setattr(flow, "note", notes.append)
     flow.look()
     assert least <= clock.now <= most
     assert flow.seen.answer == found
+    first = "asking which system runs, 10 of at most"
+    assert said[0].startswith(f"{first} {limit} s: SSH ")
+    assert len(said) == 1 + int((clock.now - 10) // 60)
 
 
 #: More servers than one page of a list has.

@@ -131,9 +131,9 @@ def test_a_module_whose_run_has_ended_before_it_begins_ends_at_once():
         raise_if_ended(own_run_of({"run_socket": "kubenode-run-of-the-past"}))
 
 
-def reader(path, names=("good", "bad"), variables=None):
+def reader(path, names=("good", "bad"), variables=None, mode="fleet"):
     said: list[str] = []
-    show = display.FleetView(names, "fleet", lambda text, **_how: said.append(text))
+    show = display.FleetView(names, mode, lambda text, **_how: said.append(text))
     return module_progress.Reader(str(path), show, variables or {}), show, said
 
 
@@ -143,6 +143,16 @@ def test_the_news_make_a_view(written):
     read.read()
     assert said == ["bad: FAILED: kubenode_server_type: ******** is no type"]
     assert show.fleet.sum_line() == "1/2 done · 1 failed · API 10 of 3600"
+
+
+def test_what_a_machine_waits_for_is_said_while_it_waits(tmp_path):
+    run = fleet_run.MachineRun("good")
+    News(str(tmp_path / "news"), Api(), lambda text: text.replace("secret", "***")).follow(run)
+    run.says("asking which system runs, 10 of at most 360 s: secret")
+    read, show, said = reader(tmp_path / "news", mode="lines")
+    read.read()
+    assert said == ["good: asking which system runs, 10 of at most 360 s: ***"]
+    assert show.fleet.machines["good"].outcome == ""
 
 
 def test_what_is_ahead_is_said_before_the_machines(tmp_path):
