@@ -187,8 +187,8 @@ def _words(disk: Mapping[str, Any]) -> str:
 # --- the installed record: what was installed, when, and when that was verified
 
 #: Writes its first argument as the record; whole or not at all. Another user than root needs sudo without a password.
-#: With it is flushed what the first boot has configured (host keys, network, who may log in), lest a power cut take from
-#: a proven system what it was proven by. Not the rest: a new system has much to write, and the run would wait for it all.
+#: With it is flushed what the first boot has configured (host keys, network, who may log in), lest a power cut take
+#: from a proven system what it was proven by. Not the rest: a new system has much to write, and the run would wait.
 WRITE_RECORD = r"""
 [ "$(id -u)" = 0 ] && how= || how="sudo -n"
 printf '%s\n' "$1" | $how /bin/sh -c '

@@ -50,7 +50,7 @@ def test_a_node_that_a_person_repairs_in_its_rescue_is_left_alone(cloud):
 
 
 def test_a_server_that_its_owner_has_rebuilt_is_left_alone(cloud):
-    """The record here says done, and another system answers: not verified, not written; each refusal says the way out."""
+    """Our record says done, and another system answers: not verified, not written; refusals say the ways out."""
     unknown = {"kubenode_host_keys": []}
     cloud.inventory({"rebuilt-1": unknown})
     cloud.run().ok()

@@ -211,9 +211,8 @@ def test_what_becomes_another_program_is_not_missed(tmp_path):
     """Between two programs a process has no environment, by which it is found without a cgroup."""
     for number in range(12):
         rescue = Rescue(put(tmp_path / str(number) / "again", "exec sh ./again\n").parent, WITHOUT_CGROUPS)
-        rescue.start(
-            "setsid -f sh -c 'echo $$ > left; exec sh ./again'; until [ -s left ]; do sleep 0.01; done; echo IMAGE_URL_DONE"
-        )
+        leave = "setsid -f sh -c 'echo $$ > left; exec sh ./again'"
+        rescue.start(f"{leave}; until [ -s left ]; do sleep 0.01; done; echo IMAGE_URL_DONE")
         assert rescue.wait().left == 0
         assert not alive(rescue.wait_for("left"))
 
