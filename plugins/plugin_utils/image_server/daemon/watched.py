@@ -267,6 +267,8 @@ class Certificate:
             context.load_cert_chain(*self._paths, password=lambda: "")
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
+            if "PEM lib" in reason:  # that is all that OpenSSL says
+                reason = "one of them is not in PEM, or the key has a passphrase; give it without one"
             certificate, key = self._paths
             raise ImageError(f"tls-cert {certificate} and tls-key {key} cannot be used: {reason}") from error
         return context
