@@ -178,8 +178,8 @@ _TELLING = re.compile("fatal:|ERROR|FAILED|Error:")
 def why(report: pytest.TestReport, most: int = 14) -> list[str]:
     """The lines that say most of a failure: what failed, what a playbook in it said, and the end."""
     lines = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
-    told = [number for number, line in enumerate(lines) if _TELLING.search(line)]
-    kept = {0, 1, *told[: most // 2]}
+    saying = [number for number, line in enumerate(lines) if _TELLING.search(line)]
+    kept = {0, 1, *saying[: most // 2]}
     kept.update(range(max(len(lines) - most + len(kept), 0), len(lines)))
     return [f"{report.when} failed: {report.nodeid}", *(f"  {line[:300]}" for n, line in enumerate(lines) if n in kept)]
 

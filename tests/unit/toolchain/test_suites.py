@@ -85,8 +85,8 @@ def test_a_failure_is_named_when_it_happens(folder):
 
 
 def test_a_failure_of_a_playbook_is_said_in_a_few_lines():
-    output = ["AssertionError: assert 2 == 0", *("ok: [a]" for _ in range(50)), 'fatal: [b]: FAILED! => {"msg": "no"}']
-    output += [*("ok: [c]" for _ in range(50)), "PLAY RECAP", "b : failed=1"]
+    output = ["AssertionError: assert 2 == 0", *["ok: [a]"] * 50, 'fatal: [b]: FAILED! => {"msg": "no"}']
+    output += [*["ok: [c]"] * 50, "PLAY RECAP", "b : failed=1"]
     text = "\n".join(f"E   {line}" for line in output)
     said = why(SimpleNamespace(when="call", nodeid="tests/a.py::test_a", longreprtext="code\n" + text))
     assert said[:2] == ["call failed: tests/a.py::test_a", "  AssertionError: assert 2 == 0"]
