@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import (
@@ -173,6 +174,14 @@ def _other(name: str, record: Mapping[str, Any] | None, installation: str) -> st
 def _ways_out(name: str) -> str:
     given = consent.extra_var("reinstall", [name])
     return f"Two ways out: kubenode_adopt: true leaves the machine as it is, {given} writes it"
+
+
+def _put_there(name: str, known: Path) -> str:
+    given = consent.extra_var("reinstall", [name])
+    return (
+        ". Where a person has put this system there on purpose, kubenode_host_keys names its key "
+        f"({known} has the known one), or {given} writes the machine"
+    )
 
 
 def _no_record(record: Mapping[str, Any] | None) -> str:
@@ -409,6 +418,7 @@ class _Boot:
             # Some images make their host keys while cloud-init runs.
             prove=False,
             same_boot=not given["reboot"],
+            way_out=_put_there(self._flow.name, self._target.path) if expect_os else "",
             mask=self._masker.text,
         )
         if not expect_os:

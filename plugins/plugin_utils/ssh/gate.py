@@ -24,11 +24,6 @@ STEADY = 20.0
 LOOKS = 0.25
 #: Seconds after which a gate says what it waits for, and from one such line to the next.
 QUIET, AGAIN = 10.0, 60.0
-#: After a host key that stays another one.
-_PUT_THERE = (
-    ". Where a person has put this system there on purpose: kubenode_host_keys names its key ({} has the one that is "
-    "known), and kubenode_reinstall has it written"
-)
 
 
 class Verdict(Enum):
@@ -164,6 +159,7 @@ def wait_for(
     prove: bool = True,
     stop_at_other_key: bool = False,
     same_boot: bool = False,
+    way_out: str = "",
     refusal_stays: bool = False,
     mask: Callable[[str], str] = str,
     clock: Callable[[], float] = time.monotonic,
@@ -172,8 +168,8 @@ def wait_for(
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
     ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
-    no reboot was sent, so a system that shows a wrong host key will go on to do so; ``refusal_stays``: what refuses our
-    key will not take it later; ``mask``: takes secrets out of what cloud-init says.
+    no reboot was sent, so a system with a wrong host key will go on to show it, and the error ends by ``way_out``;
+    ``refusal_stays``: what refuses our key will not take it later; ``mask``: takes secrets out of what cloud-init says.
     """
     began = clock()
     waiting = _Waiting(known_hosts.name, what, timeout, clock)
@@ -181,7 +177,7 @@ def wait_for(
     seen: dict[str, int] = {}
     while True:
         remote.use(known_hosts)
-        was_open, asked, way_out = remote.is_open, False, ""
+        was_open, asked, after = remote.is_open, False, ""
         if not was_open:
             known_hosts.forget_unproven()
         try:
@@ -193,7 +189,7 @@ def wait_for(
                 raise OtherKey from exc
             stays = (same_boot and exc.kind == OTHER_KEY) or (refusal_stays and exc.kind == REFUSED)
             verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
-            way_out = _PUT_THERE.format(known_hosts.path) if exc.kind == OTHER_KEY else ""
+            after = way_out if exc.kind == OTHER_KEY else ""
             wrong_since = wrong_since if stays else None
         except system_probe.ProbeError as exc:
             verdict = Decision(Verdict.WAIT, f"it answers, but not as expected: {exc}")
@@ -214,7 +210,7 @@ def wait_for(
         if verdict.verdict is Verdict.WRONG:
             wrong_since = wrong_since or clock()
             if clock() - wrong_since >= STEADY:
-                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s{way_out}", last)
+                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s{after}", last)
         waited = clock() - began
         if waited >= timeout:
             raise GateClosed(_summary(what, timeout, seen), last)

@@ -69,7 +69,10 @@ CASES = {
     "bind": (["--nmstate-dir", "{tmp}", "--images-bind-addr", "8084"], {}, ["images-bind-addr '8084' is no address"]),
     "metrics": (["--nmstate-dir", "{tmp}", "--metrics-addr", "x:99999"], {}, ["metrics-addr 'x:99999'"]),
     "half of tls": (["--nmstate-dir", "{tmp}", "--tls-cert", "x"], {}, ["tls-cert and tls-key belong together"]),
-    "tls": (["--nmstate-dir", "{tmp}", "--tls-cert", "{tmp}/x", "--tls-key", "{tmp}/x"], {}, ["No such file"]),
+    "tls": (
+        ["--nmstate-dir", "{tmp}", "--tls-cert", "{tmp}/x", "--tls-key", "{tmp}/x"], {},
+        ["cannot be used: No such file"],
+    ),
     "no pem": (
         ["--nmstate-dir", "{tmp}", "--tls-cert", "{tmp}/short", "--tls-key", "{tmp}/short"], {},
         ["cannot be used: one of them is not in PEM, or the key has a passphrase"],

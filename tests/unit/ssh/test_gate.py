@@ -230,8 +230,9 @@ def test_who_shows_another_key_and_was_not_rebooted_is_not_waited_for_to_the_lim
     changed = classify("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.")
     world = World(tmp_path, (0, changed))
     with pytest.raises(gate.GateClosed) as closed:
-        world.wait(rescue_gate(), timeout=600, same_boot=True)
+        world.wait(rescue_gate(), timeout=600, same_boot=True, way_out=". Name its key")
     assert "a host key that is not the pinned one" in str(closed.value)
+    assert str(closed.value).endswith("for 20 s. Name its key")
     assert world.now < 30
     world = World(tmp_path, (0, changed), (10, SILENCE), (15, changed), (25, probe()))
     assert world.wait(rescue_gate(), timeout=600, same_boot=True).is_rescue, "it may yet make its keys"

@@ -88,6 +88,14 @@ def test_a_failure_does_not_end_the_run(house, capsys):
     assert [line.split()[0] for line in output if line.endswith("FAILED")] == ["one"]
 
 
+def test_what_failed_is_said_once_more_at_the_end(house):
+    lines = []
+    reasons = ["call failed: tests/a.py::test_a", "  assert False"]
+    failed = parts.Result(house("one", ""), 1.0, 1, failed=1, reasons=reasons)
+    parts._summary([failed, parts.Result(house("two", ""), 1.0, 0)], ["three: no time"], lines.append)
+    assert lines[-3:] == ["0 passed, 1 failed, 0 skipped", *reasons]
+
+
 def test_what_passed_on_this_tree_is_not_run_again(house, capsys, monkeypatch):
     both = [house("one", "exit(1)"), house("two", "exit(0)")]
     parts.run(both, None, False, ())
