@@ -27,7 +27,7 @@ kept=65536 # bytes kept of the end of stdout and of stderr
 
 clock() { # now, in hundredths of a second since boot; no fork, as it is asked for every line
     read -r uptime _ </proc/uptime
-    now=${uptime%.*}${uptime#*.}
+    now=$((${uptime%.*} * 100 + 1${uptime#*.} - 100)) # 0.08 is 8: a number that begins with 0 is octal
 }
 
 elapsed() { # seconds since the start, with two decimals

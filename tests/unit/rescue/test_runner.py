@@ -56,6 +56,14 @@ def runner_pid(rescue: Rescue) -> int:
     return int(lines["runner"])
 
 
+def test_a_command_starts_and_ends_in_the_first_second_of_a_system(rescue):
+    clock = put(rescue.base / "uptime", "0.08 0.00\n")
+    runner = rescue.base / protocol.RUNNER
+    runner.write_text(runner.read_text().replace("/proc/uptime", str(clock)))
+    rescue.start("echo IMAGE_URL_DONE")
+    assert rescue.wait("exited").succeeded(protocol.MARKER_AND_EXIT_CODE)
+
+
 def test_success_is_reported_with_both_streams_and_their_times(rescue):
     first = rescue.start(f"echo one; echo two >&2; {UNTIL_GO}; sleep 0.3; echo IMAGE_URL_DONE")
     assert first.state == protocol.RUNNING
