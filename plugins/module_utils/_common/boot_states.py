@@ -30,6 +30,8 @@ ORDER = (
     OPERATING_SYSTEM_RUNNING,
     PROVISIONING_FAILED,
 )
+#: Seconds after which a wait says what it waits for, and from one such line to the next.
+QUIET, AGAIN = 10.0, 60.0
 
 
 class Timeline:
@@ -90,3 +92,17 @@ class Timeline:
     def _tell(self) -> None:
         if self.heard is not None:
             self.heard(self.state)
+
+
+class LongWait:
+    """Says now and then what is waited for, for ``limit`` seconds at most, once that has taken some seconds."""
+
+    def __init__(self, what: str, limit: float) -> None:
+        self._what, self._limit, self._next = what, limit, QUIET
+
+    def line(self, waited: float, seen: str) -> str:
+        """What to say after ``waited`` seconds, when ``seen`` was seen last; mostly nothing."""
+        if not self._next <= waited < self._limit:
+            return ""
+        self._next = waited + AGAIN
+        return f"{self._what}, {waited:.0f} of at most {self._limit:.0f} s: {text.one_line(seen, 300)}"

@@ -28,8 +28,6 @@ from .ssh import DENIED, SILENT, SYSTEM, Answer, Ssh
 SHORT_LOOK = 8.0
 #: Seconds for which a system must refuse our key until that is its answer: one that boots may have no keys yet.
 REFUSAL_TAKES = 15.0
-#: Seconds after which a machine says that it is asked which system runs, and from one such line to the next.
-QUIET, AGAIN = 10.0, 60.0
 
 _TOWARDS = {
     "rescue": decision.towards_rescue,
@@ -422,7 +420,7 @@ class BootFlow(ABC):
         """Find out by SSH who answers; one lost connection is no silence, one refusal or half an answer no answer."""
         deadline = Deadline(self.look_seconds(), "an answer by SSH")
         refused: Deadline | None = None
-        said = QUIET
+        waiting = boot_states.LongWait("asking which system runs", deadline.seconds)
         while True:
             answer = self.probe()
             refused = (refused or Deadline(REFUSAL_TAKES, "a login")) if answer.kind == DENIED else None
@@ -430,11 +428,8 @@ class BootFlow(ABC):
             enough = enough or (refused is not None and not refused.left())
             if enough or deadline.left() <= LOOK_EVERY:
                 break
-            waited = deadline.seconds - deadline.left()
-            if waited >= said:
-                said = waited + AGAIN
-                limit = f"{waited:.0f} of at most {deadline.seconds:.0f} s"
-                self.run.says(f"asking which system runs, {limit}: {answer.describe()}")
+            if line := waiting.line(deadline.seconds - deadline.left(), answer.describe()):
+                self.run.says(line)
             deadline.sleep(LOOK_EVERY, "")
         self.seen.answer, self.seen.listens = who_answers(answer), answer.listens
         self.note(answer)

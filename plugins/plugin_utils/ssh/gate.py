@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.boot_states import LongWait
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import another_server, is_server
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
@@ -22,8 +23,6 @@ from .system_probe import System
 STEADY = 20.0
 #: Seconds between two looks whether a port is open.
 LOOKS = 0.25
-#: Seconds after which a gate says what it waits for, and from one such line to the next.
-QUIET, AGAIN = 10.0, 60.0
 
 
 class Verdict(Enum):
@@ -133,19 +132,16 @@ def judge_cloud_init(system: System, unknown_for: float) -> Decision:
 
 
 class _Waiting:
-    """Says now and then what is waited for and what was seen last, once that has taken some seconds."""
+    """Shows now and then what is waited for and what was seen last."""
 
     def __init__(self, name: str, what: str, timeout: float, clock: Callable[[], float]) -> None:
-        self._name, self._what, self._timeout, self._clock = name, what, timeout, clock
-        self._began, self._next = clock(), QUIET
+        self._name, self._clock, self._began = name, clock, clock()
+        self._long = LongWait(f"waiting for {what}", timeout)
 
     def seen(self, why: str) -> None:
         """This was seen, and it goes on."""
-        waited = self._clock() - self._began
-        if self._next <= waited < self._timeout:
-            self._next = waited + AGAIN
-            limit = f"{waited:.0f} of at most {self._timeout:.0f} s"
-            display.progress(self._name, f"waiting for {self._what}, {limit}: {one_line(why, 300)}")
+        if line := self._long.line(self._clock() - self._began, why):
+            display.progress(self._name, line)
 
 
 def wait_for(

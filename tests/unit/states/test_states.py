@@ -88,3 +88,10 @@ def test_unknown_states_are_refused():
         boot_states.Timeline("n1").to("Done")
     with pytest.raises(ValueError, match="'Lost'"):
         boot_states.Timeline("n1").found("Lost")
+
+
+def test_a_long_wait_is_told_after_ten_seconds_then_once_a_minute_and_not_at_its_end():
+    wait = boot_states.LongWait("waiting for the rescue", 100.0)
+    lines = {second: wait.line(second, "no SSH\nserver answers") for second in range(102)}
+    assert [second for second, line in lines.items() if line] == [10, 70]
+    assert lines[70] == "waiting for the rescue, 70 of at most 100 s: no SSH server answers"
