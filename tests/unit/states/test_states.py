@@ -90,7 +90,7 @@ def test_unknown_states_are_refused():
         boot_states.Timeline("n1").found("Lost")
 
 
-def test_a_long_wait_is_told_after_ten_seconds_then_once_a_minute_and_not_at_its_end():
+def test_a_long_wait_is_shown_after_ten_seconds_then_once_a_minute_and_not_at_its_end():
     wait = boot_states.LongWait("waiting for the rescue", 100.0)
     lines = {second: wait.line(second, "no SSH\nserver answers") for second in range(102)}
     assert [second for second, line in lines.items() if line] == [10, 70]
