@@ -462,13 +462,14 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
     # A half goes up: 0.25 said as 0.2 is less than was asked.
     per_machine = math.floor(10 * report.api_calls / len(machines) + 0.5) / 10
     failed = [machine for machine in machines if machine["failed"]]
-    running = [
+    booted = [
         machine
         for machine in machines
-        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING
-        and not machine["failed"]
-        and not machine["removed"]
+        if machine["boot_state"] == boot_states.OPERATING_SYSTEM_RUNNING and not machine["removed"]
     ]
+    running = [machine for machine in booted if not machine["failed"]]
+    # Base or join may have failed on a system that is proven.
+    later = sum(bool(machine["failed"] and machine["verified"]) for machine in booted)
     removed = [machine for machine in machines if machine["removed"]]
     verified = [machine for machine in running if machine["verified"]]
     unverified = [machine for machine in running if machine["verified"] is False]
@@ -480,6 +481,7 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
         f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} {changed_in_words}, "
         f"{len(failed)} failed"
+        + (f" ({later} of them on a verified system)" if later else "")
         + (f", {len(removed)} removed" if removed else "")
         + (f", {unfinished} not finished" if unfinished else ""),
     ]
@@ -499,7 +501,7 @@ def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]
     if report.errors or changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases()):
         touched = True
     if not (touched or unverified or drifted or used):
-        lines.append("Nothing changed: every machine was found in the state that was asked for.")
+        lines.append("Nothing changed.")
     for place, machine in enumerate(failed):
         lines.append(f"  {spaced(machine['name'], 63)} failed: {machine['reason']}")
         lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:] if place < TAILS]

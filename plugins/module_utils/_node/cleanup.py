@@ -136,12 +136,10 @@ PLACES = (
 #: File systems of one machine; all others may be another machine's as well.
 LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "vfat", "xfs", "zfs")
 
-#: What shows that a machine has joined a cluster, or is about to.
-JOINED = (
-    "/etc/kubernetes/kubelet.conf",
-    "/etc/kubernetes/bootstrap-kubelet.conf",
-    "/var/lib/kubelet/pki/kubelet-client-current.pem",
-)
+#: What shows that a machine has joined a cluster.
+IS_NODE = ("/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki/kubelet-client-current.pem")
+#: The same, or is about to.
+JOINED = (*IS_NODE, "/etc/kubernetes/bootstrap-kubelet.conf")
 
 #: Makes host keys where nothing else does; cloud-init, which does it for a new instance, comes first.
 HOST_KEYS_UNIT = "/etc/systemd/system/kubenode-host-keys.service"

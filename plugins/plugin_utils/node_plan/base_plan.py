@@ -26,10 +26,13 @@ _CGROUP_2_ONLY = (1, 35)
 _NEED_DOCKER_23 = ("0.4.0", "0.4.1")
 
 
-def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> list[str]:
-    """Every reason against this machine; empty when base can begin.
+def refusals(
+    node: Node, inputs: BaseInputs, before: float, after: float, steps: Sequence[str] = STEPS, upgrades: bool = False
+) -> list[str]:
+    """Every reason against this machine; empty when base can begin with ``steps``.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
+    ``upgrades``: the node is drained, where there is a cluster to ask, and may get another minor version.
     """
     if node.get("uid"):
         uid = node["uid"]
@@ -46,7 +49,8 @@ def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> lis
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
-    found += _on_hold(node, inputs)
+    found += _on_hold(node, inputs) + _versions_of_a_node(node, inputs, steps, upgrades)
+    found += _masked(node, inputs, steps)
     for client in software.without_storage(node, inputs):
         found.append(
             f"base_storage_clients names {client}, of which {system.name} has no package; take it out of the list"
@@ -215,6 +219,58 @@ def _joined(node: Node, inputs: BaseInputs) -> list[str]:
     return [text % ", ".join(there)]
 
 
+def _versions_of_a_node(node: Node, inputs: BaseInputs, steps: Sequence[str], upgrades: bool) -> list[str]:
+    """A node runs pods: what its operator has upgraded stays, and its kubelet gets another minor version drained."""
+    found: list[str] = []
+    if not _is_node(node):
+        return found
+    for program, step, wanted, variable in _versioned(inputs):
+        runs = kubelet.version_of(program, node)
+        if step not in steps or not runs or not systems.numbers(wanted):
+            continue
+        here = f"{program} {runs} is on this node, and base_{variable} is {wanted}"
+        if systems.release_numbers(runs) > systems.release_numbers(wanted) and not inputs["allow_downgrade"]:
+            found.append(
+                f"{here}: a node does not go back to an older version unasked; set base_{variable} to {runs}, or "
+                "base_allow_downgrade to true"
+            )
+        elif program == "kubelet" and systems.minor(runs) != systems.minor(wanted) and not upgrades:
+            found.append(
+                f"{here}: another minor version is for a drained node, and not newer than its API server; "
+                f"kubenode.provision.node_upgrade takes nodes there one by one, or set base_{variable} to {runs}"
+            )
+    return found
+
+
+def _is_node(node: Node) -> bool:
+    files = node.get("files", {})
+    return any(path in files and files[path]["exists"] for path in cleanup.IS_NODE)
+
+
+def _masked(node: Node, inputs: BaseInputs, steps: Sequence[str]) -> list[str]:
+    """A unit of a node is masked by its operator, who does not want it to run."""
+    if not _is_node(node):
+        return []
+    units = node.get("units") or {}
+    masked = [name for name in base_inputs.unit_names(inputs) if (units.get(name) or {}).get("load") == "masked"]
+    step = {"kubelet.service": "kubelet", f"{kubelet.PROBE}.service": "health", f"{kubelet.PROBE}.timer": "health"}
+    return [
+        f"{name} is masked on this node: its operator does not want it to run; unmask it (systemctl unmask {name}), or "
+        f"set base_manage_{step.get(name, 'runtime')} to false"
+        for name in masked
+        if step.get(name, "runtime") in steps
+    ]
+
+
+def _versioned(inputs: BaseInputs) -> list[tuple[str, str, str, str]]:
+    """Program, step, version and variable of what base installs in a version of its own."""
+    listed = [("kubelet", "kubelet", inputs["kubernetes_version"], "kubernetes_version")]
+    if inputs["container_runtime"] == "containerd" and inputs["containerd_source"] == "tarball":
+        listed.append(("containerd", "runtime", inputs["containerd_version"], "containerd_version"))
+        listed.append(("runc", "runtime", inputs["runc_version"], "runc_version"))
+    return listed
+
+
 def _on_hold(node: Node, inputs: BaseInputs) -> list[str]:
     """What a person holds is theirs. A lock of dnf names a version, and dnf installs that one."""
     if not inputs["manage_packages"] or known(node).package_manager != "apt":
@@ -237,7 +293,9 @@ def _moves_held(node: Node, inputs: BaseInputs) -> bool:
     return any(name in own and name in node.get("held", []) for name in missing)
 
 
-def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, Any]:
+def preflight(
+    node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float, upgrades: bool = False
+) -> dict[str, Any]:
     """``{refusals, warnings, packages, moves_held, artifacts}``.
 
     Sentences, package names as the manager spells them, whether one of these is on hold by the role, programs.
@@ -246,7 +304,7 @@ def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: floa
     Nothing is planned for a machine that is refused. Templates of the user's are rendered, since they may fail.
     """
     found: dict[str, Any] = {
-        "refusals": refusals(node, inputs, before, after),
+        "refusals": refusals(node, inputs, before, after, steps, upgrades),
         "warnings": warnings(node, inputs),
         "packages": [],
         "moves_held": False,
@@ -284,6 +342,7 @@ def base_plan(
     run_tags: Sequence[str] = ("all",),
     skip_tags: Sequence[str] = (),
     joins: bool = False,
+    upgrades: bool = False,
     before: float | None = None,
     inventory_dir: str | None = None,
     search: Sequence[str] = (),
@@ -304,7 +363,9 @@ def base_plan(
         "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search),
         "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
         "queries": lambda: queries(given_, joins),
-        "preflight": lambda: preflight(node_, given_, steps or (), after if before is None else float(before), after),
+        "preflight": lambda: preflight(
+            node_, given_, steps or (), after if before is None else float(before), after, upgrades
+        ),
         "sources": lambda: plan_types.without_secrets(software.sources(node_, given_)),
         "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),
@@ -363,14 +424,14 @@ def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
     by_package = (
         inputs["cri_dockerd_version"] in _NEED_DOCKER_23 if docker else inputs["containerd_source"] != "tarball"
     )
-    join = kubelet.queries() if joins else {"binaries": [], "units": [], "files": []}
+    join = kubelet.queries() if joins else {"binaries": kubelet.places("kubelet"), "files": []}
     return {
         "packages": software.every_name(inputs),
         "candidates": inputs["manage_runtime"] and by_package,
-        "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
-        "units": join["units"],
-        # a machine that has joined is no image
-        "files": sorted({*(cleanup.JOINED if inputs["prebake"] else ()), *join["files"]}),
+        "binaries": (["dockerd"] if docker else ["containerd", "runc"]) + join["binaries"],
+        "units": base_inputs.unit_names(inputs),
+        # a machine that has joined is no image, and keeps its versions
+        "files": sorted({*cleanup.JOINED, *join["files"]}),
         "sysctls": [],
         "modules": [],
     }

@@ -216,12 +216,15 @@ class Kubelet(KubeletOptions):
 _FOLDERS = ("/usr/local/bin", "/opt/bin", "/usr/bin")
 
 
+def places(program: str) -> list[str]:
+    """Where node_info is to look for it."""
+    return [program, *(f"{one}/{program}" for one in _FOLDERS)]
+
+
 def queries() -> dict[str, list[str]]:
     """What node_info is to look at for a join."""
     return {
-        "binaries": [
-            place for name in ("kubelet", "kubeadm") for place in [name, *(f"{one}/{name}" for one in _FOLDERS)]
-        ],
+        "binaries": places("kubelet") + places("kubeadm"),
         "units": ["kubelet.service"],
         "files": list(join_files.MADE + join_files.MADE_FOLDERS + (join_files.CLIENT_PEM,)),
     }
@@ -243,6 +246,12 @@ def _binaries(program: str, node: Node, base: Mapping[str, Any]) -> list[Binary]
     preferred = f"{base['bin_dir']}/{program}" if base.get("bin_dir") else program
     names_ = [preferred] + sorted(name for name in found if name.rpartition("/")[2] == program)
     return [binary for binary in map(found.get, names_) if binary]
+
+
+def version_of(program: str, node: Node) -> str:
+    """The version of a program that is on the machine, that of base first; empty where none says one."""
+    there = _binaries(program, node, node.get("base") or {})
+    return next(filter(None, (systems.plain_version((one["version"] or "").lstrip("v")) for one in there)), "")
 
 
 def _installed(node: Node, base: Mapping[str, Any]) -> tuple[str, str]:
@@ -367,6 +376,7 @@ def health(node: Node, inputs: BaseInputs) -> list[Setting]:
             "health/timer-unit",
             timer,
             enabled=True,
+            masked=False,
             state="started",
             restart_on=["health/timer", *(item["id"] for item in timer_drop_ins)],
         ),

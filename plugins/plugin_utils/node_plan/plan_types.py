@@ -36,6 +36,7 @@ class BaseInputs(TypedDict, total=False):
     kubelet_source: str
     kubeadm: bool
     version_check: str
+    allow_downgrade: bool
     checksums: Checksums
     mirror: str
     mirrors: dict[str, str]

@@ -203,6 +203,12 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
             "machine in Hetzner's rescue, which has its network on the public interface; leave one of the two enabled, "
             "or make the machine of a node image by hcloud_image_name"
         )
+    gone = [host for host in hosts if playbook == SITE and host.get("join_state") == "absent"]
+    if gone:
+        found.append(
+            f"{_names(gone)}: join_state is 'absent', but site makes nodes; kubenode.provision.node_join with it lets "
+            "a machine leave its cluster"
+        )
     for variable, playbooks in OF_THE_RUN.items():
         if variable == _KNOWN and variable in specification.of_the_command_line():
             continue  # the same for all, and too large to be compared for each

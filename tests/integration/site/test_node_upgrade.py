@@ -3,6 +3,7 @@
 """node_upgrade: what it refuses, and real kubelets that become three minor versions newer, one after the other."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ class Scene(Controller):
         given = {**real(self.lab, KUBERNETES), "kubenode_kubeconfig": str(self.plane.kubeconfig), **variables}
         given.update(base_kubernetes_version=version, kubenode_dir=str(self.folder / "kubenode"))
         return self.play(PLAYBOOK, *flags, **given)
+
+    def base(self, **variables: Any) -> Run:
+        return self.play("kubenode.provision.node_base", kubenode_dir=str(self.folder / "kubenode"), **variables)
 
     def versions(self) -> list[str]:
         """What the kubelets have reported."""
@@ -127,15 +131,26 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     back = scene.run(version=OLDEST, base_checksums=real(scene.lab, OLDEST)["base_checksums"])
     back.says("going back to an older minor version is no upgrade")
     assert scene.versions() == [KUBERNETES, KUBERNETES]
+    refuses_what_an_operator_did(scene)
 
-    # a Node stays Ready for a while when its kubelet was stopped
-    scene.nodes[NAMES[1]].run("systemctl stop kubelet")
-    for flags in (["--check"], []):
-        stopped = scene.run(*flags).fails()
-        said = f"{NAMES[1]}: kubelet.service is inactive on it; start it (systemctl start kubelet)"
-        assert said in " ".join(stopped.output.split())
-        assert "Drain its Node" not in stopped.output
-    assert scene.cordoned() == [True, False]
+
+def refuses_what_an_operator_did(scene):
+    """The inventory still has the version before; a newer runc was put there, and the health check was masked."""
+    pids, other = scene.pids(), scene.nodes[NAMES[1]]
+    old = scene.base(**real(scene.lab, OLDEST)).fails()
+    old.says(f"kubelet {KUBERNETES} is on this node, and base_kubernetes_version is {OLDEST}: a node does not go back")
+    timer, runc = "kubenode-runtime-probe.timer", "/usr/local/bin/runc"
+    other.run(f"systemctl stop {timer}; rm /etc/systemd/system/{timer}; systemctl mask {timer}")
+    newer = "#!/bin/sh\necho runc version 9.9.9\n"
+    other.run(f"cp {runc} /root/runc; printf %s {shlex.quote(newer)} >{runc}.new; chmod +x {runc}.new")
+    other.run(f"mv {runc}.new {runc}")
+    found = scene.base(**real(scene.lab, KUBERNETES)).fails()
+    found.says("runc 9.9.9 is on this node, and base_runc_version is ", f"{timer} is masked on this node: its operator")
+    assert "9.9.9" in other.run("runc --version")
+    assert scene.pids() == pids
+    other.run(f"mv /root/runc {runc}; systemctl unmask {timer}")
+    scene.base(**real(scene.lab, KUBERNETES)).ok()
+    assert other.run(f"systemctl is-active {timer}").strip() == "active"
 
 
 def with_release(lab: Any, version: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup, node_artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
@@ -262,7 +262,7 @@ def test_join_finds_in_the_look_of_base_all_that_it_asks_for():
     asked = base_plan.queries(given(), joins=True)
     for what, names in kubelet.queries().items():
         assert set(names) <= set(asked[what])
-    assert not set(base_plan.queries(given())["files"])
+    assert set(base_plan.queries(given())["files"]) == set(cleanup.JOINED)
 
 
 def seen_as_wanted(artifact):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node import cleanup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
     base_plan,
@@ -99,6 +100,65 @@ def test_an_old_containerd_is_refused_or_warned_of():
     inputs = given(containerd_source="distribution", version_check="warn")
     assert base_plan.refusals(facts, inputs, READ_AT, READ_AT) == []
     assert base_plan.warnings(facts, inputs) == [refusal.removesuffix(", or base_version_check to 'warn'")] != [refusal]
+
+
+def a_node(joined=True, **versions):
+    """A machine of a cluster, with programs of these versions."""
+    there = {name: {"path": f"/usr/local/bin/{name}", "version": version} for name, version in versions.items()}
+    files = {path: {"exists": joined} for path in cleanup.IS_NODE}
+    return node("debian-13", files=files, binaries=there)
+
+
+AHEAD = [
+    ("kubelet", "v1.36.9", "base_kubernetes_version is 1.36.4"),
+    ("containerd", "2.9.0", "base_containerd_version is 2.3.5"),
+    ("runc", "1.9.0", "base_runc_version is 1.5.1"),
+]
+
+
+@pytest.mark.parametrize(("program", "version", "said"), AHEAD)
+def test_a_node_does_not_go_back_unasked(program, version, said):
+    wanted = {"kubernetes_version": "1.36.4", "containerd_version": "2.3.5", "runc_version": "1.5.1"}
+    needed = [("kubelet", "1.36.4"), ("containerd-static", "2.3.5"), ("containerd", "2.3.5"), ("runc", "1.5.1")]
+    sums = {name: {one: {"amd64": "a" * 64}} for name, one in needed}
+    (refusal,) = against(a_node(**{program: version}), checksums=sums, **wanted)
+    plain = version.lstrip("v")
+    assert refusal.startswith(f"{program} {plain} is on this node, and {said}: a node does not go back")
+    assert refusal.endswith(f"set {said.split()[0]} to {plain}, or base_allow_downgrade to true")
+    for facts, allowed in [
+        (a_node(joined=False, **{program: version}), {}),
+        (a_node(**{program: version}), {"allow_downgrade": True}),
+        (a_node(**{program: said.split()[-1]}), {}),
+        (a_node(**{program: "0.1.0" if program != "kubelet" else "1.36.1"}), {}),
+        (a_node(**{program: None}), {}),
+    ]:
+        assert against(facts, checksums=sums, **wanted, **allowed) == []
+
+
+@pytest.mark.parametrize(("version", "allowed"), [("1.35.8", {}), ("1.37.0", {"allow_downgrade": True})])
+def test_a_node_gets_another_minor_version_by_node_upgrade_alone(version, allowed):
+    inputs, facts = given(kubernetes_version="1.36.4", **allowed), a_node(kubelet="v" + version)
+    (refusal,) = base_plan.refusals(facts, inputs, READ_AT, READ_AT)
+    assert "kubenode.provision.node_upgrade takes nodes there one by one" in refusal
+    assert refusal.endswith(f"set base_kubernetes_version to {version}")
+    assert base_plan.refusals(facts, inputs, READ_AT, READ_AT, upgrades=True) == []
+    assert base_plan.refusals(facts, inputs, READ_AT, READ_AT, steps=["runtime", "cni"]) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "step"),
+    [("kubelet.service", "kubelet"), ("containerd.service", "runtime"), ("kubenode-runtime-probe.timer", "health")],
+)
+def test_a_unit_that_is_masked_on_a_node_stays_so(unit, step):
+    units = {unit: {"load": "masked", "active": "inactive", "enabled": "masked"}}
+    facts = node("debian-13", files={path: {"exists": True} for path in cleanup.IS_NODE}, units=units)
+    (refusal,) = against(facts)
+    assert refusal.startswith(f"{unit} is masked on this node: its operator does not want it to run; unmask it")
+    assert refusal.endswith(f"set base_manage_{step} to false")
+    assert unit in base_plan.queries(DEFAULT)["units"]
+    others = [one for one in base_inputs.managed(DEFAULT) if one != step]
+    assert base_plan.refusals(facts, DEFAULT, READ_AT, READ_AT, steps=others) == []
+    assert against(node("debian-13", units=units)) == []
 
 
 @pytest.mark.parametrize("check", ["refuse", "warn"])

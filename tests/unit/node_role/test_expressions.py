@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.join_plan import join_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.role_specs import plain
@@ -77,7 +78,7 @@ def test_base_plans_what_its_filter_plans():
         templated("{{ __base_secrets }}", given)
     )
     assert [item["id"] for item in templated("{{ __base_sources }}", given)] == ["proxy/apt"]
-    assert templated("{{ __base_queries.binaries }}", given) == ["containerd"]
+    assert templated("{{ __base_queries.binaries }}", given) == ["containerd", "runc", *kubelet.places("kubelet")]
     assert "kubelet" in templated("{{ __base_queries.binaries }}", {**given, "ansible_play_role_names": JOINS})
     assert templated("{{ __base_images.pull }}", given) == ["registry.k8s.io/pause:3.10.2"]
 

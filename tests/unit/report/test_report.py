@@ -249,7 +249,7 @@ def test_what_is_not_as_it_was_asked_for_is_reported(report):
     ]
     report.add("localhost", fleet(*machines))
     text = "\n".join(table(report))
-    assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
+    assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed (1 of them on a verified system)" in text
     assert "Not verified: n3" in text
     assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
     assert "n2: the word for n2 was used" in text

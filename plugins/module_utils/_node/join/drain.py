@@ -66,10 +66,13 @@ def _stays(pod: dict[str, Any]) -> str:
 def _in_the_way(pod: dict[str, Any], force: bool, delete_emptydir_data: bool) -> list[str]:
     reasons = []
     if not force and not _controller(pod):
-        reasons.append("no controller would make it again (force)")
+        reasons.append("no controller would make it again (force; of the playbooks kubenode_evict_force)")
     volumes = (pod.get("spec") or {}).get("volumes") or []
     if not delete_emptydir_data and any(volume.get("emptyDir") is not None for volume in volumes):
-        reasons.append("what it has in emptyDir volumes would be lost (delete_emptydir_data)")
+        reasons.append(
+            "what it has in emptyDir volumes would be lost (delete_emptydir_data; of the playbooks "
+            "kubenode_evict_emptydir_data)"
+        )
     return reasons
 
 
