@@ -312,6 +312,8 @@ class CallbackModule(CallbackBase):
         hidden = result._result.get("_ansible_no_log")
         reason = "a task that shows no output failed" if hidden else result._result.get("msg") or "task failed"
         began = self._begun.pop((host, result._task._uuid), now)
+        if not failed and _comes_always(result._task):
+            return  # it follows what failed, too
         changed = bool(result._result.get("changed"))
         self._report.phase(host, name, began, now, changed=changed, failed=str(reason) if failed else None)
 
@@ -455,6 +457,16 @@ def _durations(report: Report) -> list[str]:
     for label, row in rows:
         lines.append(f"{label.ljust(width)}{row['count']:9d}" + "".join(f"{row[head]:9.1f}" for head in _HEADS[1:]))
     return [*lines, ""]
+
+
+def _comes_always(task: Any) -> bool:
+    """Whether a task belongs to the always section of a block."""
+    one, block = task, task._parent
+    while block is not None:
+        if one._uuid in [other._uuid for other in getattr(block, "always", None) or ()]:
+            return True
+        one, block = block, block._parent
+    return False
 
 
 def _machines(report: Report, changed_in_words: str, touched: bool) -> list[str]:

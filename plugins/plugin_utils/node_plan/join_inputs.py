@@ -192,7 +192,14 @@ def with_ca_file(given: Mapping[str, Any], inventory_dir: str | None, search: Se
         raise InvalidInput(f"join_ca_file: {found} is no text; give a certificate in PEM") from error
     if not text.strip():
         raise InvalidInput(f"join_ca_file: {found} is empty")
-    return dict(given, ca_cert=text)
+    return dict(given, ca_cert=_variable("ca_file", text, lambda content: _of_file(found, content)))
+
+
+def _of_file(path: str, text: str) -> str:
+    try:
+        return _ca(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def check_one_token(inputs: JoinInputs, token: str) -> None:

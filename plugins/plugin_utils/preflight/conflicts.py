@@ -29,6 +29,8 @@ from . import controller_paths, machine_specs, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
 INSPECT, LIVE = "robot_inspect", "preprov_images"
+_LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
+_JOINING = ("node", "node_join", SITE)
 _CLOUD, _ROBOT = (HCLOUD, HCLOUD_NAME), (ROBOT, INSTALLIMAGE)
 _INSTALLING = (HCLOUD, ROBOT, INSTALLIMAGE)
 _WRITING = (*_CLOUD, *_ROBOT)
@@ -40,6 +42,7 @@ _OWN: Mapping[str, Sequence[str]] = {
     "kubenode_server_number": (*_ROBOT, SITE, INSPECT, "robot_release"),
     "kubenode_server_ip": (*_ROBOT, SITE, INSPECT, "robot_release"),
     "kubenode_address": (INSPECT,),
+    "join_node_name": _JOINING,
 }
 CALLBACK = "kubenode.provision.provision_report"
 #: What the first list of machines is for that a playbook makes of its hosts; it would refuse the same in its own words.
@@ -49,8 +52,6 @@ _PURPOSES = {
     INSTALLIMAGE: "installimage_check",
     INSPECT: "robot_rescue",
 }
-_LEAVING = ("hcloud_delete", "robot_release", "node_reboot", "node_upgrade")
-_JOINING = ("node", "node_join", SITE)
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def shared(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     for variable, playbooks in _OWN.items():
         whose: dict[str, list[Mapping[str, Any]]] = {}
         for host in _of_users(hosts) if playbook in playbooks else ():
-            fallback = specification.variables()[variable].fallback
+            fallback = specification.variables()[variable].fallback if variable in specification.variables() else ""
             value = host.get(variable) if _has(host, variable) or not fallback else host.get(fallback)
             if value and not isinstance(value, (list, dict)):
                 whose.setdefault(str(value).strip().lower(), []).append(host)

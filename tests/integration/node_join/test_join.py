@@ -103,6 +103,13 @@ def test_a_node_of_another_cluster_is_left_alone(joined):
     joined.clean()
 
 
+def test_a_node_that_another_machine_has_registered_too(joined):
+    own = joined.node.run("cat /etc/machine-id").strip()
+    mine, other = joined.checks([{"machine_id": own}, {"machine_id": "f" * 32}])
+    assert mine["name"] == "own"
+    assert other["failure"]["code"] == "name_taken"
+
+
 def test_a_kubelet_that_hangs_is_started_again(joined):
     run, pid = joined.node.run, joined.pid()
     run(f"kill -STOP {pid}")

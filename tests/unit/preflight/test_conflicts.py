@@ -165,6 +165,11 @@ def test_an_address_that_two_machines_have_is_found_before_a_look_arms_anything(
     hosts = [{"inventory_hostname": name, "kubenode_address": "192.0.2.1"} for name in ("n1", "n2")]
     (sentence,) = conflicts.shared(hosts, "robot_inspect")
     assert sentence == "n1, n2: kubenode_address is 192.0.2.1 for each of them; give each machine its own"
+    named = [{"inventory_hostname": name, "join_node_name": "worker"} for name in ("n1", "n2")]
+    for playbook in ("node", "node_join", "site"):
+        assert conflicts.shared(named, playbook) == [
+            "n1, n2: join_node_name is worker for each of them; give each machine its own"
+        ]
     # nodes behind one address may have a port each
     assert conflicts.shared(hosts, "node") == conflicts.shared(hosts, "hcloud_image_name") == []
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from ansible.playbook.block import Block
+from ansible.playbook.play import Play
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.callback import provision_report
 from ansible_collections.kubenode.provision.plugins.callback.provision_report import TAILS, table
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import results
 from tests.unit.report import reports
@@ -318,6 +321,14 @@ def test_roles_of_the_node_phase_are_rows_of_the_table(report) -> None:
     assert "join: 1 machine, 0 changed, 1 failed" in lines
     assert "  node-1 failed: csr_pending: no approver" in lines
     assert report.as_dict()["changed"]
+
+
+def test_the_always_section_of_a_block_does_not_mend_what_failed(report) -> None:
+    one = {"ansible.builtin.debug": {}}
+    whole = {"block": [{"block": [one], "rescue": [one], "always": [one, {"block": [one]}]}]}
+    (inner,) = Block.load(whole, play=Play()).copy().block
+    assert [provision_report._comes_always(task) for task in (*inner.block, *inner.rescue)] == [False, False]
+    assert [provision_report._comes_always(task) for task in (inner.always[0], *inner.always[1].block)] == [True, True]
 
 
 def test_how_long_a_machine_took_is_known_when_it_left_its_last_state(report) -> None:

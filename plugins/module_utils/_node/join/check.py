@@ -246,8 +246,16 @@ class Check:
             self.result["node"]["exists"] = False
         elif answer.status == 200:
             self._note(answer.body)
+            self._refuse_node_of_two()
         else:
             self.warnings.append(f"the API server answers {answer.status} for the Node: {answer.message}")
+
+    def _refuse_node_of_two(self) -> None:
+        """Two machines that joined with one name at the same moment have a good certificate each, and share a Node."""
+        name, node, mine = self._options["node_name"], self.result["node"], self._options["machine_id"]
+        if self._options["check_name"] and mine and node["machine_id"] and not is_own(node, mine):
+            self.result["name"] = "taken"
+            raise JoinFailure("name_taken", f"there is a Node {name}, which another machine registered")
 
     def _refuse_foreign(self) -> None:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
