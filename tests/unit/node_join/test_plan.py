@@ -147,7 +147,10 @@ def test_a_ca_is_read_from_its_file(tmp_path):
     assert planned()["refused"] == f"join_ca_file: {file} is empty"
     file.write_bytes(b"\xff")
     assert planned()["refused"] == f"join_ca_file: {file} is no text; give a certificate in PEM"
-    for text, why in (("all:", "there is no certificate in PEM"), ("-----BEGIN PRIVATE KEY-----", "it holds a private key")):
+    for text, why in (
+        ("all:", "there is no certificate in PEM"),
+        ("-----BEGIN PRIVATE KEY-----", "it holds a private key"),
+    ):
         file.write_text(text)
         assert planned()["refused"].startswith(f"join_ca_file: {file}: {why}")
     file.write_text(CA)

@@ -13,7 +13,10 @@ CODES = {
         "API server unreachable",
         "check join_api_server, the network and the firewall between this machine and the API server",
     ),
-    "ca_mismatch": ("CA mismatch", "give the CA (join_ca_cert or join_ca_file) and the address (join_api_server) of one cluster"),
+    "ca_mismatch": (
+        "CA mismatch",
+        "give the CA (join_ca_cert or join_ca_file) and the address (join_api_server) of one cluster",
+    ),
     "pin_mismatch": (
         "CA pin mismatch",
         "compare join_discovery.ca_hashes with the cluster's CA; it may also be another cluster that answers",
