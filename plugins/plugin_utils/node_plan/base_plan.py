@@ -26,13 +26,10 @@ _CGROUP_2_ONLY = (1, 35)
 _NEED_DOCKER_23 = ("0.4.0", "0.4.1")
 
 
-def refusals(
-    node: Node, inputs: BaseInputs, before: float, after: float, steps: Sequence[str] = STEPS, upgrades: bool = False
-) -> list[str]:
+def refusals(node: Node, inputs: BaseInputs, before: float, after: float, steps: Sequence[str] = STEPS) -> list[str]:
     """Every reason against this machine; empty when base can begin with ``steps``.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
-    ``upgrades``: the node is drained, where there is a cluster to ask, and may get another minor version.
     """
     if node.get("uid"):
         uid = node["uid"]
@@ -49,7 +46,7 @@ def refusals(
         return [f"the machine's architecture is {node['arch']}; supported are amd64 and arm64"]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
     found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
-    found += _on_hold(node, inputs) + _versions_of_a_node(node, inputs, steps, upgrades)
+    found += _on_hold(node, inputs) + _versions_of_a_node(node, inputs, steps)
     found += _masked(node, inputs, steps)
     for client in software.without_storage(node, inputs):
         found.append(
@@ -219,7 +216,7 @@ def _joined(node: Node, inputs: BaseInputs) -> list[str]:
     return [text % ", ".join(there)]
 
 
-def _versions_of_a_node(node: Node, inputs: BaseInputs, steps: Sequence[str], upgrades: bool) -> list[str]:
+def _versions_of_a_node(node: Node, inputs: BaseInputs, steps: Sequence[str]) -> list[str]:
     """A node runs pods: what its operator has upgraded stays, and its kubelet gets another minor version drained."""
     found: list[str] = []
     if not _is_node(node):
@@ -234,10 +231,11 @@ def _versions_of_a_node(node: Node, inputs: BaseInputs, steps: Sequence[str], up
                 f"{here}: a node does not go back to an older version unasked; set base_{variable} to {runs}, or "
                 "base_allow_downgrade to true"
             )
-        elif program == "kubelet" and systems.minor(runs) != systems.minor(wanted) and not upgrades:
+        elif program == "kubelet" and systems.minor(runs) != systems.minor(wanted) and not inputs["allow_other_minor"]:
             found.append(
                 f"{here}: another minor version is for a drained node, and not newer than its API server; "
-                f"kubenode.provision.node_upgrade takes nodes there one by one, or set base_{variable} to {runs}"
+                f"kubenode.provision.node_upgrade takes nodes there one by one. Or set base_{variable} to {runs}, or, "
+                "for a node that you have drained, base_allow_other_minor to true"
             )
     return found
 
@@ -293,9 +291,7 @@ def _moves_held(node: Node, inputs: BaseInputs) -> bool:
     return any(name in own and name in node.get("held", []) for name in missing)
 
 
-def preflight(
-    node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float, upgrades: bool = False
-) -> dict[str, Any]:
+def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, Any]:
     """``{refusals, warnings, packages, moves_held, artifacts}``.
 
     Sentences, package names as the manager spells them, whether one of these is on hold by the role, programs.
@@ -304,7 +300,7 @@ def preflight(
     Nothing is planned for a machine that is refused. Templates of the user's are rendered, since they may fail.
     """
     found: dict[str, Any] = {
-        "refusals": refusals(node, inputs, before, after, steps, upgrades),
+        "refusals": refusals(node, inputs, before, after, steps),
         "warnings": warnings(node, inputs),
         "packages": [],
         "moves_held": False,
@@ -342,7 +338,6 @@ def base_plan(
     run_tags: Sequence[str] = ("all",),
     skip_tags: Sequence[str] = (),
     joins: bool = False,
-    upgrades: bool = False,
     before: float | None = None,
     inventory_dir: str | None = None,
     search: Sequence[str] = (),
@@ -363,9 +358,7 @@ def base_plan(
         "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search),
         "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
         "queries": lambda: queries(given_, joins),
-        "preflight": lambda: preflight(
-            node_, given_, steps or (), after if before is None else float(before), after, upgrades
-        ),
+        "preflight": lambda: preflight(node_, given_, steps or (), after if before is None else float(before), after),
         "sources": lambda: plan_types.without_secrets(software.sources(node_, given_)),
         "artifacts": lambda: software.missing_artifacts(node_, given_, steps),
         "settings": lambda: settings(node_, given_, steps),

@@ -37,6 +37,7 @@ class BaseInputs(TypedDict, total=False):
     kubeadm: bool
     version_check: str
     allow_downgrade: bool
+    allow_other_minor: bool
     checksums: Checksums
     mirror: str
     mirrors: dict[str, str]
