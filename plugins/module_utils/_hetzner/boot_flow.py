@@ -108,6 +108,17 @@ class IntentStore:
             else:
                 intents.write(path, dict(intent, disarmed=True))
 
+    def contact(self, name: str, installation: str) -> None:
+        """A system answered of which nothing is kept here: no intent, but the first contact was made."""
+        if not self._folder or self.of(name) is not None:
+            return
+        made = intents.make(name, installation or installed.new_installation(), "", contact=True)
+        try:
+            path = intents.file_of(self._folder, name)
+            intents.write(path, dict(made, state=intents.SEEN, ended_at=made["armed_at"]))
+        except intents.IntentError as error:
+            raise MachineError(str(error)) from error
+
     def seen(self, name: str, proven: bool) -> None:
         """A system answered: nothing on its disks may be written for this intent any more."""
         if self._folder:

@@ -23,7 +23,7 @@ from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .reset_escalation import ASK_EVERY, PUBLISHING_TAKES, EscalationOptions, RescueProbe, ResetEscalation, ways_out
 from .robot_client import RESET, WINDOW, ResetPlan, Robot
 from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers, reset_types
-from .ssh import Answer, Ssh
+from .ssh import SYSTEM, Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {
     "server_number": None,
@@ -213,10 +213,11 @@ class RobotFlow(BootFlow):
 
     def __init__(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> None:
         self._proven = fleet.shell.proved_system(run.name)
-        self._kept = fleet.intents.of(run.name)
+        noted = fleet.intents.of(run.name)
+        self._kept = None if noted is None or noted.get("contact") else noted
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
         #: Why the option first_contact counts no more.
-        self._contact_used = contact_used(run.name, given.get("first_contact"), self._kept)
+        self._contact_used = contact_used(run.name, given.get("first_contact"), noted)
         super().__init__(fleet, run, given, self._observed(fleet, run, given))
         #: What was decided.
         self.step = ""
@@ -262,6 +263,14 @@ class RobotFlow(BootFlow):
         return self.rescue_probe.answer
 
     # --- observe
+
+    def note(self, answer: Answer) -> None:
+        """Write down who answered, also for later runs: a system that was seen has had its first contact."""
+        super().note(answer)
+        changes = self.options.state == "rescue" and self.fleet.may_write and not self.fleet.more.look_only
+        is_system = answer.kind == SYSTEM and not answer.in_rescue
+        if changes and is_system and self.given.get("first_contact") == ONCE:
+            self.fleet.intents.contact(self.run.name, installed.installation_of(answer.installed))
 
     def probe(self) -> Answer:
         if not self.address:

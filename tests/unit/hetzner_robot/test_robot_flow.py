@@ -266,3 +266,19 @@ def test_only_what_shows_that_it_is_the_server_is_rebooted_by_ssh(monkeypatch, a
     monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, boot_id="b", addresses=addresses))
     flow.refuse(decision.ARM_AND_REBOOT)
     assert flow.first_reset() == first
+
+
+def test_a_system_that_was_seen_has_had_its_first_contact(tmp_path):
+    """Also where the folder of the run was lost: a verified node that is silent later is not reset by the inventory."""
+    robot, given = Robot(), {"name": "n1", "first_contact": "once"}
+    answered = Answer(SYSTEM, hostname="n1", boot_id=str(uuid.uuid4()))
+    inspected = flow_of(robot, given, intents_dir=str(tmp_path), look_only=True)
+    inspected.note(answered)
+    first = flow_of(robot, given, intents_dir=str(tmp_path))
+    assert first.seen.may_reset
+    first.note(answered)
+    later = flow_of(robot, given, intents_dir=str(tmp_path))
+    assert not later.seen.may_reset
+    assert "that was made: a system was seen at 20" in later._contact_used
+    assert later._kept is None, "no intent of ours: another controller's rescue is judged as before"
+    assert flow_of(robot, {"name": "n1", "first_contact": "reset"}, intents_dir=str(tmp_path)).seen.may_reset
