@@ -108,11 +108,12 @@ class IntentStore:
             else:
                 intents.write(path, dict(intent, disarmed=True))
 
-    def contact(self, name: str, installation: str) -> None:
-        """A system answered of which nothing is kept here: no intent, but the first contact was made."""
-        if not self._folder or self.of(name) is not None:
+    def contact(self, name: str, installation: str, proven: bool = False) -> None:
+        """A system answered of which nothing else is kept here: no intent, but the first contact was made."""
+        kept = self.of(name)
+        if not self._folder or (kept is not None and (not kept.get("contact") or kept.get("proven") or not proven)):
             return
-        made = intents.make(name, installation or installed.new_installation(), "", contact=True)
+        made = intents.make(name, installation or installed.new_installation(), "", contact=True, proven=proven)
         try:
             path = intents.file_of(self._folder, name)
             intents.write(path, dict(made, state=intents.SEEN, ended_at=made["armed_at"]))
@@ -501,9 +502,9 @@ class BootFlow(ABC):
         result["proven"] = installed.is_proven(record, name, result["installation"])
         if intents.seen_to_succeed(kept, installed.installation_of(record)) is False:
             result["proven"] = False
-        if self.fleet.shell.shows_another_key(name):
+        if where := self.fleet.shell.where_another_key_is(name):
             result["proven"] = False
-            result["msg"] += "; the host key that it shows is none of kubenode_host_keys"
+            result["msg"] += f"; not verified: the host key that it shows is none of {where}"
         result["drift"] = installed.drift(dict(record or {}, **facts), self.fleet.wanted.get(name))
         words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
         if words:

@@ -212,8 +212,11 @@ class RobotFlow(BootFlow):
     still_armed = ". The rescue may still be armed for the next boot (%s): disarm it in Robot"
 
     def __init__(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> None:
-        self._proven = fleet.shell.proved_system(run.name)
         noted = fleet.intents.of(run.name)
+        #: What an earlier run knew of its system.
+        self._proven = "proved" if fleet.shell.proved_system(run.name) else ""
+        if noted and noted.get("contact") and noted.get("proven"):
+            self._proven = self._proven or "saw verified"
         self._kept = None if noted is None or noted.get("contact") else noted
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
         #: Why the option first_contact counts no more.
@@ -240,7 +243,7 @@ class RobotFlow(BootFlow):
         return ObservedState(
             reinstall=fleet.words.names(run.name) and not run.result["used"],
             rearm=rearm,
-            proven=self._proven,
+            proven=bool(self._proven),
             may_reset=word in (MAY_RESET, ONCE) and not self._contact_used,
             # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
             unproven="" if fleet.more.look_only or rearm else fleet.intents.unproven(run.name),
@@ -268,8 +271,7 @@ class RobotFlow(BootFlow):
         """Write down who answered, also for later runs: a system that was seen has had its first contact."""
         super().note(answer)
         changes = self.options.state == "rescue" and self.fleet.may_write and not self.fleet.more.look_only
-        is_system = answer.kind == SYSTEM and not answer.in_rescue
-        if changes and is_system and self.given.get("first_contact") == ONCE:
+        if changes and answer.kind == SYSTEM and not answer.in_rescue:
             self.fleet.intents.contact(self.run.name, installed.installation_of(answer.installed))
 
     def probe(self) -> Answer:
@@ -364,6 +366,7 @@ class RobotFlow(BootFlow):
         self.compare(record, {})
         if self.options.state == "rescue" and self.fleet.may_write and not unproven:
             store.seen(self.run.name, self.result["proven"])
+            store.contact(self.run.name, installed.installation_of(record), proven=self.result["proven"])
 
     def disarm(self) -> None:
         self.result.update(changed=True, diff=self.diff(decision.DISARM))
@@ -492,7 +495,7 @@ class RobotFlow(BootFlow):
             used = self.result["used"]
             return self.rescue_of_others("it") + (f". Besides, {used}" if used else "")
         if step == decision.REFUSE_SILENT:
-            did = "proved" if self._proven else "finished"
+            did = self._proven or "finished"
             what = "into its rescue, where nothing is written" if self.fleet.more.look_only else "and written again"
             return (
                 f"an earlier run {did} its new system, and now it does not let us in ({self.rescue_probe.words}): "

@@ -386,10 +386,17 @@ class Ssh:
         """The host keys that the system showed which was asked last."""
         return _keys_in(self.pin_file(name, "probe"))
 
-    def shows_another_key(self, name: str) -> bool:
-        """Whether the system that was asked last showed none of the host keys that its machine's system has."""
-        wanted = self._host_keys.get(name) or set()
-        return bool(wanted) and not wanted.intersection(self.keys_of_last_probe(name))
+    def where_another_key_is(self, name: str) -> str:
+        """Where the host keys of the machine's system are, when the one that was asked last showed none of them."""
+        shown, given = set(self.keys_of_last_probe(name)), self._host_keys.get(name)
+        if given:
+            return "" if given & shown else "kubenode_host_keys"
+        path = self.pin_file(name, "os")
+        known = set(_keys_in(path)) if self.proved_system(name) else set()
+        # Of another kind of key, which a client may choose at another time, nothing is known.
+        kinds = {key.split(" ")[0] for key in known}
+        alike = {key for key in shown if key.split(" ")[0] in kinds}
+        return path if alike and not alike & known else ""
 
     def shows_a_known_key(self, name: str) -> bool:
         """Whether the system that was asked last showed a host key that only the machine's own system has."""

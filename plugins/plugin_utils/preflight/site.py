@@ -121,6 +121,8 @@ def _not_ready(host: Mapping[str, Any], is_wanted: bool) -> str:
     limit = f"--limit 'all:!{_name(host)}'"
     out = f"see journalctl -u kubelet there, and run this again when it is Ready, or leave it out: {limit}"
     # a Node stays Ready for most of a minute without its kubelet
+    if unit.get("active") == "activating":
+        return f"kubelet.service is activating on it: it begins right now, or again and again; {out}"
     if unit.get("active") in ("inactive", "failed"):
         return f"kubelet.service is {unit['active']} on it; start it (systemctl start kubelet): {out}"
     if not node["ready"] and not goes_on:

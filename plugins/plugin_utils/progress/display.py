@@ -272,6 +272,16 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" if width > 0 else ""
 
 
+def cut_within(text: str, width: int) -> str:
+    """The text, cut to so many columns in its middle: the names of a fleet differ at their ends."""
+    if cells(text) <= width:
+        return text
+    end = text[-(width // 2) :]
+    while cells(end) > width // 2:
+        end = end[1:]
+    return cut(text, width - cells(end)) + end
+
+
 def minutes(seconds: float) -> str:
     """``0:41`` or ``1:02:03``."""
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
@@ -322,8 +332,8 @@ def _columns(fields: Sequence[str], name: int, width: int) -> str:
         widths = widths[:3]
         fields = [*fields[:3], fields[6]]
     line = ""
-    for text, room in zip(fields, widths, strict=False):
-        text = cut(text, room)
+    for place, (text, room) in enumerate(zip(fields, widths, strict=False)):
+        text = cut(text, room) if place else cut_within(text, room)
         gap = " " * (room - cells(text))
         line += (text + gap if not line or room == _STATE else gap + text) + " "
     return cut(f"{line} {fields[len(widths)]}".rstrip(), width)

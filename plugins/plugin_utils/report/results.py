@@ -454,7 +454,10 @@ def cost_line(cost: Mapping[str, Any]) -> str:
 
 
 def _cost_since(machine: Mapping[str, Any], now: float) -> float:
-    """Hours by their price, in each calendar month at most the price of a month."""
+    """Hours by their price, each that was begun as a whole one, in each calendar month at most the price of a month.
+
+    As https://docs.hetzner.com/cloud/billing/faq has it.
+    """
     try:
         begin = from_rfc3339(machine.get("server_created"))
         day = datetime.datetime.fromtimestamp(begin, datetime.UTC)
@@ -465,7 +468,7 @@ def _cost_since(machine: Mapping[str, Any], now: float) -> float:
         first = day.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         day = (first + datetime.timedelta(days=32)).replace(day=1)
         end = min(now, day.timestamp())
-        month = (end - begin) / 3600 * hourly
+        month = math.ceil((end - begin) / 3600) * hourly
         total += min(month, most) if _is_price(most) else month
         begin = end
     return total

@@ -8,13 +8,14 @@ import base64
 import socket
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
@@ -303,6 +304,38 @@ def test_host_keys_of_no_machine_are_of_none():
 
 
 # --- programs on the controller: their output, their time limit, and floods
+
+
+def key(kind, number):
+    """A public key of this kind, as a line has it."""
+    parts = [kind.encode(), bytes([number]) * 32]
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+ED, OTHER_ED = key("ssh-ed25519", 1), key("ssh-ed25519", 2)
+RSA, ECDSA = key("ssh-rsa", 3), key("ecdsa-sha2-nistp256", 4)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "shown", "another"),
+    [
+        ([ED], [ED], False),
+        ([ED], [OTHER_ED], True),
+        ([ED], [ECDSA], False),  # nothing is known of this kind
+        ([ED, RSA], [OTHER_ED, RSA], False),
+        ([ED], [], False),
+    ],
+)
+def test_a_proven_system_that_shows_another_host_key(tmp_path, pinned, shown, another):
+    shell, named = Ssh(str(tmp_path)), Ssh(str(tmp_path), host_keys={"n1": {ED}})
+    own, last = Path(shell.pin_file("n1", "os")), Path(shell.pin_file("n1", "probe"))
+    last.write_text("".join(f"n1 {one}\n" for one in shown))
+    own.write_text("".join(f"n1 {one}\n" for one in pinned))
+    assert shell.where_another_key_is("n1") == "", "no run has proven it"
+    own.write_text(ssh_access.PROVEN + "x\n" + own.read_text())
+    assert shell.where_another_key_is("n1") == (str(own) if another else "")
+    assert named.where_another_key_is("n1") == ("" if ED in shown else "kubenode_host_keys")
 
 
 def test_exit_code_and_both_streams():

@@ -57,7 +57,7 @@ def silent():
     """SSH to a machine that does not answer."""
     return SimpleNamespace(
         proved_system=lambda _name: False,
-        shows_another_key=lambda _name: False,
+        where_another_key_is=lambda _name: "",
         shows_a_known_key=lambda _name: False,
         host_keys=lambda _name, _address: [],
         probe_elsewhere=lambda _name, _address: None,
@@ -270,7 +270,7 @@ def test_only_what_shows_that_it_is_the_server_is_rebooted_by_ssh(monkeypatch, a
 
 def test_a_system_that_was_seen_has_had_its_first_contact(tmp_path):
     """Also where the folder of the run was lost: a verified node that is silent later is not reset by the inventory."""
-    robot, given = Robot(), {"name": "n1", "first_contact": "once"}
+    robot, given = Robot(), {"name": "n1", "first_contact": "once", "rearm": False}
     answered = Answer(SYSTEM, hostname="n1", boot_id=str(uuid.uuid4()))
     inspected = flow_of(robot, given, intents_dir=str(tmp_path), look_only=True)
     inspected.note(answered)
@@ -282,3 +282,10 @@ def test_a_system_that_was_seen_has_had_its_first_contact(tmp_path):
     assert "that was made: a system was seen at 20" in later._contact_used
     assert later._kept is None, "no intent of ours: another controller's rescue is judged as before"
     assert flow_of(robot, {"name": "n1", "first_contact": "reset"}, intents_dir=str(tmp_path)).seen.may_reset
+    # one that was seen verified is as one that was proven here: it needs its name to be reset, or started
+    assert not later.seen.proven
+    later.fleet.intents.contact("n1", "", proven=True)
+    proven = flow_of(robot, given, intents_dir=str(tmp_path))
+    assert proven.seen.proven
+    proven.seen.answer = decision.SILENT
+    assert "an earlier run saw verified its new system" in proven.refusal(decision.REFUSE_SILENT)

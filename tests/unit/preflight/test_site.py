@@ -166,8 +166,11 @@ def asked(wanted="1.37.1", **seen):
         (asked(need_bootstrap=True), "n1: its Node or its kubelet's certificate is gone"),
         (asked(node={"exists": False}), "n1: its Node or its kubelet's certificate is gone"),
         (asked(kubelet="inactive"), "n1: kubelet.service is inactive on it; start it (systemctl start kubelet)"),
+        (
+            asked(kubelet="activating"),
+            "n1: kubelet.service is activating on it: it begins right now, or again and again",
+        ),
         (asked(kubelet="failed", node={"kubelet_version": "v1.37.1"}), "n1: kubelet.service is failed on it"),
-        (asked(kubelet="activating"), ""),
         (
             asked(node={"ready": False}),
             "n1: its Node is NotReady, before anything was done to it; see journalctl -u kub",

@@ -222,6 +222,7 @@ def test_a_fleet_that_is_through_is_its_sum():
 @given(st.text(), st.integers(0, 40))
 def test_what_is_cut_fits(text, width):
     assert display.cells(display.cut(text, width)) <= width
+    assert display.cells(display.cut_within(text, width)) <= width
 
 
 @given(st.integers(8, 60), st.integers(60, 200), st.integers(1, 60), st.text(max_size=300))
@@ -242,3 +243,11 @@ def test_a_frame_fits_its_screen_with_any_text_of_machines(height, width, count,
 @pytest.mark.parametrize(("seconds", "text"), [(0, "5 s"), (33, "35 s"), (89, "90 s"), (240, "4 min")])
 def test_estimates_are_rough(seconds, text):
     assert fleet_state.roughly(seconds) == text
+
+
+def test_names_of_a_fleet_are_cut_where_they_are_alike():
+    names = [f"prod-cluster-fsn1-worker-{number:02}" for number in range(1, 5)]
+    assert [display.cut_within(name, 18) for name in names] == [
+        f"prod-clu…worker-{number:02}" for number in range(1, 5)
+    ]
+    assert display.cut_within("node-1", 18) == "node-1"

@@ -160,7 +160,7 @@ NOW = 1798765200.0  # 2027-01-01 01:00 UTC
 @pytest.mark.parametrize(
     ("created", "monthly", "cost"),
     [
-        ("2027-01-01T00:30:00Z", 4.0, 0.05),
+        ("2027-01-01T00:30:00Z", 4.0, 0.1),
         ("2026-12-31T23:00:00+00:00", 4.0, 0.2),
         ("2026-12-01T00:00:00Z", 4.0, 4.1),  # a month costs no more than its price
         ("2026-12-01T00:00:00Z", None, 74.5),
@@ -178,9 +178,9 @@ def test_what_a_server_has_cost(created, monthly, cost):
 def test_the_line_about_the_cost():
     cloud = {"price_hourly": 0.035, "server_created": "2027-01-01T00:50:00Z"}
     cost = results.cost_of([cloud] * 12 + [{"price_hourly": None}], NOW)
-    assert results.cost_line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
+    assert results.cost_line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.42 EUR since they were created"
     small = results.cost_of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
-    assert results.cost_line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
+    assert results.cost_line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0064 USD since it was created"
     assert results.cost_of([{"price_hourly": None}, {}], NOW) is None
 
 
@@ -189,11 +189,11 @@ def test_a_server_that_was_removed_costs_nothing_an_hour():
     gone = {**there, "removed": "2027-01-01T00:45:00Z"}
     cost = results.cost_of([there, gone], NOW)
     assert cost == {
-        "servers": 1, "hourly": 0.1, "since_created": 0.05, "removed": 1, "until_removed": 0.025, "currency": "EUR",
+        "servers": 1, "hourly": 0.1, "since_created": 0.1, "removed": 1, "until_removed": 0.1, "currency": "EUR",
     }  # fmt: skip
     assert results.cost_line(cost) == (
-        "Cost: 1 server, 0.10 EUR an hour; 0.0500 EUR since it was created; 0.0250 EUR for 1 server that was removed"
+        "Cost: 1 server, 0.10 EUR an hour; 0.10 EUR since it was created; 0.10 EUR for 1 server that was removed"
     )
     cost = results.cost_of([gone, gone], NOW)
     assert (cost["servers"], cost["hourly"], cost["since_created"]) == (0, 0, 0)
-    assert results.cost_line(cost) == "Cost: 0.0500 EUR for 2 servers that were removed"
+    assert results.cost_line(cost) == "Cost: 0.20 EUR for 2 servers that were removed"
