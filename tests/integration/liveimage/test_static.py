@@ -422,6 +422,14 @@ def test_descriptors_beside_documents(bases, folder, tmp_path):
         assert server.get("/a.iso").content != (bases / "live.iso").read_bytes()  # the document's
         owned = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem in the status")
         assert "already the image of a host" in owned
+        # a descriptor that was never served takes nothing away with it
+        refused, of_document = place / "a.iso.json", server.get("/a.iso").content
+        again = refused.read_text()
+        refused.unlink()
+        until(lambda: str(refused) not in server.problems(), "the problem is gone")
+        assert server.get("/a.iso").content == of_document
+        refused.write_text(again)
+        until(lambda: str(refused) in server.problems(), "the problem is there again")
         (folder / "a.yaml").unlink()
 
         def taken_over() -> bool:

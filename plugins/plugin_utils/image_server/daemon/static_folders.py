@@ -499,9 +499,10 @@ class DescriptorFolder:
                 continue
             self._known[file] = _Known(name, host, self._bases.setdefault(overlay.base, overlay.base), None)
         for name in before - {known.name for known in self._known.values()}:
-            self._registry.remove(self._path_of(name))
             self._withheld.discard(self._path_of(name))
-            LOG.info("%s: gone", escaped(name))
+            if not self._owned(name):
+                self._registry.remove(self._path_of(name))
+                LOG.info("%s: gone", escaped(name))
         self._settle()
         for file, problem in bad.items():
             self._problems.report(self._place(file), problem)
