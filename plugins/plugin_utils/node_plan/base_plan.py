@@ -355,8 +355,8 @@ def base_plan(
     given_, node_, data = plain(given), plain(node), plain(versions)
     answers: dict[str, Callable[[], Any]] = {
         "variables": lambda: list(base_inputs.variables()),
-        "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search),
-        "steps": lambda: steps_of_run(given_, run_tags, skip_tags),
+        "inputs": lambda: checked_inputs(given_, data, fail, inventory_dir, search, skip_tags),
+        "steps": lambda: steps_of_run(given_, run_tags),
         "queries": lambda: queries(given_, joins),
         "preflight": lambda: preflight(node_, given_, steps or (), after if before is None else float(before), after),
         "sources": lambda: plan_types.without_secrets(software.sources(node_, given_)),
@@ -384,12 +384,21 @@ def checked_inputs(
     fail: bool = True,
     inventory_dir: str | None = None,
     search: Sequence[str] = (),
+    skip_tags: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """The role's variables, checked and complete; with ``fail`` false, ``{refused: …}`` for those that cannot be.
 
     ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
     """
     try:
+        skipped = [step for step in STEPS if step in skip_tags]
+        if skipped:
+            # Every task of the role has the tags of all steps.
+            ways = [f"set base_manage_{step} to false" for step in skipped if f"manage_{step}" in given]
+            raise ValueError(
+                f"--skip-tags has {', '.join(skipped)}, which would leave out the whole of base; "
+                + ", or ".join([*ways, "name the steps that are wanted by --tags"])
+            )
         inputs = normalised(given, data)
         found = templates.folders("base", inputs["template_path"], inventory_dir, search)
         return {**inputs, "template_path": found, "collection": role_specs.collection_version()}
@@ -399,13 +408,13 @@ def checked_inputs(
         return {"refused": str(error)}
 
 
-def steps_of_run(inputs: BaseInputs, run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
+def steps_of_run(inputs: BaseInputs, run_tags: Sequence[str]) -> list[str]:
     """The managed steps that the tags of the run leave, in order.
 
     Tags that are none of base, such as one that a playbook gave the whole role, choose every step.
     """
     named = [tag for tag in run_tags if tag in STEPS or tag in OTHERS]
-    return [step for step in managed(inputs) if (not named or step in named) and step not in skip_tags]
+    return [step for step in managed(inputs) if not named or step in named]
 
 
 def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:

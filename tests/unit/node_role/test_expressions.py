@@ -93,9 +93,20 @@ def test_what_was_written_before_packages_is_not_written_again():
 
 
 def test_tags_choose_steps():
-    given = base(ansible_run_tags=["swap", "facts"], ansible_skip_tags=["facts"])
-    assert templated("{{ __base_steps }}", given) == ["swap"]
-    assert {item["step"] for item in templated("{{ __base_settings }}", given)} == {"swap"}
+    given = base(ansible_run_tags=["swap", "facts"])
+    assert templated("{{ __base_steps }}", given) == ["swap", "facts"]
+    assert {item["step"] for item in templated("{{ __base_settings }}", given)} == {"swap", "facts"}
+
+
+def test_tags_that_are_skipped_are_refused_as_each_task_has_all_of_them():
+    assert base(ansible_skip_tags=["runtime", "mine"])["__base_inputs"]["refused"] == (
+        "--skip-tags has runtime, which would leave out the whole of base; set base_manage_runtime to false, or "
+        "name the steps that are wanted by --tags"
+    )
+    assert base(ansible_skip_tags=["facts"])["__base_inputs"]["refused"].endswith(
+        "of base; name the steps that are wanted by --tags"
+    )
+    assert "refused" not in base(ansible_skip_tags=["mine"])["__base_inputs"]
 
 
 def test_what_base_refuses_is_reported_without_secrets(tmp_path):

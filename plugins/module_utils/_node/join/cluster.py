@@ -41,7 +41,10 @@ class Refused(Exception):
     """The API server answers with an error."""
 
     def __init__(self, status: int, text: str, call: str) -> None:
-        super().__init__(f"the API server answers {status} for {call}: {text}")
+        known = (
+            "; it does not know the kubeconfig's user, or its token or certificate has ended" if status == 401 else ""
+        )
+        super().__init__(f"the API server answers {status} for {call}: {text}{known}")
         self.status, self.text = status, text
 
 
