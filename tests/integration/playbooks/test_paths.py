@@ -98,7 +98,7 @@ def test_the_quick_start_of_readme_finds_its_files_wherever_one_stands(user, whe
     assert (user.inventory / "kubenode/locks").is_dir()
     done = user.run_here("node_join")
     assert "looked at" not in done.output
-    assert "join_ca_cert" in done.output, done.output
+    assert "join_ca_file: " in done.output, done.output
     assert list((user.folder / "stands").iterdir()) == []
 
 
