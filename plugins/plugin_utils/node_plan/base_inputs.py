@@ -283,10 +283,15 @@ def usable_url(value: Any) -> bool:
 _MIRROR_FIELDS = ("url", "ca", "skip_verify", "override_path", "username", "password", "header")
 
 
+def is_registry(host: Any) -> bool:
+    """Whether it is a registry's host or host:port, or _default."""
+    return isinstance(host, str) and bool(_HOST.match(host))
+
+
 def _check_registries(inputs: Raw, problems: Problems) -> None:
     for host, mirrors in inputs["registry_mirrors"].items():
         name = f"registry_mirrors.{host}"
-        if not _text(host) or not _HOST.match(host):
+        if not is_registry(host):
             problems.add("registry_mirrors", host, "use a registry's host or host:port, or _default")
             continue
         if not isinstance(mirrors, (list, tuple)) or not all(isinstance(item, Mapping) for item in mirrors):

@@ -466,6 +466,13 @@ def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
     if drop_ins:
         now["unit_drop_ins"] = drop_ins
     before = node.get("base") or {}
+    # so that a later run takes away what is wanted no more
+    authorities = trust.names(inputs) if inputs["manage_ca"] else before.get("extra_ca")
+    registries = sorted(inputs["registry_mirrors"]) if inputs["manage_runtime"] else before.get("registry_mirrors")
+    if authorities:
+        now["extra_ca"] = authorities
+    if registries:
+        now["registry_mirrors"] = registries
     shutdown = {
         "grace_period": inputs["shutdown_grace_period"],
         "grace_period_critical": inputs["shutdown_grace_period_critical"],

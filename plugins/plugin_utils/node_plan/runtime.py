@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
-from . import plan_types, systems, templates, trust
+from . import base_inputs, plan_types, systems, templates, trust
 from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, FLATCAR, RHEL, bin_dir, known
 
@@ -111,8 +111,11 @@ def containerd_config(node: Node, inputs: BaseInputs) -> dict[str, Any]:
 _REGISTRY_SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
 
-def registry_files(inputs: BaseInputs) -> list[Setting]:
-    """One hosts.toml for each registry, and the CA files it names. A file with credentials is secret and 0600."""
+def registry_files(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """One hosts.toml for each registry, and the CA files it names. A file with credentials is secret and 0600.
+
+    The hosts.toml of an earlier run goes with its registry.
+    """
     result = []
     for host, mirrors in inputs["registry_mirrors"].items():
         folder = f"{CERTS_DIR}/{host}"
@@ -137,6 +140,9 @@ def registry_files(inputs: BaseInputs) -> list[Setting]:
         content = plan_types.HEADER + "\n".join(blocks)
         path = folder + "/hosts.toml"
         result.append(plan_types.file("runtime/certs-" + host, path, content, secret=secret))
+    for host in (node.get("base") or {}).get("registry_mirrors") or []:
+        if base_inputs.is_registry(host) and host not in inputs["registry_mirrors"]:
+            result.append(plan_types.absent("runtime/certs-" + host, f"{CERTS_DIR}/{host}/hosts.toml"))
     # two mirrors of one registry may share a CA
     return list({item["id"]: item for item in result}.values())
 
@@ -237,7 +243,7 @@ def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = [
         plan_types.directory("runtime/certs-dir", CERTS_DIR),
         plan_types.file("runtime/config", CONFIG, text),
-        *registry_files(inputs),
+        *registry_files(node, inputs),
     ]
     if inputs["containerd_source"] == "tarball":
         result.append(_from_template("runtime/unit", unit, "containerd.service.j2", node, inputs))

@@ -40,11 +40,18 @@ def certificates(text: str) -> list[str]:
     return result
 
 
+def names(inputs: BaseInputs) -> list[str]:
+    """Names of the files of the user's own certificates."""
+    return sorted({certificate_name(one) for one in _certificates(inputs)})
+
+
 def certificate_name(certificate: str) -> str:
     """A short, stable name for the file of one certificate."""
     return hashlib.sha256(certificate.encode("ascii")).hexdigest()[:12]
 
 
+#: What `certificate_name` makes.
+_NAME = re.compile(r"[0-9a-f]{12}\Z")
 #: family → folder, suffix and the command that takes the folder in
 _STORES = {
     DEBIAN: ("/usr/local/share/ca-certificates", "crt", ["update-ca-certificates"]),
@@ -76,6 +83,10 @@ def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
         name = certificate_name(certificate)
         path = f"{folder}/kubenode-{name}.{suffix}"
         result["ca/" + name] = plan_types.file("ca/" + name, path, certificate)
+    for name in (node.get("base") or {}).get("extra_ca") or []:
+        if _NAME.match(str(name)) and "ca/" + name not in result:
+            # withdrawn: nothing on the machine trusts it any more
+            result["ca/" + name] = plan_types.absent("ca/" + name, f"{folder}/kubenode-{name}.{suffix}", shown=True)
     if not result:
         return []
     return [*result.values(), plan_types.handler("ca/update", command, list(result))]

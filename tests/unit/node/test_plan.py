@@ -19,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     kubelet,
     runtime,
     software,
+    trust,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_plan import base_plan as filter_plan
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
@@ -182,7 +183,9 @@ def test_hosts_toml_is_what_was_asked_for():
     header = {"X-Two": ["a", 'b"\\']}
     mirror = {"url": "https://m.example/v2/", "header": header, "ca": "/etc/ssl/own.pem", "override_path": True}
     plan = by_id(
-        runtime.registry_files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]}))
+        runtime.registry_files(
+            node("debian-13"), given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]})
+        )
     )
     item = plan["runtime/certs-quay.io:8443"]
     assert item["path"] == "/etc/containerd/certs.d/quay.io:8443/hosts.toml"
@@ -398,3 +401,22 @@ def test_the_filter_takes_what_the_role_gives_and_reports_errors_plainly():
         filter_plan(taken, "settings")
     with pytest.raises(ValueError, match="'os' is missing"):
         filter_plan(taken, "settings", node={})
+
+
+def test_what_is_taken_out_of_a_list_goes_from_the_machine():
+    name = trust.certificate_name(trust.certificates(CA)[0])
+    mirrors = {"docker.io": [{"url": "https://m.example"}]}
+    facts = node("debian-13")
+    with_both = base_plan.record(facts, given(extra_ca=[CA], registry_mirrors=mirrors))
+    assert (with_both["extra_ca"], with_both["registry_mirrors"]) == ([name], ["docker.io"])
+    later = node(
+        "debian-13", base={**with_both, "extra_ca": [name, "../../x"], "registry_mirrors": ["docker.io", "../x"]}
+    )
+    plan = by_id(base_plan.settings(later, given(), ["ca", "runtime"]))
+    assert plan["ca/" + name]["path"] == f"/usr/local/share/ca-certificates/kubenode-{name}.crt"
+    assert plan["ca/" + name]["kind"] == plan["runtime/certs-docker.io"]["kind"] == "absent"
+    assert plan["ca/update"]["on"] == ["ca/" + name]
+    assert not [one for one in plan if "../" in one]
+    assert not {"extra_ca", "registry_mirrors"} & {*base_plan.record(later, given())}
+    kept = base_plan.record(later, given(manage_ca=False, manage_runtime=False))
+    assert kept["extra_ca"][0] == name

@@ -50,7 +50,8 @@ CODES = {
     "not_ready": ("the Node is not Ready", "mend what its condition says; a cluster without a CNI has no Ready nodes"),
     "joined_elsewhere": (
         "already a node of another cluster or under another name",
-        "leave that one first: join_state absent",
+        "correct join_node_name (kubenode_node_name), join_api_server or the CA; where the machine is really to leave "
+        "that one, join_state: absent",
     ),
 }
 
