@@ -163,11 +163,21 @@ def _changed(target: Mapping[str, Any]) -> bool:
 
 def _other(name: str, record: Mapping[str, Any] | None, installation: str) -> str:
     if not installation:
-        return f"it runs {installed.describe(record)}, which was never verified. " + _ways_out(name)
+        return f"it runs {installed.describe(record)}, {_not_as(name, record or {})}. {_ways_out(name)}"
     return (
         f"another system answers: {installed.describe(record)}; expected installation {installed.short(installation)}. "
         "The firmware booted another disk, or the image command wrote nothing. Its record was left as it is. "
         + _ways_out(name)
+    )
+
+
+def _not_as(name: str, record: Mapping[str, Any]) -> str:
+    """Why a record proves no system of this machine."""
+    if not record.get("verified_at"):
+        return "which was never verified"
+    return (
+        f"which was verified at {record['verified_at']}, but not as '{name}'. Where the server has two names in the "
+        "inventory, take this one out"
     )
 
 

@@ -70,7 +70,11 @@ def judge(record=None, installation=MINE, written=None, origin=None, **options):
         ({"installation": "", "wanted": "disk"}, "unproven", "did not install"),
         ({"installation": "", "wanted": "disk", "record": OLD}, "nonce", ""),
         ({"installation": "", "wanted": "disk", "record": RECORD}, "unproven", "never verified"),
-        ({"installation": "", "wanted": "disk", "record": {**OLD, "machine": "n2"}}, "unproven", "never verified"),
+        (
+            {"installation": "", "wanted": "disk", "record": {**OLD, "machine": "n2"}},
+            "unproven",
+            "of machine 'n2', which was verified at then, but not as 'n1'. Where the server has two names in the",
+        ),
     ],
 )
 def test_what_is_proven(given, kind, why):
