@@ -33,7 +33,7 @@ from .cloud_orders import (
     wanted_labels,
     words,
 )
-from .cloud_servers import Servers, addresses_of, brief, never_started, ssh_address
+from .cloud_servers import Servers, addresses, addresses_of, brief, never_started, ssh_address
 from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half
@@ -114,6 +114,8 @@ class MachineFleet:
         self._found: dict[str, Server] = {}
         #: By the names of machines, their servers that have another name now.
         self._renamed: dict[str, Server] = {}
+        #: Of machines that would be deleted, by name: primary IPs of people that would go with them.
+        self._lost: dict[str, list[Mapping[str, Any]]] = {}
         self._room = Room(CONCURRENCY)
         #: What changes a server that exists.
         self._changes = {RELABEL: self._relabel, ADOPT: self._adopt, DELETE: self._delete}
@@ -141,6 +143,8 @@ class MachineFleet:
         missing = [name for name in self._machines if name not in self._found]
         # New machines cost no request for it: what is not listed is not asked for.
         self._renamed = self._servers.renamed(missing, deadline, ask=self._state == "absent")
+        if self._state == "absent":
+            self._look_at_addresses(Catalog(self._api, deadline))
         steps = [self._step(machine) for machine in self._given]
         if self._state != "absent":
             self._check_input(Catalog(self._api, deadline))
@@ -148,6 +152,14 @@ class MachineFleet:
         changes += len(steps) if self._state == "started" else 0
         changes += 2 * sum(len(one["networks"]) for one in self._resolved.values())
         self._check_budget(changes, steps.count(CREATE))
+
+    def _look_at_addresses(self, catalog: Catalog) -> None:
+        """Find the primary IPs that must not go unsaid with the servers that would be deleted."""
+        for machine in self._given:
+            server = self._found.get(machine["name"])
+            if server is not None and self._step(machine) == DELETE and any(addresses(server)):
+                items = catalog.listed("primary_ips")
+                self._lost[machine["name"]] = cloud_networks.kept_by_people(machine, server, items)
 
     def _check_input(self, catalog: Catalog) -> None:
         findings, public_key = [], None
@@ -208,7 +220,7 @@ class MachineFleet:
 
     def _step(self, machine: Machine) -> str:
         server = self._found.get(machine["name"])
-        return decide(
+        step = decide(
             self._state,
             server,
             wanted_labels(machine),
@@ -216,6 +228,7 @@ class MachineFleet:
             self._may_go(machine["name"], server),
             machine["name"] in self._renamed,
         )
+        return REFUSE if step == DELETE and self._lost.get(machine["name"]) else step
 
     def _may_go(self, name: str, server: Server | None) -> bool | None:
         """Whether the installation of a machine that ``delete`` names may go; None for one that is not named."""
@@ -250,6 +263,8 @@ class MachineFleet:
         may_go = self._may_go(name, server)
         if self._state == "absent" and is_ours(server) and may_go is False:
             return self._deletable.why_not(name, {"installation": installation_of(server)})
+        if self._lost.get(name):
+            return cloud_networks.keep_them(server, self._lost[name])
         return _refusal(server, self._state, bool(may_go))
 
     def _create(self, run: MachineRun, machine: Machine, deadline: Deadline) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import shlex
 import socket
 import struct
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._common.ssh_access import direct_address
+from .._common.text import listed, moment
 from .api_failures import FleetError
 from .api_types import Attachment, Choice, Machine, Resolved, Server
 from .catalog import Catalog, Unfit, check_location, pick
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 KEYS = ("name", "ip", "alias_ips", "subnet")
 #: What the API calls a primary IP of each option.
 PRIMARY = {"primary_ipv4": "ipv4", "primary_ipv6": "ipv6"}
+#: What the API calls a primary IP that it makes with a server, and seconds between the times that it gives for the two.
+_COMES_ALONG, _MADE_TOGETHER = re.compile(r"primary_ip-[0-9]+\Z"), 60
 #: Where all public IPv6 addresses are.
 _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
 _IPV4_ROUTES, _IPV6_ROUTES = "/proc/net/route", "/proc/net/ipv6_route"
@@ -144,6 +148,40 @@ def primary_ips(machine: Machine, catalog: Catalog) -> dict[str, dict[str, Any]]
         item = pick(option, str(wanted), [one for one in catalog.listed("primary_ips") if one.get("type") == kind])
         found[kind] = item
     return found
+
+
+def kept_by_people(machine: Machine, server: Server, items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The primary IPs that go with a server, since their auto_delete is on, and that did not come with it (pure).
+
+    ``items``: those of the project. The API calls those that come with a server ``primary_ip-`` and a number, and makes
+    them together with it. One that the machine names is meant to stay in any case.
+    """
+    given: Mapping[str, Any] = machine
+    named = [str(given[option]) for option in PRIMARY if given.get(option)]
+    made = moment(server.get("created"))
+    found = []
+    for item in items:
+        if item.get("assignee_id") != server["id"] or item.get("auto_delete") is not True:
+            continue
+        born = moment(item.get("created"))
+        before = made is not None and born is not None and born < made - _MADE_TOGETHER
+        came_along = _COMES_ALONG.match(str(item.get("name"))) and not before
+        if not came_along or str(item.get("name")) in named or str(item.get("id")) in named:
+            found.append(item)
+    return found
+
+
+def keep_them(server: Server, items: Iterable[Mapping[str, Any]]) -> str:
+    """Why a server with such primary IPs is not deleted."""
+    items = list(items)
+    which = listed([f"'{item.get('name')}' ({item.get('ip')})" for item in items])
+    ways = " and ".join(f"hcloud primary-ip update {item.get('id')} --auto-delete=false" for item in items)
+    nouns, was, stays = ("primary IPs", "were", "They stay and cost") if len(items) > 1 else ("primary IP", "was", "")
+    return (
+        f"server '{server['name']}' (id {server['id']}) would take {nouns} {which} with it, since auto_delete is on, and "
+        f"that {was} not made for this server alone. Switch it off ({ways}), then run again. "
+        f"{stays or 'It stays and costs'} until you delete {'them' if stays else 'it'}"
+    )
 
 
 def check_free(kind: str, item: Mapping[str, Any]) -> None:

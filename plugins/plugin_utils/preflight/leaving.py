@@ -97,11 +97,18 @@ def plan(
     return {
         "errors": errors,
         "named": named,
-        "machines": [{"name": name} for name in named],
+        "machines": [_machine(host, word) for host in hosts if str(host["inventory_hostname"]) in named],
         "left": [name for name in here if not words.names(name)],
         "elsewhere": [name for name in words if name not in here and name not in strange],
         "word": {name: given[name] for name in named} if isinstance(given, Mapping) else named,
     }
+
+
+def _machine(host: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """A machine that leaves, as hcloud_machine takes it: a primary IP that it names is not to go with its server."""
+    primary = {option: host.get(f"kubenode_{option}") for option in ("primary_ipv4", "primary_ipv6")}
+    named = {option: value for option, value in primary.items() if value} if word == "delete" else {}
+    return {"name": str(host["inventory_hostname"]), **named}
 
 
 def reboot_plan(hosts: Iterable[Mapping[str, Any]], serial: Any = None) -> site.Plan:

@@ -177,6 +177,34 @@ def test_a_server_that_was_given_another_name_is_not_forgotten(account):
     assert account.servers() == {}
 
 
+def test_a_primary_ip_of_a_person_does_not_go_unsaid(account):
+    body = {"name": "front", "type": "ipv4", "location": "fsn1", "auto_delete": True}
+    front = account.call("POST", "/primary_ips", body)["primary_ip"]
+    machine = {"name": "front-1", "server_type": "cx23", "ssh_keys": [account.key_name], "primary_ipv4": "front"}
+    account.process("hcloud_machine", machines=[machine]).ok()
+    account.create("back-1")
+    account.hosts["front-1"] = {"ansible_user": "root"}
+    back = next(
+        item for item in account.call("GET", "/primary_ips")["primary_ips"]
+        if item["assignee_id"] == account.server("back-1")["id"] and item["type"] == "ipv4"
+    )  # fmt: skip
+    # one that came with its server, which the inventory names since
+    account.hosts["back-1"]["kubenode_primary_ipv4"] = back["name"]
+    for flags in (["--check"], []):
+        done = account.run(*flags, kubenode_delete=["front-1", "back-1"], **GONE).fails()
+        done.says("front-1: server 'front-1'", f"would take primary IP 'front' ({front['ip']}) with it", "Nothing was")
+        done.says(f"hcloud primary-ip update {front['id']} --auto-delete=false", f"update {back['id']} --auto-delete=f")
+        assert set(account.servers()) == {"front-1", "back-1"}
+    for item in (front, back):
+        account.call("PUT", f"/primary_ips/{item['id']}", {"auto_delete": False})
+    account.run(kubenode_delete=["front-1", "back-1"], **GONE).ok()
+    assert account.servers() == {}
+    left = {item["name"] for item in account.call("GET", "/primary_ips")["primary_ips"]}
+    assert left == {"front", back["name"]}
+    for item in (front, back):
+        account.call("DELETE", f"/primary_ips/{item['id']}")
+
+
 @pytest.mark.long
 def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     account.create("silent-1", "busy-1", "free-1")

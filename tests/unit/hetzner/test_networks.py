@@ -233,3 +233,41 @@ def test_where_ssh_reaches_a_server():
     assert ssh_address({"public_net": {**public, "ipv4": None}, "private_net": private}) == "2001:db8:1::1"
     assert ssh_address({"public_net": {"ipv4": None, "ipv6": None}, "private_net": private}) == "10.0.1.5"
     assert ssh_address({}) is None
+
+
+def primary(number, name, **more):
+    item = {"id": number, "name": name, "ip": f"192.0.2.{number}", "assignee_id": 1, "auto_delete": True}
+    return {**item, "created": "2026-01-01T10:00:00Z", **more}
+
+
+@pytest.mark.parametrize(
+    ("item", "machine", "goes_unsaid"),
+    [
+        (primary(7, "primary_ip-7"), {}, True),
+        # the two are made in one second or the next; of one time nothing is known
+        (primary(7, "primary_ip-7", created="2026-01-01T09:59:58Z"), {}, True),
+        (primary(7, "primary_ip-7", created=None), {}, True),
+        (primary(7, "primary_ip-7", created="2025-12-01T10:00:00Z"), {}, False),
+        (primary(7, "front"), {}, False),
+        (primary(7, "primary_ip-7-mail"), {}, False),
+        # it stays
+        (primary(7, "front", auto_delete=False), {"primary_ipv4": "front"}, True),
+        # another server has it
+        (primary(7, "front", assignee_id=2), {"primary_ipv4": "front"}, True),
+        # what a machine names is wanted again
+        (primary(7, "primary_ip-7"), {"primary_ipv4": "primary_ip-7"}, False),
+        (primary(7, "primary_ip-7"), {"primary_ipv6": "7"}, False),
+    ],
+)
+def test_primary_ips_that_must_not_go_unsaid_with_a_server(item, machine, goes_unsaid):
+    server = {"id": 1, "name": "n1", "created": "2026-01-01T10:00:01Z"}
+    assert networks.kept_by_people(machine, server, [item]) == ([] if goes_unsaid else [item])
+
+
+def test_how_they_are_kept():
+    server = {"id": 1, "name": "n1"}
+    assert networks.keep_them(server, [primary(7, "front")]) == (
+        "server 'n1' (id 1) would take primary IP 'front' (192.0.2.7) with it, since auto_delete is on, and that "
+        "was not made for this server alone. Switch it off (hcloud primary-ip update 7 --auto-delete=false), then run "
+        "again. It stays and costs until you delete it"
+    )
