@@ -35,6 +35,8 @@ DENIAL_TAKES = 30.0
 #: What a look found: the rescue, nothing, the boot that was seen before the reset, or a boot of another system.
 ARRIVED, NOT_THERE, SAME_BOOT, OTHER_SYSTEM = "arrived", "not there", "same boot", "other system"
 
+#: How `BootRoutes` calls the rescue that a run of ours arms.
+_OURS = ("rescue", "rescue (linux)")
 _PREFIX = "SHA256:"
 
 
@@ -380,6 +382,8 @@ class ResetEscalation:
         self.fingerprints: Sequence[str] = ()
         self._tried = [reset["way"] for reset in run.result["resets"]]
         self._power: str | None = None
+        #: Whether an earlier run has armed it, or this one.
+        self.armed_before = False
         self._armed_at: float | None = None
         self._first_reset: float | None = None
 
@@ -402,7 +406,13 @@ class ResetEscalation:
     def arm(self) -> None:
         """Arm the rescue for the next boot."""
         self._run.result["changed"] = True
-        self._routes.arm(self.fingerprints, self._deadline("the armed rescue"))
+        replaced = self._routes.arm(self.fingerprints, self._deadline("the armed rescue"))
+        theirs = [one for one in replaced if not (self.armed_before and one in _OURS)]
+        if theirs:
+            self._run.result["warning"] = (
+                f"Robot had {text.listed(theirs)} for its next boot; the rescue of this run has replaced that"
+            )
+        self.armed_before = True
         self._armed_at = time.monotonic()
         self._run.result["armed"] = True
 

@@ -237,6 +237,7 @@ class RobotFlow(BootFlow):
             self.may_go,
             self.note,
         )
+        self.resets.armed_before = self.seen.rearm or intents.is_open(self._kept, run.name)
 
     def _observed(self, fleet: RobotRescue, run: MachineRun, given: Machine) -> ObservedState:
         rearm, word = fleet.is_again(given), given.get("first_contact")
@@ -521,7 +522,9 @@ class RobotFlow(BootFlow):
             return "wait for the rescue, and arm and reset again if it does not come"
         kind = self.first_reset()
         reset = "reboot by SSH" if kind == SSH else f"reset by {kind}" if kind else "fail: no reset is offered"
-        return f"arm the rescue and {reset}"
+        active = list(self.routes.active(self.deadline_for("what Robot has for the next boot")).values())
+        replaced = f"; it would replace what Robot has for the next boot: {text.listed(active)}" if active else ""
+        return f"arm the rescue and {reset}{replaced}"
 
     def was_armed(self, step: str) -> bool:
         """Whether the rescue was armed before this step."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._common.text import whole_number
+from .._common.text import one_line, whole_number
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Permanent, Refused
 from .api_types import Machine
 from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
@@ -47,11 +47,16 @@ class BootRoutes:
         self._machine = machine
         self._number = number
 
-    def arm(self, fingerprints: Sequence[str], deadline: Deadline) -> None:
-        """Arm the rescue for the next boot, for these keys alone; all that was armed before is disarmed."""
+    def arm(self, fingerprints: Sequence[str], deadline: Deadline) -> list[str]:
+        """Arm the rescue for the next boot, for these keys alone; all that was active before is taken back.
+
+        Returns what that was, in words.
+        """
+        replaced: list[str] = []
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
             try:
-                return self._post_rescue(fingerprints, deadline)
+                self._post_rescue(fingerprints, deadline)
+                break
             except ApiError as error:
                 if error.code in _NOT_OFFERED:
                     raise Permanent(
@@ -61,24 +66,30 @@ class BootRoutes:
                     raise
                 if error.code == "BOOT_ALREADY_ENABLED":
                     # For which keys it is armed, and for how long still, is unknown.
+                    replaced.append(self.active(deadline).get("rescue", "rescue"))
                     self.disarm_kind("rescue", deadline)
                 elif error.status == 409:
-                    self.disarm(deadline)
+                    replaced += self.disarm(deadline)
                 else:
                     deadline.sleep(2.0, str(error))
+        return replaced
 
-    def disarm(self, deadline: Deadline) -> list[str]:
-        """Disarm everything for the next boot; returns the kinds that were armed."""
+    def active(self, deadline: Deadline) -> dict[str, str]:
+        """The kinds of boot configuration that are active for the next boot, and each in words."""
         kinds = self._need(self._get("/boot/%d", deadline), "boot")
         # They become a part of a path.
-        active = [
-            kind
+        return {
+            kind: _in_words(kind, value)
             for kind, value in kinds.items()
             if _KIND.match(kind) and isinstance(value, dict) and value.get("active") is True
-        ]
+        }
+
+    def disarm(self, deadline: Deadline) -> list[str]:
+        """Disarm everything for the next boot; returns what was armed, in words."""
+        active = self.active(deadline)
         for kind in active:
             self.disarm_kind(kind, deadline)
-        return active
+        return list(active.values())
 
     def disarm_kind(self, kind: str, deadline: Deadline) -> None:
         """Take back one kind of boot configuration, such as rescue."""
@@ -165,6 +176,12 @@ class BootRoutes:
         if found is None:
             raise MachineError(f"Robot's answer about the {key} of server {self._number} is not what it should be")
         return found
+
+
+def _in_words(kind: str, configuration: Mapping[str, Any]) -> str:
+    """An active boot configuration: its kind, and which system it boots or installs."""
+    system = next((value for key in ("os", "dist") if isinstance(value := configuration.get(key), str)), "")
+    return f"{kind} ({one_line(system, 80)})" if system else kind
 
 
 def reset_types(item: Mapping[str, Any]) -> list[str]:

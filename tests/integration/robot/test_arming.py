@@ -58,6 +58,25 @@ def test_check_mode_names_the_reset_and_changes_nothing(account):
     assert account.resets("n1") == account.resets("ax") == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "order", "said"),
+    [
+        ("rescue", {"os": "vkvm"}, "rescue (vkvm)"),
+        ("rescue", {"os": "linux"}, "rescue (linux)"),
+        ("linux", {"dist": "Debian 12 base", "lang": "en"}, "linux (Debian 12 base)"),
+    ],
+)
+def test_what_a_person_has_ordered_for_the_next_boot_is_not_replaced_unsaid(account, kind, order, said):
+    account.add("n1")
+    account.robot("POST", f"/boot/{account.numbers['n1']}/{kind}", order)
+    check = account.rescue(None, "--check")
+    what = f"; it would replace what Robot has for the next boot: {said}"
+    assert check.machines["n1"]["msg"] == f"would arm the rescue and reset by sw{what}"
+    run = account.rescue(None, "-v", prove=False).ok()
+    run.says(f"n1: Robot had {said} for its next boot; the rescue of this run has replaced that")
+    assert account.boots("n1")[-1] == "rescue"
+
+
 def test_wrong_credentials_cost_exactly_one_login(account):
     account.add(*(f"n{number}" for number in range(6)))
     account.forget_requests()

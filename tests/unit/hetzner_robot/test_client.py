@@ -226,27 +226,36 @@ def test_a_technician_under_way_is_a_permanent_error():
 ARMED = Reply(200, {"rescue": {"active": True, "password": "x", "authorized_key": [{"key": {"fingerprint": "f"}}]}})
 
 
-BLOCKED = Reply(200, {"boot": {"rescue": {"active": False}, "linux": {"active": True}, "vnc": None}})
+BLOCKED = Reply(
+    200,
+    {"boot": {"rescue": {"active": False}, "linux": {"active": True, "dist": "Debian 13"}, "vnc": None}},
+)
+VKVM = Reply(200, {"boot": {"rescue": {"active": True, "os": "vkvm"}, "linux": {"active": False, "dist": ["a", "b"]}}})
 POST, LOOK = "POST /v1/boot/1/rescue", "GET /v1/boot/1/rescue"
 
 
 @pytest.mark.parametrize(
-    ("replies", "sent"),
+    ("replies", "sent", "replaced"),
     [
         # it was carried out although its answer was lost, or it was not
-        ([Reply(drop=True), ARMED], [POST, LOOK]),
-        ([Reply(drop=True), OK, ARMED], [POST, LOOK, POST]),
+        ([Reply(drop=True), ARMED], [POST, LOOK], []),
+        ([Reply(drop=True), OK, ARMED], [POST, LOOK, POST], []),
         # all else that is armed is disarmed first
         (
             [failure(409, "BOOT_BLOCKED"), BLOCKED, Reply(200, {"linux": {"active": False}}), ARMED],
             [POST, "GET /v1/boot/1", "DELETE /v1/boot/1/linux", POST],
+            ["linux (Debian 13)"],
         ),
-        ([failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED], [POST, "DELETE /v1/boot/1/rescue", POST]),
+        (
+            [failure(409, "BOOT_ALREADY_ENABLED"), VKVM, OK, ARMED],
+            [POST, "GET /v1/boot/1", "DELETE /v1/boot/1/rescue", POST],
+            ["rescue (vkvm)"],
+        ),
     ],
 )
-def test_arming_is_repeated_only_when_it_was_not_carried_out(replies, sent):
+def test_arming_is_repeated_only_when_it_was_not_carried_out(replies, sent, replaced):
     with Scripted(*replies) as robot:
-        BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        assert BootRoutes(robot.api, "n1", 1).arm(["f"], robot.deadline()) == replaced
         assert robot.sent == sent
 
 
