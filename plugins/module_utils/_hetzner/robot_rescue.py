@@ -22,7 +22,19 @@ from .fleet_run import MachineRun, explain, run_all
 from .login_keys import choose_keys, known_among, md5_fingerprint, register
 from .reset_escalation import ASK_EVERY, PUBLISHING_TAKES, EscalationOptions, RescueProbe, ResetEscalation, ways_out
 from .robot_client import RESET, WINDOW, ResetPlan, Robot
-from .robot_servers import MAY_RESET, ONCE, SSH, WOL, BootRoutes, facts, find, input_findings, read_servers, reset_types
+from .robot_servers import (
+    MAY_RESET,
+    ONCE,
+    SSH,
+    WOL,
+    BootRoutes,
+    facts,
+    find,
+    input_findings,
+    named_by,
+    read_servers,
+    reset_types,
+)
 from .ssh import SYSTEM, Answer, Ssh
 
 _UNKNOWN: dict[str, Any] = {
@@ -139,7 +151,7 @@ class RobotRescue(BootFleet):
         # The first request is made alone, so that wrong credentials cost one failed login and no more.
         servers = read_servers(self.api, Deadline(self.options.timeout, "the list of servers"))
         found = []
-        owner: dict[int, str] = {}
+        owners: dict[int, list[str]] = {}
         for run in runs:
             try:
                 server = find(self.machines[run.name], servers)
@@ -148,14 +160,20 @@ class RobotRescue(BootFleet):
             except Refused as error:
                 run.fail(error)
                 continue
-            other = owner.setdefault(server["server_number"], run.name)
-            if other != run.name:
-                raise FleetError(
-                    f"nothing was changed, because of: the machines '{other}' and '{run.name}' are the same server "
-                    f"{server['server_number']}; correct their server_number"
-                )
+            named = f"'{run.name}' ({named_by(self.machines[run.name])})"
+            owners.setdefault(server["server_number"], []).append(named)
             run.result.update(facts(server))
             found.append(run)
+        twice = [
+            f"the machines {text.listed(machines, 10)} are the same server {number}"
+            for number, machines in owners.items()
+            if len(machines) > 1
+        ]
+        if twice:
+            raise FleetError(
+                f"nothing was changed, because of: {'; '.join(twice)}. Leave each server to one of them, and correct "
+                "how the others are found, or take them out"
+            )
         return found
 
     def _decide(self, run: MachineRun) -> None:

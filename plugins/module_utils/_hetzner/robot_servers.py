@@ -284,6 +284,13 @@ def find(machine: Machine, servers: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return found[0]
 
 
+def named_by(machine: Machine) -> str:
+    """By what `find` has found the server of a machine."""
+    if number_of(machine) is not None:
+        return "by server_number"
+    return "by server_ip" if machine.get("server_ip") is not None else "by its name in Robot"
+
+
 def facts(server: Mapping[str, Any]) -> dict[str, Any]:
     """What every result says of a server."""
     ipv4, ipv6 = server.get("server_ip"), server.get("server_ipv6_net")

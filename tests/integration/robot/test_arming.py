@@ -221,11 +221,16 @@ def test_one_machine_that_is_no_server_fails_alone(account):
     assert account.boots("n1")[-1] == "rescue"
 
 
-def test_two_names_of_one_server_are_refused(account):
-    account.add("n1")
+def test_names_of_one_server_are_refused_and_all_are_named(account):
+    account.add("n1", "n2")
     row = account.row("n1")
-    machines = [{"name": "a", "server_number": row["number"]}, {"name": "b", "server_ip": row["address"]}]
-    account.rescue(machines, prove=False).fails("are the same server")
+    by_number, by_address = {"name": "a", "server_number": row["number"]}, {"name": "b", "server_ip": row["address"]}
+    account.robot("POST", f"/server/{row['number']}", {"server_name": "c"})
+    machines = [by_number, *account.machines("n2"), by_address, {"name": "c"}]
+    account.rescue(machines, prove=False).fails(
+        f"the machines 'a' (by server_number), 'b' (by server_ip), 'c' (by its name in Robot) are the same "
+        f"server {row['number']}. Leave each server to one of them"
+    )
     assert account.resets("n1") == []
 
 
