@@ -175,9 +175,9 @@ options:
     description:
       - V(present) creates missing servers, powered off.
       - V(absent) deletes the servers that this collection made, and the adopted ones that O(delete) names. The others
-        are refused, and so is a server that is protected against deletion, also in check mode. A server is refused, too,
-        that would take a primary IP along (C(auto_delete) is on) which a machine names, or which was not made together
-        with it.
+        are refused, and so is a server that is protected against deletion, also in check mode. A server is refused,
+        too, that would take a primary IP along (C(auto_delete) is on) which a machine names, or which was not made
+        together with it.
       - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
         M(kubenode.provision.hcloud_node_image).
     type: str

@@ -112,8 +112,8 @@ class MachineFleet:
         self._deletable = consents.Words("delete", delete)
         self._resolved: dict[str, Resolved] = {}
         self._found: dict[str, Server] = {}
-        #: By the names of machines, their servers that have another name now.
-        self._renamed: dict[str, Server] = {}
+        #: By the names of machines, the servers of another name that have their label.
+        self._renamed: dict[str, list[Server]] = {}
         #: Of machines that would be deleted, by name: primary IPs of people that would go with them.
         self._lost: dict[str, list[Mapping[str, Any]]] = {}
         self._room = Room(CONCURRENCY)
@@ -480,11 +480,23 @@ def _any_of(names: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(names))
 
 
-def _other_name(name: str, server: Server, state: str) -> str:
-    """Why `decide` refuses a machine whose server has another name now."""
-    other = "delete it by hand" if state == "absent" else f"take the label {LABEL} off it, to have a new one made"
-    which = f"{server['name']} (id {server['id']})"
-    return f"no server is called {name}, but {which} has its label; rename it back, or {other}"
+def _other_name(name: str, servers: Sequence[Server], state: str) -> str:
+    """Why `decide` refuses a machine whose label is on servers of another name: renamed, or labelled by a person."""
+    which = " and ".join(f"{server['name']} (id {server['id']})" for server in servers)
+    if len(servers) > 1:
+        ways = f"have its label; rename the one back that is {name}, and take the label {LABEL} off the others"
+    else:
+        why = f"where it is not {name}" if state == "absent" else "to have a new one made"
+        ways = f"has its label; rename it back, or take the label {LABEL} off it, {why}"
+    return f"no server is called {name}, but {which} {ways}"
+
+
+def _no_label(server: Server) -> str:
+    """What shows that a server is none of ours."""
+    says = (server.get("labels") or {}).get(LABEL)
+    if says is None:
+        return f"was not made by this collection (it lacks the label {LABEL})"
+    return f"is not known as ours (its label {LABEL} says '{says}'; where that is wrong, correct it)"
 
 
 def _refusal(server: Server, state: str, may_go: bool) -> str:
@@ -498,13 +510,7 @@ def _refusal(server: Server, state: str, may_go: bool) -> str:
     if state == "absent" and is_ours(server):
         return f"{which} is protected against deletion; take the protection off, then run again"
     if state == "absent":
-        return (
-            f"{which} was not made by this collection (it lacks the label {LABEL}) and is not deleted; delete it where "
-            "it was made, or adopt it first"
-        )
+        return f"{which} {_no_label(server)} and is not deleted; delete it where it was made, or adopt it first"
     if server.get("status") == "deleting":
         return f"{which} is being deleted; run again when it is gone"
-    return (
-        f"{which} exists and was not made by this collection (it lacks the label {LABEL}); rename the machine, "
-        "or set adopt to true for it"
-    )
+    return f"{which} exists and {_no_label(server)}; rename the machine, or set adopt to true for it"

@@ -178,8 +178,8 @@ def keep_them(server: Server, items: Iterable[Mapping[str, Any]]) -> str:
     ways = " and ".join(f"hcloud primary-ip update {item.get('id')} --auto-delete=false" for item in items)
     nouns, was, stays = ("primary IPs", "were", "They stay and cost") if len(items) > 1 else ("primary IP", "was", "")
     return (
-        f"server '{server['name']}' (id {server['id']}) would take {nouns} {which} with it, since auto_delete is on, and "
-        f"that {was} not made for this server alone. Switch it off ({ways}), then run again. "
+        f"server '{server['name']}' (id {server['id']}) would take {nouns} {which} with it, since auto_delete is on, "
+        f"and that {was} not made for this server alone. Switch it off ({ways}), then run again. "
         f"{stays or 'It stays and costs'} until you delete {'them' if stays else 'it'}"
     )
 

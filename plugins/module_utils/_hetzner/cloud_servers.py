@@ -159,7 +159,7 @@ class Servers:
         """The present state of servers of ours by name, in one request; at most PER_PAGE names."""
         return {server["name"]: server for server in self._with_label(names, deadline)}
 
-    def renamed(self, names: Sequence[str], deadline: Deadline, ask: bool) -> dict[str, Server]:
+    def renamed(self, names: Sequence[str], deadline: Deadline, ask: bool) -> dict[str, list[Server]]:
         """Servers that have our label for one of these names, which no server has: they were given another name.
 
         What `find` has listed is looked through. Where that was not all, the API is asked, with ``ask`` only.
@@ -168,8 +168,10 @@ class Servers:
         if ask and not self._listed_all:
             for first in range(0, len(names), PER_PAGE):
                 seen += self._with_label(names[first : first + PER_PAGE], deadline)
-        by_label = {(server.get("labels") or {}).get(LABEL, ""): server for server in seen}
-        return {name: by_label[name] for name in names if name in by_label}
+        by_label: dict[str, dict[int, Server]] = {}
+        for server in seen:
+            by_label.setdefault((server.get("labels") or {}).get(LABEL, ""), {})[server["id"]] = server
+        return {name: list(by_label[name].values()) for name in names if name in by_label}
 
     def _with_label(self, names: Sequence[str], deadline: Deadline) -> list[Server]:
         query = {"label_selector": f"{LABEL} in ({','.join(names)})", "per_page": PER_PAGE}

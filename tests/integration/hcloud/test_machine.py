@@ -127,7 +127,7 @@ def test_a_server_with_another_name_is_neither_called_gone_nor_made_again(projec
     renamed = project.server("n2")["id"]
     project.call("PUT", f"/servers/{renamed}", {"name": "old-n2"})
     text = f"no server is called n2, but old-n2 (id {renamed}) has its label; rename it back, or"
-    run = project.run("hcloud_machine", machines=[{"name": "n2"}], state="absent").fails(f"{text} delete it by hand")
+    run = project.run("hcloud_machine", machines=[{"name": "n2"}], state="absent").fails(f"{text} take the label")
     assert (run.result["changed"], run.result["api_calls"]) == (False, 2)
     both = [project.machine("n1"), project.machine("n2")]
     project.run("hcloud_machine", machines=both).fails(f"{text} take the label")

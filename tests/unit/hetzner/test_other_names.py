@@ -30,7 +30,11 @@ def absent(names, *replies):
     return results, [path for _method, path, _headers, _body in script.requests]
 
 
-REFUSED = "no server is called n2, but old-n2 (id 60000005) has its label; rename it back, or delete it by hand"
+COPIED = {"id": 60000006, "name": "n7", "labels": {LABEL: "n2"}, "status": "running", "private_net": []}
+REFUSED = (
+    "no server is called n2, but old-n2 (id 60000005) has its label; rename it back, or take the label "
+    "kubenode.provision/machine off it, where it is not n2"
+)
 
 
 def test_one_that_was_renamed_is_not_gone():
@@ -59,6 +63,22 @@ def test_where_not_all_were_listed_it_is_asked_for_those_that_are_missing():
 def test_what_nothing_has_the_label_of_is_gone():
     results, _asked = absent(["n2"], page(), page())
     assert (results["n2"]["failed"], results["n2"]["msg"]) == (False, "there is no such server")
+
+
+def test_all_that_have_its_label_are_named():
+    results, _asked = absent(["n2"], page(), page(RENAMED, COPIED))
+    assert results["n2"]["msg"] == (
+        "no server is called n2, but old-n2 (id 60000005) and n7 (id 60000006) have its label; rename the one back "
+        "that is n2, and take the label kubenode.provision/machine off the others"
+    )
+
+
+def test_a_server_with_the_label_of_another_machine_does_not_lack_it():
+    results, _asked = absent(["n7"], page(COPIED))
+    assert results["n7"]["msg"] == (
+        "server 'n7' (id 60000006) is not known as ours (its label kubenode.provision/machine says 'n2'; where that is "
+        "wrong, correct it) and is not deleted; delete it where it was made, or adopt it first"
+    )
 
 
 @pytest.mark.parametrize("state", ["present", "started"])
