@@ -14,6 +14,7 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.loader import connection_loader
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
@@ -90,5 +91,7 @@ def _taken(work: tuple[Host, dict[str, Any]], variables: Mapping[str, Mapping[st
 def _unexpected(name: str, error: Exception) -> dict[str, Any]:
     """A machine that met an error of ours or of its controller."""
     text = f"{name}: {type(error).__name__}: {one_line(str(error), 500)}. -vvv shows where; please report it"
+    if isinstance(error, OSError) and safe_files.is_full(error) and error.filename:
+        text = f"{name}: {one_line(safe_files.unwritable(error.filename, error), 500)}"
     nothing: dict[str, Any] = {"late": False, "runs": False, "transitions": [], "steps": {}, "warned": []}
     return {"name": name, "changed": True, "failed": True, "msg": text, **nothing}

@@ -172,9 +172,7 @@ class Locks:
             finally:
                 os.close(folder)
         except OSError as exc:
-            raise LockError(
-                f"{exc.filename or self._folder} cannot be written ({exc.strerror}); make {self._folder} writable"
-            ) from exc
+            raise LockError(safe_files.unwritable(exc.filename or self._folder, exc, self._folder)) from exc
 
     def release(self, machines: Sequence[str], run: Holder) -> None:
         """Remove the files of these machines, but not those of another living run."""

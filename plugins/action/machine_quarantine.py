@@ -125,7 +125,7 @@ class Quarantine:
         try:
             safe_files.write_json(str(path), content, durable=False)
         except OSError as exc:
-            raise QuarantineError(f"{path} cannot be written ({exc.strerror}); make {self._folder} writable") from exc
+            raise QuarantineError(safe_files.unwritable(path, exc)) from exc
         return True
 
     def clear(self, name: str) -> None:

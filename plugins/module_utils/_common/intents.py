@@ -101,9 +101,7 @@ def write(path: str, intent: Mapping[str, Any]) -> None:
     try:
         safe_files.write_json(path, intent, sort_keys=True)
     except OSError as error:
-        raise IntentError(
-            f"intent {path!r} cannot be written ({error.strerror}); make its folder writable, with room on its disk"
-        ) from error
+        raise IntentError(f"intent {safe_files.unwritable(path, error)}") from error
 
 
 def note_written(path: str, written: Sequence[Mapping[str, Any]] | None, succeeded: bool) -> None:

@@ -44,6 +44,18 @@ def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
         raise
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether a disk had no room for a file."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def unwritable(path: object, error: OSError, folder: object = "") -> str:
+    """A sentence about a file that this controller cannot keep, with the way out; ``folder``: where it lies."""
+    folder = folder or os.path.dirname(str(path))
+    way = f"make room on the disk of {folder}" if is_full(error) else f"make {folder} writable"
+    return f"{path} cannot be written ({error.strerror or error}); {way}, or let kubenode_dir name another folder"
+
+
 def write_json(path: str, content: Any, sort_keys: bool = False, durable: bool = True) -> None:
     """Write a file, whole or not at all; its folder is made. Raises OSError.
 

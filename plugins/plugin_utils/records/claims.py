@@ -72,9 +72,7 @@ def claim(
     try:
         safe_files.write_json(path, content)
     except OSError as exc:
-        raise ClaimError(
-            f"claim_file {path!r} cannot be written ({exc.strerror}); make {Path(path).parent} writable"
-        ) from exc
+        raise ClaimError(f"claim_file {safe_files.unwritable(path, exc)}") from exc
     return True
 
 

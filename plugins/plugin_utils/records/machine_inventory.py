@@ -192,7 +192,7 @@ def change(
         finally:
             os.close(handle)
     except OSError as error:
-        raise InventoryError(f"{path} cannot be written ({error.strerror}); make {folder} writable") from error
+        raise InventoryError(safe_files.unwritable(path, error)) from error
     return True
 
 
@@ -242,7 +242,7 @@ def take(
             with safe_files.replacing(_pin(folder, name)) as (file, _draft):
                 file.write(text.encode("utf-8"))
     except OSError as error:
-        raise InventoryError(f"{folder} cannot be written ({error.strerror}); make it writable") from error
+        raise InventoryError(safe_files.unwritable(folder, error, folder)) from error
     new = {name: one for name, one in machines.items() if name in hostvars and name not in there}
     proven = ({"name": name, **one, "runs": True} for name, one in new.items())
     return change(path, hosts_of(proven, hostvars, (), folder), check_mode=check_mode) or bool(pins)

@@ -11,7 +11,12 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import (
+    boot_states,
+    installed,
+    masking,
+    safe_files,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import (
@@ -179,6 +184,8 @@ class PreProvisionRun:
             status = self._watch(system.boot_id)
         except (program_run.StartFailed, upload.UploadFailed, watch.WatchFailed, Unreachable, OSError) as exc:
             why = f"SSH was lost ({exc}); run again" if isinstance(exc, Unreachable) else str(exc)
+            if isinstance(exc, OSError) and safe_files.is_full(exc) and exc.filename:
+                why = safe_files.unwritable(exc.filename, exc)
             return self._failed(f"failed {BEFORE}: {self._masker.text(why)}", about)
         about.update(
             ran=True,

@@ -13,7 +13,13 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import (
+    boot_states,
+    installed,
+    intents,
+    names,
+    safe_files,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_access import (
@@ -103,7 +109,8 @@ class Flow:
         try:
             known_hosts.prepare()
         except OSError as exc:
-            raise AnsibleActionFail(f"known_hosts_dir {self._directory!r} cannot be made: {exc.strerror}") from exc
+            text = safe_files.unwritable(self._directory, exc, self._directory)
+            raise AnsibleActionFail(f"known_hosts_dir {text}") from None
         return known_hosts
 
     def result(self, **fields: Any) -> dict[str, Any]:

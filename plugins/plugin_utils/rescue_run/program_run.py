@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, probe
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, probe, safe_files
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
@@ -319,7 +319,8 @@ def open_logs(directory: str | None, name: str, masker: Masker, stem: str = "ima
     try:
         logs.prepare()
     except OSError as exc:
-        raise AnsibleActionFail(f"log_dir {str(logs.directory)!r} cannot be written: {exc.strerror}") from exc
+        text = safe_files.unwritable(logs.directory, exc, logs.directory)
+        raise AnsibleActionFail(f"log_dir {text}") from None
     return logs
 
 

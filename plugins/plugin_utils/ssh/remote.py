@@ -16,14 +16,13 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import ssh_access
-from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
+from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..progress import display
@@ -129,8 +128,8 @@ class KnownHosts:
     def forget(self) -> None:
         """Trust the next contact again; keys that were known in advance stay."""
         if not self.strict:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
+            with self._kept():
+                self.path.unlink(missing_ok=True)
 
     def forget_unproven(self) -> None:
         """What an unproven contact left does not count."""
@@ -167,8 +166,20 @@ class KnownHosts:
             return ""
 
     def _write(self, text: str) -> None:
-        with replacing(str(self.path)) as (file, _draft):
+        with self._kept(), safe_files.replacing(str(self.path)) as (file, _draft):
             file.write(text.encode("utf-8"))
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """A disk that is full is the user's to clear; what ssh began to write on it does not stay."""
+        try:
+            yield
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                if not self.strict and not self.boot_id:
+                    self.path.unlink()
+            # Ansible would add the error to the text.
+            raise AnsibleActionFail(safe_files.unwritable(self.path, exc)) from None
 
 
 class Remote:

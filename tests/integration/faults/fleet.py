@@ -28,8 +28,9 @@ MOST_RUNS = 4
 _MODULES = "ansible_collections.kubenode.provision.plugins.modules."
 #: What a reason must name: something that a person can do.
 WAY_OUT = re.compile(
-    r"\brun (it |the playbook )?(again|once more)|\btry later|choose another|ask Hetzner|make its? .*writable|wait for|"
-    r"check that|disable it|name (it|the machine)|look at|raise the time limit|delete something|delete it|\bLog: /",
+    r"\brun (it |the playbook )?(again|once more)|\btry later|choose another|ask Hetzner|make room on the disk of|"
+    r"wait for|check that|disable it|name (it|the machine)|look at|raise the time limit|delete something|delete it|"
+    r"\bLog: /",
     re.IGNORECASE,
 )
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 from hypothesis import example, given
@@ -39,6 +40,26 @@ from tests.clock import Clock
 from tests.folders import put
 from tests.unit.common.answers import of_probe
 from tests.waiting import until
+
+
+@pytest.mark.root
+def test_a_full_disk_is_one_error_with_its_way_out_and_leaves_no_part_of_a_file(tmp_path):
+    folder = tmp_path / "kubenode"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "kubenode-test", folder], check=True)
+    try:
+        kept = KnownHosts(str(folder), "node-1", "os", "run-1")
+        kept.path.touch(0o644)  # what ssh leaves of a key that has no room
+        (folder / "rest").write_bytes(b"x" * 8192)
+        with pytest.raises(AnsibleActionFail) as error:
+            kept.prove("b" * 36)
+        found = str(error.value)
+        assert found.startswith(f"{kept.path} cannot be written (No space left on device)")
+        assert found.endswith(f"make room on the disk of {folder}, or let kubenode_dir name another folder")
+        assert [one.name for one in folder.iterdir()] == ["rest"]
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
 
 #: In the place of ssh: notes its arguments, and the other side is this machine; -G prints what ssh_config says.
 SSH = r"""#!/bin/sh
