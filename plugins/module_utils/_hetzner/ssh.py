@@ -16,8 +16,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .._common import intents, probe, ssh_access
-from .._common.safe_files import replacing
+from .._common import intents, probe, safe_files, ssh_access
 from .._common.text import ascii_words, json_object
 from .api_failures import FleetError, MachineError
 
@@ -226,6 +225,8 @@ def _systems(given: Iterable[Mapping[str, Any]], of_rescue: int) -> dict[str, Lo
 
 def _not_pinned(path: str, error: OSError) -> MachineError:
     """A full disk of the controller ends one machine's run, not the fleet's."""
+    if safe_files.is_full(error):
+        return MachineError(f"the host key of its rescue: {safe_files.unwritable(path, error)}")
     return MachineError(f"the host key of its rescue cannot be kept in {path}: {error.strerror or error}")
 
 
@@ -411,7 +412,7 @@ class Ssh:
     def pin_keys(self, name: str, keys: list[str]) -> None:
         """Only these keys (``type base64``) are this machine's rescue, for every later task and run."""
         try:
-            with replacing(self.pin_file(name)) as (file, _draft):
+            with safe_files.replacing(self.pin_file(name)) as (file, _draft):
                 file.write(ssh_access.known_hosts(self.alias(name), keys).encode("utf-8"))
         except OSError as error:
             raise _not_pinned(self.pin_file(name), error) from error

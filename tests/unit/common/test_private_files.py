@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.action import machine_install
 from ansible_collections.kubenode.provision.plugins.module_utils._common import safe_files
 from tests.clock import Clock
 
@@ -35,6 +36,15 @@ def test_a_full_disk_leaves_the_file_before_and_nothing_else(tmp_path, monkeypat
         safe_files.write_json(str(path), {"a": 2})
     assert [one.name for one in tmp_path.iterdir()] == ["n1.json"]
     assert path.read_text() == '{\n "a": 1\n}\n'
+
+
+def test_a_full_disk_is_no_error_of_ours():
+    found = machine_install._unexpected("n1", OSError(errno.ENOSPC, "No space left on device", "/k/logs/n1/stdout.log"))
+    assert found["msg"] == (
+        "n1: /k/logs/n1/stdout.log cannot be written (No space left on device); make room on the disk of /k/logs/n1, "
+        "or let kubenode_dir name another folder"
+    )
+    assert "please report it" in machine_install._unexpected("n1", OSError(errno.EBADF, "Bad file", "/k/x"))["msg"]
 
 
 def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path):

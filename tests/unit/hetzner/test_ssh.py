@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import socket
 import threading
 from dataclasses import replace
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, safe_files, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_flow, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh as ssh_module
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.api_failures import FleetError, MachineError
@@ -297,6 +299,18 @@ def test_a_key_that_cannot_be_kept_ends_one_machine_alone(tmp_path):
         shell.pin("n1")
     with pytest.raises(MachineError, match="No such file"):
         shell.pin_keys("n1", ["ssh-ed25519 AAAA"])
+
+
+def test_a_full_disk_is_named_with_its_way_out(tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(safe_files.os, "replace", full)
+    with pytest.raises(
+        MachineError, match=r"n1.rescue cannot be written \(No space left on device\); make room on the"
+    ):
+        Ssh(str(tmp_path)).pin_keys("n1", ["ssh-ed25519 AAAA"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_host_keys_of_no_machine_are_of_none():
