@@ -161,7 +161,7 @@ def content(resource: Mapping[str, Any]) -> bytes | None:
 def _content(url: str, packed: bool) -> bytes:
     head, comma, body = url[5:].partition(",")
     if not comma:
-        raise ImageError(f"data URL {url!r:.40} has no comma")
+        raise ImageError("a data URL has no comma")  # all of it may be a secret
     try:
         if head.endswith(";base64"):
             data = base64.b64decode(urllib.parse.unquote(body), validate=True)
@@ -169,7 +169,7 @@ def _content(url: str, packed: bool) -> bytes:
             data = urllib.parse.unquote_to_bytes(body)
         return _unpacked(data) if packed else data
     except (ValueError, zlib.error) as error:
-        raise ImageError(f"data URL {url!r:.40} is damaged: {error}") from error
+        raise ImageError(f"the data URL of kind {head!r:.40} is damaged: {error}") from error
 
 
 def _unpacked(data: bytes) -> bytes:

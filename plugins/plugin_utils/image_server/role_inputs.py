@@ -95,7 +95,7 @@ AGENT = {
     "ca_bundle": "CA_BUNDLE",
 }
 _FILES = {"registries_conf": REGISTRIES, "ca_bundle": CA_BUNDLE}
-_HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
+_HIDDEN = ("hosts", "host_options", "pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
 _URLS = ("publish_addr", "ironic_urls", "inspector_urls")
 _RANGES = {
     "download_timeout": (1, 86400),
@@ -154,7 +154,7 @@ class RoleInputs(TypedDict):
     no_proxy: str
     ntp_servers: list[str]
     ca_bundle: str
-    documents: dict[str, str]  # file → NMState document
+    documents: dict[str, str]  # file → NMState document, maybe with keys and passwords
     own: dict[str, str]  # file → what else is a host's own, maybe a secret
     warnings: list[str]
 

@@ -164,12 +164,8 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
         _file("record", role_inputs.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
         *_links(inputs, node),
         *(
-            _file(f"host/{name}", role_inputs.host(name), "0640", content=text, **_GROUPED)
-            for name, text in sorted(inputs["documents"].items())
-        ),
-        *(
             _file(f"host/{name}", role_inputs.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
-            for name in sorted(inputs["own"])
+            for name in (*sorted(inputs["documents"]), *sorted(inputs["own"]))
         ),
     ]
     if inputs["firewall"] == "open":
@@ -202,7 +198,7 @@ def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
     if inputs["state"] == "absent":
         return {}
     found = {name: inputs[name] for name in ("pull_secret", "tls_key") if inputs[name]}
-    found.update((f"host/{name}", text) for name, text in inputs["own"].items())
+    found.update((f"host/{name}", text) for name, text in (*inputs["documents"].items(), *inputs["own"].items()))
     if _hidden(inputs):
         found["environment"] = environment_file(inputs, own_architecture(inputs, node))
     return {**found, "secret": (inputs["secret"] or random.token_hex(32)) + "\n"}

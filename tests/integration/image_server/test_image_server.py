@@ -176,6 +176,17 @@ def test_hosts_change_without_a_restart_and_no_download_is_cut(runs: Runs, world
     world.variables["hosts"] = changed
 
 
+def test_no_output_shows_what_a_network_is_secured_with(world: World):
+    key = "50b71a8ef0bd5751ea76de6d6c98c0aa"
+    mac = f"{{encrypt: true, base-iface: eno1, mka-cak: {key}, mka-ckn: f2b4}}"
+    text = f"interfaces: [{{name: macsec0, type: macsec, macsec: {mac}}}]"
+    play = world.run("--check", "--diff", "-vvv", hosts={**world.variables["hosts"], "web-4": text}).ok()
+    assert "host/web-4.yaml" in play.settings("images-1")
+    assert f"{DATA}/nmstate/web-4.yaml" in play.output
+    assert key not in play.output
+    assert key not in json.dumps(play.results)
+
+
 @pytest.mark.long
 def test_a_killed_service_comes_back_with_the_same_urls(runs: Runs):
     node, server = runs.node, server_of(runs.node)

@@ -44,6 +44,17 @@ AGENT = {
     "bases": {"x86_64": {"iso": {"url": "https://files.example/coreos.iso", "sha256": SHA}}},
 }
 NETWORK = {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "dhcp": True}}]}
+#: secrets that stand on no line of their own
+MACSEC = """interfaces:
+  - name: macsec0
+    type: macsec
+    macsec: {encrypt: true, base-iface: eth0, mka-cak: 50b71a8ef0bd5751ea76de6d6c98c0aa, mka-ckn: f2b4}
+"""
+#: a secret in what is no data URL
+IGNITIONS = [
+    {"merge": {"storage": {"files": [{"path": "/x", "contents": {"source": source}}]}}}
+    for source in ("data:hush-hush", "data:;base64,hush-hush!")
+]
 
 
 def load(path):
@@ -116,7 +127,7 @@ def test_one_message_lists_every_error_with_variable_value_and_fix():
         ({"agent_image": "a/b:1", "ironic_urls": ["http://192.0.2.1"]}, "image_server_bases"),
         ({"tls_key": "-----BEGIN PRIVATE KEY-----"}, "image_server_tls_certificate: certificate and key come together"),
         ({"bind_addr": ":8085"}, "image_server_metrics_addr"),
-        ({"hosts": []}, "image_server_hosts is '[]'; give a dictionary"),
+        ({"hosts": []}, "image_server_hosts: give a dictionary"),
         ({"state": "gone"}, "image_server_state is 'gone'; give one of present, absent"),
         ({"nonsense": 1}, "there is no variable image_server_nonsense"),
         ({"bases": {"x86_64": {"iso": {"path": "/home/me/coreos.iso"}}}}, "the service sees no file there"),
@@ -141,6 +152,10 @@ def test_refused(variables, words):
         {"download_headers": {"A b": "hush-hush"}},
         {"http_proxy": "http://me:hush-hush@192.0.2.1\n"},
         {"bases": {"x86_64": {"iso": {"url": "ftp://me:hush-hush@192.0.2.1/", "sha256": SHA}}}},
+        {"hosts": "{web-1: {interfaces: [{mka-cak: hush-hush}]}}"},
+        {"host_options": "environment: {KEY: hush-hush}"},
+        {**AGENT, "hosts": {"web-1": {}}, "host_options": {"web-1": {"http_proxy": "http://me:hush-hush@192.0.2.1\n"}}},
+        *({**AGENT, "hosts": {"web-1": {}}, "host_options": {"web-1": own}} for own in IGNITIONS),
     ],
     ids=lambda variables: next(iter(variables)),
 )
@@ -168,7 +183,7 @@ def test_no_login_of_a_url_is_shown(variables):
 def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     variables = {
         **AGENT,
-        "hosts": {"web-1": NETWORK, "web-2": "", "web-3.example.com": "interfaces: []"},
+        "hosts": {"web-1": NETWORK, "web-2": "", "web-3.example.com": MACSEC},
         "pull_secret": {"auths": {"registry.example": {"auth": "aHVzaC1odXNo"}}},
         "secret": "hush-hush-hush-hush-hush-hush-hush-hush",
         "https_proxy": "http://me:hush-hush@192.0.2.1:3128",
@@ -182,6 +197,7 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     settings = image_server_plan(inputs, "settings", node=NODE, record={})
     assert "hush" not in str(settings)
     assert "aHVzaC1odXNo" not in str(settings)
+    assert "50b71a8ef0bd5751" not in str(settings)
     resolved, errors = engine.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
     assert errors + engine.setting_errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
@@ -190,9 +206,12 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
         role_inputs.PULL_SECRET: "0600",
         role_inputs.ENVIRONMENT: "0600",
         role_inputs.TLS_KEY: "0640",
+        **{f"{role_inputs.NMSTATE}/{name}.yaml": "0640" for name in variables["hosts"]},
     }
-    assert plan(**variables)["host/web-2.yaml"]["content"] == ""
-    assert yaml.safe_load(plan(**variables)["host/web-1.yaml"]["content"]) == NETWORK
+    written = {setting["id"]: setting.get("content") for setting in resolved}
+    assert written["host/web-2.yaml"] == ""
+    assert yaml.safe_load(written["host/web-1.yaml"]) == NETWORK
+    assert written["host/web-3.example.com.yaml"] == MACSEC
 
 
 def test_a_naming_secret_of_the_machine_is_only_created():

@@ -50,7 +50,8 @@ from .watched import LOG, Changes, CommonInputs, Problems, read, read_text, scan
 OPTIONS_SUFFIX = ".host.yml"
 _ARCH = re.compile(r"[A-Za-z0-9_]{1,32}\Z")
 _MODE = re.compile(r"0?[0-7]{3}\Z")
-_AGENT_TEXTS = ("agent_image", "vlan_interfaces", "ip_options", "http_proxy", "https_proxy", "no_proxy")
+_AGENT_TEXTS = ("agent_image", "vlan_interfaces", "ip_options", "no_proxy")
+_PROXIES = ("http_proxy", "https_proxy")  # maybe with a password
 _AGENT_LISTS = ("ntp_servers", "podman_options")
 
 
@@ -87,6 +88,7 @@ def parse_options(text: str) -> HostOptions:
         "initramfs_network": fields.flag("initramfs_network"),
     }
     agent: dict[str, Any] = {key: fields.text(key) for key in _AGENT_TEXTS}
+    agent.update((key, fields.secret(key)) for key in _PROXIES)
     for key in _AGENT_LISTS:
         agent[key] = tuple(fields.texts(key)) if fields.raw(key) is not None else None
     agent["environment"] = _texts(fields, "environment") or None
