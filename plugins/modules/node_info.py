@@ -189,7 +189,8 @@ node:
       description: RV(ignore:load), RV(ignore:active) and RV(ignore:enabled) of each of O(units).
       type: dict
     files:
-      description: RV(ignore:exists), RV(ignore:type), RV(ignore:sha256), RV(ignore:mode) and RV(ignore:size) of each of
+      description: RV(ignore:exists), RV(ignore:type), RV(ignore:leads_to) (the type of what is there when links are
+        followed), RV(ignore:sha256) (of a file of at most 64 MiB), RV(ignore:mode) and RV(ignore:size) of each of
         O(files).
       type: dict
     sysctls:

@@ -39,10 +39,14 @@ class Network(TypedDict, total=False):
 
 
 class File(TypedDict):
-    """A path: its type (file, directory, link, other), SHA-256, mode as four octal digits, size in bytes."""
+    """A path: its type (file, directory, link, other), SHA-256, mode as four octal digits, size in bytes.
+
+    ``leads_to`` is the type of what is there when links are followed; None when nothing is.
+    """
 
     exists: bool
     type: str | None
+    leads_to: str | None
     sha256: str | None
     mode: str | None
     size: int | None

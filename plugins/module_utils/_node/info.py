@@ -86,6 +86,8 @@ VERSIONLOCKS = (
 _VERSION_WORDS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"], "etcdctl": ["version"]}
 _ROUTES = {"4": "1.0.0.0", "6": "2000::"}
 _LIMIT = 120
+#: Bytes of a file that is hashed; an image of a system would take seconds.
+_MOST_HASHED = 64 << 20
 
 
 def in_rescue(host: Host) -> bool:
@@ -266,19 +268,27 @@ def _disk_free(host: Host) -> dict[str, int]:
 
 
 def file_facts(host: Host, path: str) -> File:
-    """exists, type, sha256 (of regular files), mode as four octal digits and size in bytes."""
+    """What is said of a path; SHA-256 only of files that are read at once."""
     status = host.status(path)
     if status is None:
-        return {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
-    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link"))
-    kind = next((word for test, word in kinds if test(status.st_mode)), "other")
+        return {"exists": False, "type": None, "leads_to": None, "sha256": None, "mode": None, "size": None}
+    try:
+        behind: os.stat_result | None = os.stat(host.path(path))
+    except OSError:
+        behind = None
     return {
         "exists": True,
-        "type": kind,
-        "sha256": host.sha256(path) if kind in ("file", "link") else None,
+        "type": _file_type(status),
+        "leads_to": None if behind is None else _file_type(behind),
+        "sha256": host.sha256(path) if behind is not None and behind.st_size <= _MOST_HASHED else None,
         "mode": f"{stat.S_IMODE(status.st_mode):04o}",
         "size": status.st_size,
     }
+
+
+def _file_type(status: os.stat_result) -> str:
+    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link"))
+    return next((word for test, word in kinds if test(status.st_mode)), "other")
 
 
 def kernel_modules(host: Host, names: Iterable[str]) -> dict[str, str]:

@@ -414,7 +414,7 @@ def _base(place: str, source: Any, problems: _Problems) -> None:
         problems.say(place, found, "give url and sha256, or path (of a file that is on the machine)")
     elif "path" in source:
         path = str(source["path"])
-        if not re.fullmatch(r"/[^\x00-\x1f\x7f]+", path) or ".." in path.split("/"):
+        if not re.fullmatch(r"/[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]*", path) or ".." in path.split("/"):
             problems.say(f"{place}.path", path, "give the full path of a file on the machine")
         elif path.startswith(_UNSEEN):
             problems.say(f"{place}.path", path, "the service sees no file there; move it elsewhere")

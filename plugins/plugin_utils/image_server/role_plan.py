@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import posixpath
 import re
 import secrets as random
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
 
 PACKAGES = ("python3-httptools", "python3-yaml")
+_NO_FILES = {"directory": "a directory", "other": "a pipe, a socket or a device"}
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 #: Files that the running service reads again at a reload, without cutting a connection.
@@ -53,7 +55,7 @@ def image_server_plan(
     #: purpose → whether it needs what was seen on the machine, and what does it
     purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
         "inputs": (False, lambda inputs, node, record: role_inputs.checked(inputs)),
-        "queries": (False, lambda inputs, node, record: queries()),
+        "queries": (False, lambda inputs, node, record: queries(inputs)),
         "refusals": (True, lambda inputs, node, record: refusals(inputs, node)),
         "missing": (True, lambda inputs, node, record: missing(inputs, node)),
         "url": (True, lambda inputs, node, record: url(inputs, node)),
@@ -69,9 +71,10 @@ def image_server_plan(
     return function(plain(inputs), plain(node), plain(record) or {})
 
 
-def queries() -> dict[str, list[str]]:
+def queries(inputs: RoleInputs) -> dict[str, list[str]]:
     """Options for node_info."""
-    return {"packages": list(PACKAGES), "files": [role_inputs.RECORD, role_inputs.UNIT_FILE]}
+    given = [posixpath.normpath(source["path"]) for _arch, _kind, source in _sources(inputs) if "path" in source]
+    return {"packages": list(PACKAGES), "files": [role_inputs.RECORD, role_inputs.UNIT_FILE, *given]}
 
 
 def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
@@ -100,6 +103,14 @@ def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
             f"image_server_bases has {', '.join(sorted(inputs['bases']))}, and the hosts' images are made of that for"
             f" {own_architecture(inputs, node)}; add it, or name another one in image_server_architecture"
         )
+    for arch, kind, source in _sources(inputs):
+        here = node["files"][posixpath.normpath(source["path"])]["leads_to"] if "path" in source else "file"
+        if here != "file":
+            is_what = "no such file is on the machine" if here is None else f"it is {_NO_FILES[here]}"
+            found.append(
+                f"image_server_bases[{arch}].{kind}.path is {source['path']!r}, and {is_what}; bring the base there before"
+                " the role runs, name the file that it is in, or give url and sha256 instead"
+            )
     if not inputs["publish_addr"] and not _address(node):
         found.append("the machine has no default route; give the URL it is reached by in image_server_publish_addr")
     return found

@@ -253,6 +253,15 @@ def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: 
     assert touched(runs.node) == ""
 
 
+@pytest.mark.parametrize("path", ["/srv/nonesuch.iso", "/srv"])
+@pytest.mark.parametrize("options", [["--check"], []], ids=["check", "run"])
+def test_a_base_that_is_not_there_is_refused_before_anything_changes(runs: Runs, world: World, path: str, options):
+    runs.node.run("touch /run/mark && sleep 0.1")
+    play = world.run(*options, bases={"x86_64": {"iso": {"path": path}}}).fails()
+    assert f"image_server_bases[x86_64].iso.path is '{path}', and " in play.error("images-1")
+    assert touched(runs.node) == ""
+
+
 @pytest.mark.long
 def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world: World):
     run = runs.node.run

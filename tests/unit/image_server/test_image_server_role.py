@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import CHOICES
+from ansible_collections.kubenode.provision.plugins.module_utils._node.host import path_error
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine
 from ansible_collections.kubenode.provision.plugins.plugin_utils import role_specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
@@ -337,6 +338,28 @@ def test_machines_that_cannot_be_one_are_refused(node, words):
     (refusal,) = image_server_plan(take(**AGENT), "refusals", node={**NODE, **node})
     assert words in refusal
     assert image_server_plan(take(**AGENT), "refusals", node=NODE) == []
+
+
+@pytest.mark.parametrize(
+    ("leads_to", "words"),
+    [(None, "no such file is on the machine"), ("directory", "it is a directory"), ("other", "a pipe"), ("file", "")],
+)
+def test_a_base_that_is_not_on_the_machine_is_refused(leads_to, words):
+    bases = {"x86_64": {"iso": {"url": "http://h/x", "sha256": SHA}, "initramfs": {"path": "/srv//base"}}}
+    inputs = take(**{**AGENT, "bases": bases})
+    asked = image_server_plan(inputs, "queries")["files"]
+    assert "/srv/base" in asked
+    assert [path_error(path) for path in asked] == [None] * 3
+    node = {**NODE, "files": {path: {"exists": bool(leads_to), "leads_to": leads_to} for path in asked}}
+    found = image_server_plan(inputs, "refusals", node=node)
+    if words:
+        (line,) = found
+        assert line.startswith("image_server_bases[x86_64].initramfs.path is '/srv//base', and ")
+        assert words in line
+        assert "bring the base there" in line
+    else:
+        assert found == []
+    assert image_server_plan(take(state="absent", bases=bases), "refusals", node=node) == []
 
 
 def test_missing_packages_and_a_python_of_the_users():

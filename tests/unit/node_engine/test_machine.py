@@ -80,6 +80,23 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
         assert host.sha256(path) is None
     assert info.file_facts(host, "/pipe")["type"] == "other"
     assert info.file_facts(host, "/link")["type"] == "link"
+    assert info.file_facts(host, "/link")["leads_to"] == "other"
+
+
+def test_what_a_link_leads_to_and_what_is_not_read(tmp_path, monkeypatch):
+    for name, target in (("to-file", "file"), ("to-folder", "."), ("to-nothing", "nonesuch")):
+        (tmp_path / name).symlink_to(target)
+    (tmp_path / "file").write_bytes(b"base")
+    host = Host(str(tmp_path))
+
+    def said(path: str) -> tuple[str | None, bool]:
+        facts = info.file_facts(host, path)
+        return facts["leads_to"], facts["sha256"] is not None
+
+    found = [said(path) for path in ("/file", "/to-file", "/to-folder", "/to-nothing", "/nonesuch")]
+    assert found == [("file", True), ("file", True), ("directory", False), (None, False), (None, False)]
+    monkeypatch.setattr(info, "_MOST_HASHED", 3)
+    assert [said(path) for path in ("/file", "/to-file")] == [("file", False), ("file", False)]
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
