@@ -1,12 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of the role image_server, checked all at once before any machine is asked anything (pure)."""
+"""The variables of the role image_server, checked all at once before any machine is asked anything."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
+import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.imag
 from .. import role_specs
 from ..role_specs import plain
 from . import pack_program
-from .daemon import static_folders
+from .daemon import certificates, static_folders
 
 # --- where the role image_server puts what, on the machine
 
@@ -383,6 +385,7 @@ def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:
 def _security(inputs: dict[str, Any], problems: _Problems) -> None:
     if inputs["secret"] and not _SECRET.fullmatch(inputs["secret"]):
         problems.say("secret", "", "give 32 to 1024 printable characters without blanks, the same on every replica")
+    before = len(problems)
     for name, mark in (("tls_certificate", "CERTIFICATE"), ("tls_key", "PRIVATE KEY")):
         text = inputs[name]
         if text and not re.search(rf"-----BEGIN [A-Z ]*{mark}-----", text):
@@ -391,9 +394,26 @@ def _security(inputs: dict[str, Any], problems: _Problems) -> None:
         problems.say("tls_key", "", "it is encrypted, and the service has no passphrase for it; give it in plain PEM")
     if bool(inputs["tls_certificate"]) != bool(inputs["tls_key"]):
         problems.say("tls_certificate", "", "certificate and key come together; give image_server_tls_key too")
+    if len(problems) == before and inputs["tls_key"] and inputs["state"] != "absent":
+        try:
+            wrong = certificate_verdict(inputs["tls_certificate"], inputs["tls_key"]).out_of_date
+        except ImageError as error:
+            wrong = str(error)
+        if wrong:
+            problems.append(f"image_server_tls_certificate and image_server_tls_key cannot be used: {wrong}")
     for header, value in inputs["download_headers"].items():
         if not re.fullmatch(r"[A-Za-z0-9-]{1,100}", str(header)) or not re.fullmatch(r"[ -~]*", str(value)):
             problems.say("download_headers", "", "names are letters, digits and hyphens, values one line of ASCII")
+
+
+def certificate_verdict(certificate: str, key: str, name: str = "") -> certificates.Verdict:
+    """What clients that ask for this name will say of the pair; ImageError: no server can use it."""
+    with tempfile.TemporaryDirectory(prefix="kubenode-tls-") as folder:  # 0700; OpenSSL reads files only
+        for file, text in (("crt", certificate), ("key", key)):
+            with open(os.open(f"{folder}/{file}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+                target.write(text.encode("utf-8", "surrogatepass"))
+        context = certificates.loaded(f"{folder}/crt", f"{folder}/key")
+        return certificates.judged(context, f"{folder}/crt", name)
 
 
 def _bases(inputs: dict[str, Any], problems: _Problems) -> None:

@@ -10,6 +10,7 @@ import json
 import posixpath
 import re
 import secrets as random
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -49,14 +50,16 @@ def image_server_plan(
 
     ``inputs``: for ``inputs``, the role's variables without ``image_server_``; else what ``inputs`` returned.
     ``purpose``: ``inputs`` (checked, with defaults), ``refusals`` (why this machine cannot become an image server),
-    ``missing`` (Debian packages to install), ``url`` (where machines find the images), or the options of a module:
-    ``queries`` of node_info, ``artifacts``, ``settings`` and ``secrets``. ``record``: what an earlier run wrote.
+    ``warnings`` (what may not work as it is meant), ``missing`` (Debian packages to install), ``url`` (where machines
+    find the images), or the options of a module: ``queries`` of node_info, ``artifacts``, ``settings`` and
+    ``secrets``. ``record``: what an earlier run wrote.
     """
     #: purpose → whether it needs what was seen on the machine, and what does it
     purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
         "inputs": (False, lambda inputs, node, record: role_inputs.checked(inputs)),
         "queries": (False, lambda inputs, node, record: queries(inputs)),
         "refusals": (True, lambda inputs, node, record: refusals(inputs, node)),
+        "warnings": (True, lambda inputs, node, record: warnings(inputs, node)),
         "missing": (True, lambda inputs, node, record: missing(inputs, node)),
         "url": (True, lambda inputs, node, record: url(inputs, node)),
         "artifacts": (False, lambda inputs, node, record: artifacts(inputs)),
@@ -108,11 +111,26 @@ def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
         if here != "file":
             is_what = "no such file is on the machine" if here is None else f"it is {_NO_FILES[here]}"
             found.append(
-                f"image_server_bases[{arch}].{kind}.path is {source['path']!r}, and {is_what}; bring the base there before"
-                " the role runs, name the file that it is in, or give url and sha256 instead"
+                f"image_server_bases[{arch}].{kind}.path is {source['path']!r}, and {is_what}; bring the base there"
+                " before the role runs, name the file that it is in, or give url and sha256 instead"
             )
     if not inputs["publish_addr"] and not _address(node):
         found.append("the machine has no default route; give the URL it is reached by in image_server_publish_addr")
+    return found
+
+
+def warnings(inputs: RoleInputs, node: Facts) -> list[str]:
+    """What may not work as it is meant; a line each."""
+    found = list(inputs["warnings"])
+    if inputs["state"] != "absent" and inputs["tls_key"]:
+        published = url(inputs, node)
+        name = urllib.parse.urlsplit(published).hostname or ""
+        verdict = role_inputs.certificate_verdict(inputs["tls_certificate"], inputs["tls_key"], name)
+        if verdict.refused:
+            found.append(
+                f"image_server_tls_certificate: {verdict.refused} ({published}); management controllers that verify"
+                " certificates get no image"
+            )
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.nodes import Node
+from tests.certificates import Pair, pair
 from tests.integration.image_server.conftest import PROXY, Download, World, network, server_of
 from tests.integration.runs import Run
 from tests.waiting import until
@@ -240,6 +241,31 @@ def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, 
     assert play.settings("images-1") == {"tls_key", "tls_certificate", "service"}, play.output
     until(lambda: shown(node) == crt.strip(), "the new certificate")
     assert pid(node) == before
+
+
+@pytest.mark.parametrize(
+    ("one", "key", "words"),
+    [
+        (pair(), pair().pem, "the key is not the certificate's"),
+        (pair(begin=-9, end=-1), "", "has expired"),
+        (pair(bits=1024), "", "the key is too short"),
+    ],
+    ids=["other", "expired", "weak"],
+)
+def test_a_pair_that_no_server_can_use_is_refused(runs: Runs, world: World, one: Pair, key: str, words: str):
+    node, before = runs.node, pid(runs.node)
+    node.run("touch /run/mark && sleep 0.1")
+    play = world.run(tls_certificate=one.crt, tls_key=key or one.pem).fails()
+    assert "image_server_tls_certificate and image_server_tls_key cannot be used: " in play.error("images-1")
+    assert words in play.error("images-1")
+    assert touched(node) == ""
+    assert pid(node) == before
+
+
+def test_a_certificate_for_another_name_is_a_warning(runs: Runs, world: World):
+    one = pair("images.example")
+    play = world.run("--check", tls_certificate=one.crt, tls_key=one.pem).ok()
+    assert f"image_server_tls_certificate: the certificate is not for {runs.node.address}, by which" in play.output
 
 
 def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: World):

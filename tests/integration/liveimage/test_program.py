@@ -11,12 +11,15 @@ import ssl
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import requests
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
+from tests.certificates import pair
+from tests.folders import put
 from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
 from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
@@ -183,6 +186,29 @@ def test_tls_is_renewed(bases, folder, tmp_path):
         until(lambda: not server.problems(), "the problem is over")
         assert served() == crt.read_text() != first
         assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
+
+
+def test_a_certificate_that_clients_refuse_is_used_and_said(bases, folder, tmp_path):
+    first, old, good = pair("images.example"), pair("127.0.0.1", begin=-9, end=-1), pair("127.0.0.1")
+    crt, key = put(tmp_path / "crt", first.crt), put(tmp_path / "key", first.pem)
+    arguments = ["--tls-cert", str(crt), "--tls-key", str(key), "--images-publish-addr", "https://127.0.0.1"]
+    with Program("--nmstate-dir", str(folder), *arguments, bases=bases, scheme="https") as server:
+
+        def seen(words: str) -> bool:
+            problem = server.problems().get("TLS", "")
+            return words in problem if words else not problem
+
+        for one, words in ((first, "not for 127.0.0.1, by which clients reach"), (old, "has expired"), (good, "")):
+            put(crt, one.crt)
+            put(key, one.pem)
+            server.signal(signal.SIGHUP)
+            until(partial(seen, words), words or "the end of the problem")
+            assert server.watch("/readyz") == "ok\n"
+            assert ssl.get_server_certificate(("127.0.0.1", server.port), timeout=PATIENCE) == one.crt
+        assert server.head("/web-1.iso", verify=str(crt)).status_code == 200
+        for words in ("not for 127.0.0.1", "has expired"):
+            assert any(" WARNING TLS: " in line and words in line for line in server.log)
+        assert any(line.endswith(" INFO TLS: mended") for line in server.log)
 
 
 def test_systemd_is_notified(bases, folder, tmp_path):

@@ -8,6 +8,7 @@ import hashlib
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server im
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.role_plan import image_server_plan
+from tests.certificates import pair
 from tests.folders import put
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
@@ -51,6 +53,7 @@ MACSEC = """interfaces:
     type: macsec
     macsec: {encrypt: true, base-iface: eth0, mka-cak: 50b71a8ef0bd5751ea76de6d6c98c0aa, mka-ckn: f2b4}
 """
+PAIR = pair("192.0.2.9")
 #: a secret in what is no data URL
 IGNITIONS = [
     {"merge": {"storage": {"files": [{"path": "/x", "contents": {"source": source}}]}}}
@@ -188,8 +191,8 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
         "pull_secret": {"auths": {"registry.example": {"auth": "aHVzaC1odXNo"}}},
         "secret": "hush-hush-hush-hush-hush-hush-hush-hush",
         "https_proxy": "http://me:hush-hush@192.0.2.1:3128",
-        "tls_key": "-----BEGIN PRIVATE KEY-----\nhush-hush\n",
-        "tls_certificate": "-----BEGIN CERTIFICATE-----\n",
+        "tls_key": PAIR.pem,
+        "tls_certificate": PAIR.crt,
         "registries_conf": "unqualified-search-registries = []\n",
         "ca_bundle": "-----BEGIN CERTIFICATE-----\n",
         "firewall": "open",
@@ -199,6 +202,7 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     assert "hush" not in str(settings)
     assert "aHVzaC1odXNo" not in str(settings)
     assert "50b71a8ef0bd5751" not in str(settings)
+    assert PAIR.pem.splitlines()[1] not in str(settings)
     resolved, errors = engine.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
     assert errors + engine.setting_errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
@@ -362,6 +366,50 @@ def test_a_base_that_is_not_on_the_machine_is_refused(leads_to, words):
     assert image_server_plan(take(state="absent", bases=bases), "refusals", node=node) == []
 
 
+@pytest.mark.parametrize(
+    ("crt", "key", "words"),
+    [
+        (PAIR, pair(), "the key is not the certificate's; give the two that belong together"),
+        (pair(bits=1024), None, "the key is too short"),
+        (pair(begin=-9, end=-1), None, "has expired; give a valid one"),
+        (pair(begin=1, end=9), None, "is not valid yet; give a valid one"),
+    ],
+    ids=["other", "short", "expired", "early"],
+)
+def test_a_pair_that_no_server_can_use_is_refused(crt, key, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    given = {"tls_certificate": crt.crt, "tls_key": (key or crt).pem}
+    error = refused(**given, bind_addr="here")
+    assert "image_server_bind_addr is 'here'" in error
+    (line,) = [line for line in error.splitlines() if "tls" in line]
+    assert line.startswith("image_server_tls_certificate and image_server_tls_key cannot be used: ")
+    assert words in line
+    assert given["tls_key"].splitlines()[1] not in error
+    assert list(tmp_path.iterdir()) == []
+    assert take(**given, state="absent")["state"] == "absent"
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, []),
+        (
+            {"publish_addr": "https://images.example/x"},
+            ["is not for images.example, by which", "https://images.example/x"],
+        ),
+        ({"bind_addr": "192.0.2.7:8084"}, ["is not for 192.0.2.7, by which"]),
+        ({"publish_addr": "https://images.example", "state": "absent"}, []),
+    ],
+    ids=["route", "published", "bound", "absent"],
+)
+def test_a_certificate_for_another_name_is_a_warning(variables, words):
+    inputs = take(**{"tls_certificate": PAIR.crt, "tls_key": PAIR.pem, **variables})
+    found = image_server_plan(inputs, "warnings", node=NODE)
+    assert len(found) == bool(words)
+    assert all(word in found[0] for word in words)
+    assert image_server_plan(take(), "warnings", node=NODE) == []
+
+
 def test_missing_packages_and_a_python_of_the_users():
     assert image_server_plan(take(), "missing", node=NODE) == ["python3-httptools"]
     assert image_server_plan(take(python="/opt/venv/bin/python3"), "missing", node=NODE) == []
@@ -429,5 +477,5 @@ def test_the_program_knows_the_options_of_its_unit(tmp_path):
     assert done.returncode == 0, done.stderr
     options = set(re.findall(r"--[a-z-]+", done.stdout))
     text = plan(**AGENT, unguessable=True, signed_urls=60, pull_secret='{"auths": {}}',
-                tls_key="-----BEGIN PRIVATE KEY-----", tls_certificate="-----BEGIN CERTIFICATE-----")  # fmt: skip
+                tls_key=PAIR.pem, tls_certificate=PAIR.crt)  # fmt: skip
     assert set(re.findall(r" (--[a-z-]+)", text["unit"]["content"])) <= options

@@ -68,7 +68,11 @@ class Program:
         self._descriptors: DescriptorFolder | None = None
         self._controller: Controller | None = None
         self._secret = urls.load_secret(settings.secret_file) if settings.secret_file else b""
-        self._tls = watched.Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+        self._tls: watched.Certificate | None = None
+        if settings.tls_cert:
+            url = urllib.parse.urlsplit(settings.publish)
+            name = url.hostname or "" if url.scheme == "https" else ""  # else another server has the name's certificate
+            self._tls = watched.Certificate(settings.tls_cert, settings.tls_key, name)
         self._publisher: Publisher | None = None
         self._table = publisher.UrlsFile(settings.urls_file) if settings.urls_file else None
         self._named = UrlBuilder(settings.publish, self._secret, settings.signed)

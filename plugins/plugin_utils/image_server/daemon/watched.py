@@ -19,6 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Signature, signature_of
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
+from . import certificates
+
 QUIET = 1.0  # seconds without a write after which a change counts as over
 
 
@@ -138,13 +140,13 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def report(self, what: str, problem: str) -> None:
-        """Something's problem as it is now; "": none."""
+    def report(self, what: str, problem: str, level: int = logging.ERROR) -> None:
+        """Something's problem as it is now; "": none. ``level``: that of the line in the log."""
         if self._found.get(what, "") == problem:
             return
         if problem:
             self._found[what] = problem
-            LOG.error("%s: %s", escaped(what), escaped(problem))
+            LOG.log(level, "%s: %s", escaped(what), escaped(problem))
         else:
             del self._found[what]
             LOG.info("%s: mended", escaped(what))
@@ -234,41 +236,44 @@ def _signature(path: str) -> Signature | None:
         return None
 
 
+_JUDGED = 3600.0  # seconds until a certificate is looked at again, since it may have expired meanwhile
+
+
 class Certificate:
     """The pair of files, and the context for connections from now on."""
 
-    def __init__(self, certificate: str, key: str) -> None:
-        """Read them; ImageError when they do not fit."""
-        self._paths = (certificate, key)
+    def __init__(self, certificate: str, key: str, name: str) -> None:
+        """Read them; ImageError when they cannot be used. ``name``: the host in the published URL, "": of no matter."""
+        self._paths, self._name = (certificate, key), name
         self._signatures = _signatures(self._paths)
         self.context = self._load()
+        self._unusable, self._again = "", float("-inf")
 
     def renew(self, problems: Problems, use: Callable[[ssl.SSLContext], None]) -> None:
-        """Use the context of a new pair; one that does not fit is reported, and the old one stays."""
-        found = _signatures(self._paths)
-        if found == self._signatures:
+        """Use the context of a new pair; the old one stays when it cannot be used.
+
+        That is a problem, and so is a certificate that clients refuse, which is used all the same: not all verify.
+        """
+        found, now = _signatures(self._paths), time.monotonic()
+        changed = found != self._signatures
+        if not changed and now < self._again:
             return
-        self._signatures = found
-        try:
-            self.context = self._load()
-        except ImageError as error:
-            problems.report("TLS", f"{error}; the certificate that was there before is used")
-            return
-        use(self.context)
-        problems.report("TLS", "")
-        LOG.info("TLS: the certificate was renewed")
+        self._signatures, self._again = found, now + _JUDGED
+        if changed:
+            try:
+                self.context, self._unusable = self._load(), ""
+                use(self.context)
+            except ImageError as error:
+                self._unusable = f"{error}; the certificate that was there before is used"
+        verdict = certificates.judged(self.context, self._paths[0], self._name)
+        problem = self._unusable or verdict.out_of_date or verdict.refused
+        problems.report("TLS", problem, logging.ERROR if self._unusable else logging.WARNING)
+        if changed and not self._unusable:
+            LOG.info("TLS: the certificate was renewed")
 
     def _load(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION  # whose messages come in the middle of an answer
+        certificate, key = self._paths
         try:
-            # without one, OpenSSL would ask for it on a terminal
-            context.load_cert_chain(*self._paths, password=lambda: "")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
-            if "PEM lib" in reason:  # that is all that OpenSSL says
-                reason = "one of them is not in PEM, or the key has a passphrase; give it without one"
-            certificate, key = self._paths
-            raise ImageError(f"tls-cert {certificate} and tls-key {key} cannot be used: {reason}") from error
-        return context
+            return certificates.loaded(certificate, key)
+        except ImageError as error:
+            raise ImageError(f"tls-cert {certificate} and tls-key {key} cannot be used: {error}") from error
