@@ -294,7 +294,7 @@ def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world
     run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")
     world.run(state="absent").ok()
     ours = "-name '*kubenode-image*' -o -name 'image-server*' -o -nouser -o -nogroup"
-    assert run(f"find /etc /usr /var/lib /run -xdev \\( {ours} \\)").split() == [
+    assert run(f"find /etc /usr /var/lib /var/cache /run -xdev \\( {ours} \\)").split() == [
         DATA,
         f"{DATA}/nmstate",
         f"{DATA}/nmstate/by-hand.yaml",

@@ -33,6 +33,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
     Problems,
 )
 from tests.unit.liveimage.maker import LAYOUTS, make
+from tests.waiting import until
 
 ENVIRON = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
@@ -289,3 +290,21 @@ def test_what_is_not_wanted_is_not_missed(bases, tmp_path):
     both = World(bases, tmp_path)
     assert both.served() == {"/a.iso", "/a.initramfs", "/b.initramfs"}
     assert both.static.summary().startswith("2 of 3 hosts are served (bases of riscv64: ")
+
+
+def test_a_base_that_no_host_needs_is_no_problem(tmp_path):
+    """With an ISO alone; but why a host that wants an initramfs alone has none is said as long as it wants that."""
+    (tmp_path / "hosts").mkdir()
+    (tmp_path / "hosts/web-1.yaml").write_bytes(GOOD)
+    bases = Bases(str(make(tmp_path / "live.iso", LAYOUTS["2023-igninfo"])), "", "", "x86_64")
+    world = World(bases, tmp_path / "hosts")
+    assert world.served() == {"/web-1.iso"}
+    assert world.problems.all() == {}
+    assert world.static.summary() == "1 of 1 hosts are served"
+    own = tmp_path / "hosts/web-1.host.yml"
+    for text, words in (("formats: [initramfs]", "base_initramfs (DEPLOY_INITRD) is not set"), ("", "")):
+        own.write_text(text)
+        until(lambda: world.static.refresh() or world.static.failed == bool(words), "the change")  # noqa: B023
+        assert words in world.problems.all().get("bases of x86_64", "")
+        assert words in world.static.summary()
+        assert bool(world.problems.all()) == bool(words)

@@ -118,6 +118,21 @@ def test_addresses(text, place):
     assert bound("x", text) == place
 
 
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [
+        ([], "http://127.0.0.1:8084"),
+        (["--images-bind-addr", ":18084"], "http://127.0.0.1:18084"),
+        (["--images-bind-addr", "192.0.2.1:80"], "http://192.0.2.1:80"),
+        (["--images-bind-addr", "[::]:80"], "http://[::1]:80"),
+        (["--images-bind-addr", ":443", "--tls-cert", "x", "--tls-key", "x"], "https://127.0.0.1:443"),
+        (["--images-bind-addr", ":443", "--images-publish-addr", "http://x:80/"], "http://x:80"),
+    ],
+)
+def test_urls_begin_with_where_images_are_served(arguments, url):
+    assert parse(["--nmstate-dir", "x", *arguments], GOOD).publish == url
+
+
 @pytest.mark.parametrize("text", ["", "8084", "x", ":", ":x", ":-1", ":65536", "2001:db8::1:8084", ":8084x", ": 80"])
 def test_addresses_that_are_none(text):
     with pytest.raises(ImageError, match="such as :8084"):

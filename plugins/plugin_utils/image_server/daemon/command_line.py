@@ -28,6 +28,7 @@ from .publisher import address
 LEVELS = ("debug", "info", "warning", "error")
 SECRET_VARIABLE = "KUBENODE_IMAGES_SECRET_FILE"
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+_PORT_OF_IMAGES = 8084
 _LONGEST_SIGNED = 366 * 24 * 3600
 
 
@@ -93,10 +94,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
     iso, initramfs = environ.get("DEPLOY_ISO", ""), environ.get("DEPLOY_INITRD", "")
     if not iso and not initramfs and not (static and not given.nmstate_dir):
         raise ImageError("DEPLOY_ISO and DEPLOY_INITRD are not set; give the paths of the base images")
+    bind = bound("images-bind-addr", given.images_bind_addr)
     metrics = None if given.metrics_addr in ("", "0") else bound("metrics-addr", given.metrics_addr)
     return Settings(
-        bind=bound("images-bind-addr", given.images_bind_addr),
-        publish=address(given.images_publish_addr),
+        bind=bind,
+        publish=address(given.images_publish_addr or _own_url(*bind, secured=bool(given.tls_cert))),
         nmstate_dir=given.nmstate_dir,
         overlays_dir=given.overlays_dir,
         namespace=given.namespace,
@@ -131,6 +133,12 @@ def bound(name: str, text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _own_url(host: str, port: int, secured: bool) -> str:
+    """What URLs begin with when nothing else is known; with the usual port for one that is yet to be found."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http{'s' if secured else ''}://{f'[{host}]' if ':' in host else host}:{port or _PORT_OF_IMAGES}"
+
+
 def _same(folder: str, other: str) -> bool:
     return os.path.realpath(folder) == os.path.realpath(other)
 
@@ -154,8 +162,10 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
     flag("nmstate-dir", "DIR", "NMState documents, one a host; NAME.host.yml beside one holds what else is its own")
     flag("overlays-dir", "DIR", "overlay descriptors made by preprov_image_build, *.json")
-    flag("images-bind-addr", "ADDR", "where images are served (:8084)", ":8084")
-    flag("images-publish-addr", "URL", "what image URLs begin with (http://127.0.0.1:8084)", "http://127.0.0.1:8084")
+    bind = f":{_PORT_OF_IMAGES}"
+    flag("images-bind-addr", "ADDR", f"where images are served ({bind})", bind)
+    flag("images-publish-addr", "URL", "what image URLs begin with (http://127.0.0.1:8084, or as images-bind-addr and "
+         "tls-cert say)")  # fmt: skip
     flag("namespace", "NAMES", "namespaces of a cluster, with commas (WATCH_NAMESPACE; empty: all)",
          environ.get("WATCH_NAMESPACE", ""))  # fmt: skip
     flag("metrics-addr", "ADDR", "/metrics, /healthz, /readyz and /status (127.0.0.1:8085; 0: off)", "127.0.0.1:8085")

@@ -219,6 +219,9 @@ class HostFolder:
         self._files: dict[str, _Files] = {}  # of hosts that are pending
         self._failed: set[str] = set()  # hosts with an error of their own
         self._waiting: set[str] = set()  # hosts that want a base which is missing or bad
+        self._lacking: dict[
+            str, tuple[str, ...]
+        ] = {}  # host → its kinds of images, none of which has a base configured
         self._said = -1  # how many were not served when that was logged last
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
@@ -334,6 +337,8 @@ class HostFolder:
             self._waiting.discard(key)
             self._problems.forget(_PREFIX + key)
             LOG.info("%s: gone", escaped(key))
+            self._lacking.pop(key, None)
+            self._judged.add(arch)
             if arch not in self._archs.values():
                 self._states.pop(arch, None)
                 self._problems.forget(self._bases_of(arch))
@@ -386,6 +391,8 @@ class HostFolder:
         name = files.documents[0][0] if files.documents else key
         host = own.laid_over(HostInputs(name=host_of(name), network=network))
         self._archs[key] = own.arch
+        self._lacking[key] = () if any(self._bases.given(kind) for kind in own.formats) else own.formats
+        self._judged.add(own.arch)
         if own.arch not in self._states:
             self._states[own.arch] = self._bases.state(own.arch)
             self._publisher.boot_files(own.arch)
@@ -408,9 +415,10 @@ class HostFolder:
         return (f"{self._place(files)}: {'; '.join(found)}" if found else ""), waits
 
     def _report_bases(self, arch: str) -> None:
-        """A base that is missing is one problem, not one of each host."""
+        """A base that is missing is one problem, not one of each host; one that no host needs is none."""
         problems = []
-        for kind in KINDS:
+        needed = {kind for key, kinds in self._lacking.items() if self._archs.get(key) == arch for kind in kinds}
+        for kind in [kind for kind in KINDS if kind in needed or self._bases.given(kind)]:
             try:
                 path = self._bases.path(arch, kind)
                 if kind == KINDS[0]:
