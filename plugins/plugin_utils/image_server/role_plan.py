@@ -76,8 +76,9 @@ def image_server_plan(
 
 def queries(inputs: RoleInputs) -> dict[str, list[str]]:
     """Options for node_info."""
-    given = [posixpath.normpath(source["path"]) for _arch, _kind, source in _sources(inputs) if "path" in source]
-    return {"packages": list(PACKAGES), "files": [role_inputs.RECORD, role_inputs.UNIT_FILE, *given]}
+    given = [source["path"] for _arch, _kind, source in _sources(inputs) if "path" in source]
+    given += [inputs["python"]] if inputs["python"] else []
+    return {"packages": list(PACKAGES), "files": [role_inputs.RECORD, role_inputs.UNIT_FILE, *map(_normal, given)]}
 
 
 def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
@@ -89,27 +90,32 @@ def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
         found.append(f"systemd is {node['systemd'] or 'absent'}; the service needs {_LEAST_SYSTEMD} or newer")
     if inputs["state"] == "absent":
         return found
-    if not inputs["python"]:
-        if node["package_manager"] != "apt":
+    if inputs["python"]:
+        is_what = _no_file(inputs["python"], node)
+        if is_what:
             found.append(
-                f"the machine's package manager is {node['package_manager']}, whose distributions do not package both"
-                f" {' and '.join(PACKAGES)}; make a Python 3.8 or newer with httptools and PyYAML, and name it in"
-                " image_server_python (such as /opt/image-server/bin/python3)"
+                f"image_server_python is {inputs['python']!r}, and {is_what}; make a Python 3.8 or newer with httptools"
+                " and PyYAML there before the role runs, or name the one that there is"
             )
-        elif not inputs["manage_packages"] and missing(inputs, node, True):
-            found.append(
-                f"{', '.join(missing(inputs, node, True))} not installed, and image_server_manage_packages is false;"
-                " install what is missing"
-            )
+    elif node["package_manager"] != "apt":
+        found.append(
+            f"the machine's package manager is {node['package_manager']}, whose distributions do not package both"
+            f" {' and '.join(PACKAGES)}; make a Python 3.8 or newer with httptools and PyYAML, and name it in"
+            " image_server_python (such as /opt/image-server/bin/python3)"
+        )
+    elif not inputs["manage_packages"] and missing(inputs, node, True):
+        found.append(
+            f"{', '.join(missing(inputs, node, True))} not installed, and image_server_manage_packages is false;"
+            " install what is missing"
+        )
     if inputs["agent_image"] and own_architecture(inputs, node) not in inputs["bases"]:
         found.append(
             f"image_server_bases has {', '.join(sorted(inputs['bases']))}, and the hosts' images are made of that for"
             f" {own_architecture(inputs, node)}; add it, or name another one in image_server_architecture"
         )
     for arch, kind, source in _sources(inputs):
-        here = node["files"][posixpath.normpath(source["path"])]["leads_to"] if "path" in source else "file"
-        if here != "file":
-            is_what = "no such file is on the machine" if here is None else f"it is {_NO_FILES[here]}"
+        is_what = _no_file(source["path"], node) if "path" in source else ""
+        if is_what:
             found.append(
                 f"image_server_bases[{arch}].{kind}.path is {source['path']!r}, and {is_what}; bring the base there"
                 " before the role runs, name the file that it is in, or give url and sha256 instead"
@@ -117,6 +123,19 @@ def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
     if not inputs["publish_addr"] and not _address(node):
         found.append("the machine has no default route; give the URL it is reached by in image_server_publish_addr")
     return found
+
+
+def _no_file(path: str, node: Facts) -> str:
+    """Why there is no file at a path that the machine was asked for; "" when there is one."""
+    here = node["files"][_normal(path)]["leads_to"]
+    if here is None:
+        return "no such file is on the machine"
+    return "" if here == "file" else f"it is {_NO_FILES[here]}"
+
+
+def _normal(path: str) -> str:
+    """A path as node_info takes it."""
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def warnings(inputs: RoleInputs, node: Facts) -> list[str]:

@@ -366,6 +366,17 @@ def test_a_base_that_is_not_on_the_machine_is_refused(leads_to, words):
     assert image_server_plan(take(state="absent", bases=bases), "refusals", node=node) == []
 
 
+@pytest.mark.parametrize(("leads_to", "words"), [(None, "no such file is on the machine"), ("file", "")])
+def test_a_python_that_is_not_on_the_machine_is_refused(leads_to, words):
+    inputs = take(**AGENT, python="//opt/venv/bin/python3")
+    asked = image_server_plan(inputs, "queries")["files"]
+    assert "/opt/venv/bin/python3" in asked
+    node = {**NODE, "files": {path: {"exists": bool(leads_to), "leads_to": leads_to} for path in asked}}
+    found = image_server_plan(inputs, "refusals", node=node)
+    assert len(found) == bool(words)
+    assert all(line.startswith(f"image_server_python is '//opt/venv/bin/python3', and {words}; make") for line in found)
+
+
 @pytest.mark.parametrize(
     ("crt", "key", "words"),
     [
