@@ -124,8 +124,8 @@ class Servers:
         ``ours_first`` lists the servers that carry our label before it looks for the rest one by one.
         """
         wanted, found = set(names), {}
-        if len(wanted) > 1:
-            # Pages of a large project can cost more than asking for the missing names.
+        if len(wanted) > 1 or (wanted and not ours_first):
+            # A page has the labels of all others, too. Pages of a large project can cost more than asking for names.
             items, complete = self._api.read_all(
                 "/servers",
                 "servers",
@@ -159,13 +159,13 @@ class Servers:
         """The present state of servers of ours by name, in one request; at most PER_PAGE names."""
         return {server["name"]: server for server in self._with_label(names, deadline)}
 
-    def renamed(self, names: Sequence[str], deadline: Deadline, ask: bool) -> dict[str, list[Server]]:
+    def renamed(self, names: Sequence[str], deadline: Deadline) -> dict[str, list[Server]]:
         """Servers that have our label for one of these names, which no server has: they were given another name.
 
-        What `find` has listed is looked through. Where that was not all, the API is asked, with ``ask`` only.
+        What `find` has listed is looked through. Where that was not all, the API is asked, lest a second one be made.
         """
         seen = list(self._listed)
-        if ask and not self._listed_all:
+        if not self._listed_all:
             for first in range(0, len(names), PER_PAGE):
                 seen += self._with_label(names[first : first + PER_PAGE], deadline)
         by_label: dict[str, dict[int, Server]] = {}
