@@ -141,7 +141,6 @@ class MachineFleet:
         deadline = Deadline(self._timeout, "the check of the input")
         self._found = self._servers.find(list(self._machines), deadline)
         missing = [name for name in self._machines if name not in self._found]
-        # New machines cost no request for it: what is not listed is not asked for.
         self._renamed = self._servers.renamed(missing, deadline)
         if self._state == "absent":
             self._look_at_addresses(Catalog(self._api, deadline))

@@ -234,7 +234,7 @@ class RobotFlow(BootFlow):
         #: What an earlier run knew of its system.
         self._proven = "proved" if fleet.shell.proved_system(run.name) else ""
         if noted and noted.get("contact") and noted.get("proven"):
-            self._proven = self._proven or "saw verified"
+            self._proven = self._proven or "saw"
         self._kept = None if noted is None or noted.get("contact") else noted
         run.result["used"] = fleet.words.used_by(run.name, self._kept)
         #: Why the option first_contact counts no more.

@@ -288,4 +288,4 @@ def test_a_system_that_was_seen_has_had_its_first_contact(tmp_path):
     proven = flow_of(robot, given, intents_dir=str(tmp_path))
     assert proven.seen.proven
     proven.seen.answer = decision.SILENT
-    assert "an earlier run saw verified its new system" in proven.refusal(decision.REFUSE_SILENT)
+    assert "an earlier run saw its new system" in proven.refusal(decision.REFUSE_SILENT)
