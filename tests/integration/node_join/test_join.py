@@ -116,6 +116,9 @@ def test_a_kubelet_that_hangs_is_started_again(joined):
     until(lambda: joined.pid() not in (pid, "0"), "another process", show=lambda: run("systemctl status kubelet"))
     assert "Watchdog timeout" in run("journalctl -u kubelet _PID=1 -o cat")
     until(lambda: joined.node.ssh("curl -sf http://127.0.0.1:10248/healthz").stdout == "ok", "its health")
+    # it registers its Node once, and a test that deletes the Node may follow
+    own = f"journalctl -u kubelet _PID={joined.pid()} -o cat"
+    until(lambda: "Successfully registered node" in run(own), "its registration", show=lambda: run(own))
 
 
 def test_leave(joined, tmp_path):
