@@ -261,11 +261,17 @@ def _masked(node: Node, inputs: BaseInputs, steps: Sequence[str]) -> list[str]:
 
 
 def _versioned(inputs: BaseInputs) -> list[tuple[str, str, str, str]]:
-    """Program, step, version and variable of what base installs in a version of its own."""
-    listed = [("kubelet", "kubelet", inputs["kubernetes_version"], "kubernetes_version")]
-    if inputs["container_runtime"] == "containerd" and inputs["containerd_source"] == "tarball":
-        listed.append(("containerd", "runtime", inputs["containerd_version"], "containerd_version"))
-        listed.append(("runc", "runtime", inputs["runc_version"], "runc_version"))
+    """Program, the step that brings it, version and variable of what base installs in a version that is asked for."""
+    listed = []
+    if inputs["manage_kubelet"]:
+        step = "packages" if inputs["kubelet_source"] == "repository" else "kubelet"
+        listed.append(("kubelet", step, inputs["kubernetes_version"], "kubernetes_version"))
+    if inputs["manage_runtime"] and inputs["container_runtime"] == "containerd":
+        if inputs["containerd_source"] == "tarball":
+            listed.append(("containerd", "runtime", inputs["containerd_version"], "containerd_version"))
+            listed.append(("runc", "runtime", inputs["runc_version"], "runc_version"))
+        else:
+            listed.append(("containerd", "packages", inputs["containerd_wanted"], "containerd_version"))
     return listed
 
 

@@ -69,6 +69,12 @@ def test_a_server_that_its_owner_has_rebuilt_is_left_alone(cloud):
     cloud.run("-e", '{"kubenode_reinstall": ["rebuilt-1"]}').ok()
     assert cloud.record("rebuilt-1")["consent"] == "reinstall"
 
+    # who has a copy of its record, and not its host key, is not the system that was proven
+    cloud.shell("rebuilt-1", "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh")
+    changed = cloud.run()
+    assert not cloud.machine("rebuilt-1")["verified"]
+    changed.fails().says("not the pinned one").says("kubenode_host_keys names its key")
+
 
 def test_a_permission_counts_once(cloud):
     """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""

@@ -28,6 +28,10 @@ KEYS = {
     "repository_keys": {"kubernetes": KUBERNETES_LIKE.text},
     "repository_key_fingerprints": {"kubernetes": [KUBERNETES_LIKE.fingerprint]},
 }
+KEYS_OF_DOCKER = {
+    "repository_keys": {"docker": DOCKER_LIKE.text},
+    "repository_key_fingerprints": {"docker": [DOCKER_LIKE.fingerprint]},
+}
 
 
 def against(facts, before=READ_AT, after=READ_AT, **variables):
@@ -146,6 +150,21 @@ def test_a_node_gets_another_minor_version_by_node_upgrade_alone(version, allowe
     assert base_plan.refusals(facts, inputs, READ_AT, READ_AT, steps=["runtime", "cni"]) == []
 
 
+@pytest.mark.parametrize(("wanted", "refused"), [("2.2.8", True), ("2.2.9", False), ("2.3.0", False), ("", False)])
+def test_a_package_of_a_node_does_not_go_back_either(wanted, refused):
+    """apt goes back to a version that is asked for."""
+    inputs = given(containerd_source="repository", containerd_version=wanted, version_check="warn", **KEYS_OF_DOCKER)
+    facts = a_node(containerd="2.2.9")
+    found = base_plan.refusals(facts, inputs, READ_AT, READ_AT)
+    assert [text.partition(":")[0] for text in found] == (
+        [f"containerd 2.2.9 is on this node, and base_containerd_version is {wanted}"] if refused else []
+    )
+    assert base_plan.refusals(facts, inputs, READ_AT, READ_AT, steps=["runtime"]) == []
+    kubelet = given(kubelet_source="repository", kubernetes_version="1.36.4", **KEYS)
+    (refusal,) = base_plan.refusals(a_node(kubelet="v1.37.1"), kubelet, READ_AT, READ_AT, steps=["packages"])
+    assert refusal.startswith("kubelet 1.37.1 is on this node")
+
+
 @pytest.mark.parametrize(
     ("unit", "step"),
     [("kubelet.service", "kubelet"), ("containerd.service", "runtime"), ("kubenode-runtime-probe.timer", "health")],
@@ -191,8 +210,7 @@ def test_a_docker_that_cri_dockerd_refuses(version, facts, source, refused):
         "container_runtime": "docker",
         "containerd_source": source,
         "cri_dockerd_version": version,
-        "repository_keys": {"docker": DOCKER_LIKE.text},
-        "repository_key_fingerprints": {"docker": [DOCKER_LIKE.fingerprint]},
+        **KEYS_OF_DOCKER,
     }
     variables |= {"checksums": {"cri-dockerd": {version: {"amd64": "0" * 64}}}} if version else {}
     found = against(node("debian-12", **facts), **variables)
