@@ -85,6 +85,12 @@ options:
             description: Where it leads.
             type: str
             required: true
+  fetch_only:
+    description:
+      - Fetch and verify what would be fetched, and install nothing. The next run finds it on the machine, and fails for
+        no mirror or network. It changes nothing then but the folder C(/var/cache/kubenode/artifacts).
+    type: bool
+    default: false
   parallel:
     description: How many are fetched at the same time.
     type: int
@@ -233,6 +239,7 @@ def main() -> None:
     module = NoLogModule(
         {
             "artifacts": {"type": "list", "elements": "dict", "required": True, "options": artifact},
+            "fetch_only": {"type": "bool", "default": False},
             "parallel": {"type": "int", "default": 4},
             "timeout": {"type": "int", "default": 900},
             "retries": {"type": "int", "default": 4},
@@ -267,17 +274,23 @@ def run(module: NoLogModule) -> None:
         wait = 0 if module.check_mode else params["timeout"]
         reasons = node_artifacts.plan(host, params["artifacts"], params["parallel"])
         done = {}
-        diff = {"diff": differences(host, params["artifacts"], reasons)} if module._diff else {}
+        shows_diff = module._diff and not params["fetch_only"]
+        diff = {"diff": differences(host, params["artifacts"], reasons)} if shows_diff else {}
         if any(reasons) and not module.check_mode:
             with node_artifacts.locked(host, wait):
                 # another process may have installed them meanwhile
                 reasons = node_artifacts.plan(host, params["artifacts"], params["parallel"])
                 wanted = [artifact for artifact, reason in zip(params["artifacts"], reasons) if reason]
-                results = node_artifacts.apply(host, wanted, fetcher, Pending(host), params["parallel"])
+                if params["fetch_only"]:
+                    results = node_artifacts.fetch_only(host, wanted, fetcher, params["parallel"])
+                else:
+                    results = node_artifacts.apply(host, wanted, fetcher, Pending(host), params["parallel"])
                 done = {artifact["name"]: result for artifact, result in zip(wanted, results)}
     except (fetch.FetchError, OSError, ssl.SSLError) as error:
         module.fail_json(msg=str(error), artifacts=[], changed_ids=[])
     found = [report(*pair, done) for pair in zip(params["artifacts"], reasons)]
+    if params["fetch_only"]:
+        found = [dict(entry, changed=False) for entry in found]
     failed = [entry["error"] for entry in found if "error" in entry]
     ids = [
         node_artifacts.change_id(entry["name"]) for entry in found if entry["changed"] and entry["reason"] != ADOPTED

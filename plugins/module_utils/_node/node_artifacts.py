@@ -16,7 +16,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
 
@@ -407,17 +407,42 @@ def apply(
 ) -> list[tuple[int, float, str | None]]:
     """Fetch and install; a list of (bytes, seconds, error or None) in order. One that fails stops no other."""
     lock = threading.Lock()
+    return _each(artifacts, parallel, lambda artifact: _bring(host, artifact, fetcher, pending, lock))
 
+
+def fetch_only(
+    host: Host, artifacts: Sequence[Artifact], fetcher: fetch.Fetcher, parallel: int
+) -> list[tuple[int, float, str | None]]:
+    """Fetch what :func:`apply` will install, so that it needs no network; answers as it does."""
+
+    def one(artifact: Artifact) -> int:
+        if missing_files(host, artifact) is None or proves_itself(host, artifact):
+            return 0
+        return _part(host, artifact, fetcher)[1]
+
+    return _each(artifacts, parallel, one)
+
+
+def _each(
+    artifacts: Sequence[Artifact], parallel: int, work: Callable[[Artifact], int]
+) -> list[tuple[int, float, str | None]]:
     def one(artifact: Artifact) -> tuple[int, float, str | None]:
         begin = time.monotonic()
         try:
-            came = _bring(host, artifact, fetcher, pending, lock)
+            came = work(artifact)
         except (fetch.FetchError, OSError) as error:
             return 0, time.monotonic() - begin, f"{artifact['name']} {artifact['version']}: {error}"
         return came, time.monotonic() - begin, None
 
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         return list(pool.map(one, artifacts))
+
+
+def _part(host: Host, artifact: Artifact, fetcher: fetch.Fetcher) -> tuple[str, int]:
+    """The whole file, where the next run finds it, too; and the bytes that came."""
+    algorithm, digest = pinned_digest(artifact)
+    part = os.path.join(host.path(CACHE), f"{artifact['name']}-{digest}.part")
+    return part, fetcher.fetch(artifact["url"], part, str(digest), algorithm)
 
 
 def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
@@ -428,9 +453,7 @@ def _bring(host: Host, artifact: Artifact, fetcher: fetch.Fetcher, pending: Pend
         links(host, artifact)
         write_record(host, artifact, {artifact["install"][0]["path"]: str(artifact["sha256"])})
         return 0
-    algorithm, digest = pinned_digest(artifact)
-    part = os.path.join(host.path(CACHE), f"{artifact['name']}-{digest}.part")
-    came = fetcher.fetch(artifact["url"], part, str(digest), algorithm)
+    part, came = _part(host, artifact, fetcher)
     with lock:
         # before the files change, so that a run that is cut off leaves the note which units to restart
         pending.add([change_id(artifact["name"])])

@@ -201,6 +201,23 @@ def test_a_proven_artifact_needs_no_network(web, tmp_path):
     assert "version 1.0 is installed" in node_artifacts.plan(host, [{**wanted, "sha256": "1" * 64}], 1)
 
 
+def test_what_was_fetched_before_is_installed_without_a_network(web, tmp_path):
+    host, tool = Host(str(tmp_path)), artifact(web)
+    lost = artifact(web, "lost", url=web.url("/nothing"))
+    with node_artifacts.locked(host, 0):
+        fetched = node_artifacts.fetch_only(host, [tool, lost], fetch.Fetcher(retries=0, timeout=60), 2)
+    assert fetched[0][0] == len(DATA)
+    assert fetched[0][2] is None
+    assert "/nothing cannot be fetched: HTTP 404" in str(fetched[1][2])
+    assert read_record(host, "tool") is None
+    assert not (tmp_path / "usr").exists()
+    asked = len(web.requests)
+    web.files.clear()
+    assert bring(host, tool) == [None]
+    assert len(web.requests) == asked
+    assert read_record(host, "tool")
+
+
 def test_a_lost_link_needs_no_network(web, tmp_path):
     web.files["/tar"] = packed = tarball({"bin/tool": b"tool"})
     install = [{"member": "bin/*", "directory": "/opt/tool", "mode": "0755"}]

@@ -103,6 +103,10 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     assert checked.output.count(f"would be upgraded: kubelet {OLDEST} → {KUBERNETES}") == 2
     assert (scene.versions(), scene.cordoned(), scene.pids()) == ([OLDEST, OLDEST], [False, False], before)
 
+    # what cannot be fetched is seen before the pods of a node have to go
+    scene.run(base_mirror=scene.lab.mirror_url + "/nothing").fails().says("cannot be fetched: HTTP 404")
+    assert (scene.versions(), scene.cordoned(), scene.pids()) == ([OLDEST, OLDEST], [False, False], before)
+
     # a pod that nothing would make again keeps the second node from being drained; a person has cordoned the first
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": {
         "nodeName": NAMES[1], "containers": [{"name": "main", "image": "example.com/none", "imagePullPolicy": "Never"}],
