@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "batch_plan": ("preflight.site", "batch_plan"),
     "site_plan": ("preflight.site", "site_plan"),
     "machine_names": ("preflight.site", "machine_names"),
+    "new_systems": ("preflight.site", "new_systems"),
     "upgrade_problems": ("preflight.site", "upgrade_problems"),
     "inventory_hosts": ("records.machine_inventory", "hosts_of"),
     "known_access": ("records.machine_inventory", "access"),

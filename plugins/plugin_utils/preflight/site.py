@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import skew_problem, version_pair
@@ -72,6 +73,21 @@ def batch_plan(hosts: Iterable[Mapping[str, Any]], serial: Any, variable: str = 
         return {"errors": [], "batches": batches_of(list(hosts), serial, variable)}
     except ValueError as error:
         return {"errors": [str(error)], "batches": []}
+
+
+def new_systems(hosts: Iterable[Mapping[str, Any]], looked: Iterable[Mapping[str, Any]], intents_dir: str) -> list[str]:
+    """The machines that will have another system after a run, as far as the controller knows.
+
+    ``looked``: what ``hcloud_machine`` said in check mode. A name in ``kubenode_reinstall`` that an installation has
+    used up, as far as is known here, is none.
+    """
+    made = {machine["name"] for machine in looked if machine.get("created")}
+    return [name for host in hosts if (name := _name(host)) in made or _is_reinstalled(name, host, intents_dir)]
+
+
+def _is_reinstalled(name: str, host: Mapping[str, Any], intents_dir: str) -> bool:
+    words = consent.Words("reinstall", host.get("kubenode_reinstall"))
+    return words.names(name) and not words.used_by(name, intents.read(intents.file_of(intents_dir, name)))
 
 
 def machine_names(hosts: Iterable[str]) -> list[str]:

@@ -163,7 +163,8 @@ _OF_PLAYBOOKS = """
     kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found
     kubenode_image_armed kubenode_image_boot kubenode_image_builds kubenode_image_upload
     kubenode_image_write kubenode_images kubenode_installed kubenode_inventory kubenode_leave
-    kubenode_looked kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan
+    kubenode_looked kubenode_machine_labels kubenode_name_asked kubenode_named kubenode_new_systems
+    kubenode_node kubenode_packing kubenode_plan
     kubenode_powered_off kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot
     kubenode_records kubenode_release_rescue kubenode_releasing kubenode_removed kubenode_reset kubenode_reset_again
     kubenode_runs kubenode_server_id kubenode_sink kubenode_site kubenode_site_stopped kubenode_snapshots

@@ -197,7 +197,7 @@ class Report:
             return any(said)
         facts = result.get("ansible_facts")
         plan = facts.get("kubenode_site") if isinstance(facts, Mapping) else None
-        if isinstance(plan, Mapping) and "ways" in plan and not plan.get("errors"):
+        if isinstance(plan, Mapping) and plan.get("batches") and not plan.get("errors"):
             self._in_batches = True
         fleet = result.get("machines")
         now = time.time() if now is None else now

@@ -107,6 +107,14 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     scene.run(base_mirror=scene.lab.mirror_url + "/nothing").fails().says("cannot be fetched: HTTP 404")
     assert (scene.versions(), scene.cordoned(), scene.pids()) == ([OLDEST, OLDEST], [False, False], before)
 
+    # what fails later leaves a Node without pods, and says so
+    left = scene.run(base_image_archives=[{"url": scene.lab.mirror_url + "/nothing.tar", "sha256": "0" * 64}]).fails()
+    left.says(
+        f"it stays cordoned until a run of node_upgrade ends well for it. To give that up: kubectl uncordon {NAMES[0]}"
+    )
+    assert scene.cordoned() == [True, False]
+    scene.plane.kubectl("uncordon", NAMES[0])
+
     # a pod that nothing would make again keeps the second node from being drained; a person has cordoned the first
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": {
         "nodeName": NAMES[1], "containers": [{"name": "main", "image": "example.com/none", "imagePullPolicy": "Never"}],

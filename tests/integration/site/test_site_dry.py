@@ -132,3 +132,19 @@ def test_what_is_wrong_in_any_batch_is_said_before_the_first_machine_is_touched(
     assert words in fleet.said
     assert fleet.changes() == []
     assert fleet.servers() == {}
+
+
+@pytest.mark.cluster
+def test_a_node_in_the_way_of_a_new_system_is_named_before_anything_is_made(fleet):
+    plane = fleet.lab.cluster()
+    for name in ("cloud-3", "mirrored-1", "written-1"):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        plane.kubectl("create", "-f", "-", text=json.dumps(node))
+    given = {"join_token": "", "join_token_create": {"kubeconfig": str(plane.kubeconfig)}}
+    for flags in (["--check"], []):
+        fleet.site(*flags, kubenode_reinstall=["written-1"], **given).fails()
+        for name in ("cloud-3", "written-1"):
+            assert f"there is a Node {name} in its cluster, and a new system is another machine there" in fleet.said
+        assert "there is a Node mirrored-1" not in fleet.said  # it may run what registered it
+        assert (fleet.changes(), fleet.servers()) == ([], {})
+    fleet.site("--check", kubenode_reinstall=["written-1"], join_check_name=False, **given).ok()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, site
 
 URL = {"kubenode_image_url": "https://i.example/x", "kubenode_image_url_command": "image-url-command-raw-disk"}
@@ -190,3 +191,14 @@ def asked(wanted="1.37.1", **seen):
 def test_which_kubelets_a_node_cannot_have(host, words):
     found = site.upgrade_problems(host)
     assert ([text.startswith(words) for text in found]) == ([True] if words else [])
+
+
+def test_new_systems_are_what_is_made_and_what_is_named_once(tmp_path):
+    fleet = hosts("made", "runs", "named", kubenode_reinstall=["named", "used", "other"]) + hosts(
+        "used", kubenode_reinstall=["used"]
+    )
+    done = intents.make("used", "5" * 32, "reinstall", begun=True)
+    intents.write(intents.file_of(str(tmp_path), "used"), done | {"state": "done"})
+    looked = [{"name": "made", "created": True}, {"name": "runs", "created": False}]
+    assert site.new_systems(fleet, looked, str(tmp_path)) == ["made", "named"]
+    assert site.new_systems(fleet, looked, str(tmp_path / "lost")) == ["made", "named", "used"]
