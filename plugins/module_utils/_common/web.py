@@ -198,6 +198,8 @@ class Download:
     content_addressed = False
     #: Whether what has come can be thrown away, to begin again; see :meth:`restart`.
     can_restart = False
+    #: Whether a digest of all that comes is compared at the end, which finds pieces of two versions.
+    is_proven = True
     #: Connections after which a file is given up, however much each of them brought.
     most_connections = CONNECTIONS
     #: What is said when no connection helps: ``connections`` in all, ``tries`` in a row, ``reason``.
@@ -306,8 +308,16 @@ class Download:
 
     def ask(self, url: str, headers: Mapping[str, str], private: Mapping[str, str]) -> Any:
         """Send one request for the bytes that are missing; an error status is an error, a passing one may be healed."""
-        if self.received and self.can_restart and not (self.validator or self.content_addressed):
-            self.restart()  # what has come may be of another version
+        if self.received and not (self.validator or self.content_addressed):  # what has come may be of another version
+            if self.can_restart:
+                self.restart()
+            elif not self.is_proven:
+                raise self.refused(
+                    f"the connection was lost after {self.received} bytes, and the server does not say which version "
+                    "of the file it has (ETag, Last-Modified), so that the rest may be of another one. Give the "
+                    "digest of the image, or let the server name versions",
+                    final=True,
+                )
         request = urllib.request.Request(url, headers={"User-Agent": AGENT, **headers})
         request.add_header("Accept-Encoding", "identity")
         for name, value in private.items():

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_orders import words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import IMAGES
 
 from . import controller_paths, specification
 
@@ -160,12 +161,12 @@ def _as_recorded(spec: dict[str, Any]) -> dict[str, Any]:
     url = spec.get("image_url")
     if isinstance(url, Mapping):
         # An image of installimage.
-        value = url.get("url") or url.get("path") or url.get("name") or url.get("file") or ""
+        place = url.get("url") or url.get("path") or (f"{IMAGES}/{url['name']}" if url.get("name") else "")
+        if url.get("file"):
+            place = ""  # on another controller it may lie elsewhere; its digest tells
         spec.update(
-            image_url=image_url.redact(str(value)), image_digest=str(url.get("digest") or ""), command="installimage"
+            image_url=image_url.redact(str(place)), image_digest=str(url.get("digest") or ""), command="installimage"
         )
-        if not url.get("url"):
-            del spec["image_url"]
     elif url is not None:
         spec.update(image_url=image_url.redact(str(url)), image_digest=image_url.digest_in(str(url)))
     return spec

@@ -352,6 +352,8 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
         return [f"{where}: use an http, https or oci URL, or image.path for a file that the rescue can read"]
     if not url.isascii() or any(character in url for character in ' <>"{}|\\^`'):
         return [f"{where}: it holds characters that must be percent-encoded"]
+    if "#" in url:
+        return [f"{where}: what stands behind the # is not read here; give the digest as image.digest: sha256:…"]
     try:
         web.split_url(url)
     except ValueError:

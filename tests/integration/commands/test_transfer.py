@@ -110,6 +110,18 @@ def test_changed_image_is_not_mixed(web, target, appliance):
     assert target.unbootable()
 
 
+@pytest.mark.parametrize("ranges", [True, False])
+def test_versions_without_names_are_not_mixed(web, target, appliance, ranges):
+    """Neither a digest nor the server would find that the rest is of another image."""
+    publish(web, appliance)
+    web.site.ranges, web.site.tag = ranges, ""
+    web.site.faults["/disk"] = [("cut", 9 * MIB)]
+    target.install(f"{web.site.url}/disk#sha256=none").fails("does not say which version of the file it has")
+    assert target.unbootable()
+    web.site.faults["/disk"] = [("cut", 9 * MIB)]
+    target.install(f"{web.site.url}/disk#sha256={sha256(appliance)}").ok()
+
+
 def test_busy_server_is_asked_again(web, target, appliance):
     url = publish(web, appliance)
     web.site.faults["/disk"] = [("status", 503), ("status", 500)]

@@ -284,7 +284,7 @@ def test_a_line_to_copy_for_each_disk_and_for_equal_ones():
 
 def test_nothing_is_copied_that_ansible_would_evaluate():
     named = disk("sda", 1 << 30, serial="{{ lookup('pipe', 'id') }}", wwn="0x01")
-    assert disk_names.to_copy([named]) == ['kubenode_root_device_hints: {wwn: "0x01"}  # sda, 1.1 GB sata']
+    assert disk_names.to_copy([named]) == ["kubenode_root_device_hints: {wwn: '0x01'}  # sda, 1.1 GB sata"]
     assert disk_names.to_copy([{**named, "wwn": "{%1%}"}]) == []
 
 

@@ -6,6 +6,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import IMAGES
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import specification
 
 
@@ -41,6 +42,21 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight impor
 )
 def test_variables_of_a_host_become_options_of_its_machine(purpose, variables, found):
     assert machine_specs([{"inventory_hostname": "n1", **variables}], purpose) == [{"name": "n1", **found}]
+
+
+@pytest.mark.parametrize(
+    ("image", "place"),
+    [
+        ({"url": "https://user:secret@i/x.tar.gz", "name": "Debian-1200-x.tar.gz"}, "https://i/x.tar.gz"),
+        ({"name": "Debian-1300-trixie-amd64-base.tar.gz"}, IMAGES + "/Debian-1300-trixie-amd64-base.tar.gz"),
+        ({"path": "/root/x.tar.gz", "name": None}, "/root/x.tar.gz"),
+        ({"file": "images/x.tar.gz", "name": "Debian-1200-x.tar.gz"}, ""),
+    ],
+)
+def test_an_image_of_installimage_is_named_as_its_record_does(image, place):
+    host = {"inventory_hostname": "n1", "kubenode_image": image}
+    wanted = {"image_url": place, "image_digest": "", "command": "installimage"}
+    assert machine_specs([host], "wanted") == [{"name": "n1", **wanted}]
 
 
 def test_every_host_that_cannot_be_a_machine_is_named():

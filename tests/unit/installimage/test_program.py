@@ -106,6 +106,7 @@ def test_a_local_image_gets_its_digest(tmp_path):
         ({"image": {"url": f"oci://x/node@{SHA}#layout=x", "name": NAME}}, '"layout" behind the # is not known here'),
         ({"oci_registry_auth_token": "a\nb"}, "oci_registry_auth_token holds a control character"),
         ({"image": {"url": f"https://x/ü/{NAME}", "digest": SHA}}, "percent-encoded"),
+        ({"image": {"url": f"https://x/{NAME}#{SHA}", "digest": SHA}}, "what stands behind the # is not read here"),
         ({"image": {"url": "https://x/image", "digest": SHA}}, "unpacks only"),
         ({"image": {"name": f"../{NAME}"}}, "image.path"),
         ({"image": {"path": f"images/{NAME}"}}, "plain path"),

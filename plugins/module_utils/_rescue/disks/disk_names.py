@@ -359,8 +359,15 @@ def _means(hints: Mapping[str, Any], disks: Sequence[Disk], wanted: list[Disk]) 
 
 
 def _quoted(value: str) -> str:
-    """A text of a disk as YAML: in quotes unless it can be nothing but a text."""
-    return value if _PLAIN.match(value) and value.lower() not in _WORDS else json.dumps(value)
+    """A text of a disk as YAML: in quotes unless it can be nothing but a text.
+
+    In single ones where they can say it: Ansible shows messages as JSON, in which double quotes are escaped.
+    """
+    if _PLAIN.match(value) and value.lower() not in _WORDS:
+        return value
+    if value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return json.dumps(value)
 
 
 def _why(disks: Sequence[Disk], reasons: Mapping[str, str], matching: list[Disk]) -> dict[str, str]:

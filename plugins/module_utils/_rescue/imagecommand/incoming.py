@@ -76,6 +76,7 @@ class Source(Transfer):
     ) -> None:
         super().__init__(url.shown(suffix), agent, url.stall, pause, say, url.location(suffix), url.authorization)
         self.image_url, self.suffix = url, suffix
+        self.is_proven = all(url.switches.get(name, "").lower() != "none" for name in LENGTH)
 
     def beside(self, suffix: str) -> Source:
         """Return the source of the file whose name has the suffix behind that of this one."""
