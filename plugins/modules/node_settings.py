@@ -30,7 +30,8 @@ options:
       - C(absent) has C(path), of a file, a link or an empty directory. With C(recursive) it may be a tree, but only at
         or below C(/etc/kubernetes), C(/var/lib/kubelet), C(/etc/cni), C(/var/lib/cni), C(/etc/containerd), and below
         C(/run). What is mounted there is unmounted first. With C(keep_full), a directory with something else in it
-        stays, with a warning. A diff names each file that goes, and with C(shown) has the text of a single one.
+        stays, with a warning, and with C(begins) a file whose text begins otherwise. A diff names each file that goes,
+        and with C(shown) has the text of a single one.
       - C(module) has C(name) of a kernel module to load, and C(optional).
       - C(sysctl) has C(values) for the running kernel, and C(optional), keys that the kernel need not have. Kernel
         modules and sysctls are left as they are in containers; their files are settings of the kind C(file).

@@ -219,9 +219,14 @@ def secret_file(identity: str, path: str, name: str) -> Setting:
     return setting("file", identity, path=path, mode="0600", content_secret=name)
 
 
-def absent(identity: str, path: str, recursive: bool = False, shown: bool = False) -> Setting:
-    """A file that must not be there, or a whole tree; ``shown``: a diff has its text, which holds no secret."""
-    return setting("absent", identity, path=path, recursive=recursive or None, shown=shown or None)
+def absent(identity: str, path: str, recursive: bool = False, shown: bool = False, begins: str = "") -> Setting:
+    """A file that must not be there, or a whole tree; ``shown``: a diff has its text, which holds no secret.
+
+    ``begins``: how the file of an earlier run begins; one that begins otherwise is a person's, and stays.
+    """
+    return setting(
+        "absent", identity, path=path, recursive=recursive or None, shown=shown or None, begins=begins or None
+    )
 
 
 def unit(identity: str, name: str, **fields: Any) -> Setting:
@@ -241,5 +246,5 @@ def users_drop_ins(step: str, unit_name: str, node: Node, inputs: BaseInputs) ->
     identity, folder = f"{step}/drop-in-{unit_name}/", f"{UNIT_DIR}/{unit_name}.d/"
     return [
         *(file(identity + name, folder + name, HEADER + text) for name, text in sorted(wanted.items())),
-        *(absent(identity + name, folder + name, shown=True) for name in gone),
+        *(absent(identity + name, folder + name, shown=True, begins=HEADER) for name in gone),
     ]

@@ -142,7 +142,8 @@ def registry_files(node: Node, inputs: BaseInputs) -> list[Setting]:
         result.append(plan_types.file("runtime/certs-" + host, path, content, secret=secret))
     for host in (node.get("base") or {}).get("registry_mirrors") or []:
         if base_inputs.is_registry(host) and host not in inputs["registry_mirrors"]:
-            result.append(plan_types.absent("runtime/certs-" + host, f"{CERTS_DIR}/{host}/hosts.toml"))
+            path = f"{CERTS_DIR}/{host}/hosts.toml"
+            result.append(plan_types.absent("runtime/certs-" + host, path, begins=plan_types.HEADER))
     # two mirrors of one registry may share a CA
     return list({item["id"]: item for item in result}.values())
 

@@ -119,7 +119,7 @@ def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
     for name in proxy_units(inputs):
         path = f"{plan_types.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
         if not values:
-            result.append(plan_types.absent("proxy/" + name, path))
+            result.append(plan_types.absent("proxy/" + name, path, begins=plan_types.HEADER))
             continue
         lines = [templates.systemd_environment(key, value) for key, value in values.items()]
         text = plan_types.HEADER + "[Service]\n{}\n".format("\n".join(lines))
@@ -134,9 +134,9 @@ def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     for scheme, value in (("http", inputs["http_proxy"]), ("https", inputs["https_proxy"])):
         if value:
             lines.append(f"Acquire::{scheme}::Proxy {templates.apt_value(value)};")
-    if not lines:
-        return plan_types.absent("proxy/apt", _APT)
     header = plan_types.HEADER.replace("# ", "// ", 1)
+    if not lines:
+        return plan_types.absent("proxy/apt", _APT, begins=header)
     return plan_types.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", secret=secret)
 
 

@@ -285,6 +285,19 @@ def test_a_tree_that_is_removed_is_shown_file_by_file(machine):
     assert diff["before"].count("\n") == 201
 
 
+def test_a_file_that_a_person_wrote_over_ours_stays(machine):
+    wanted = [setting("absent", "ours", path="/a.conf", begins="# ours\n")]
+    machine.put("/a.conf", "by hand")
+    machine.plan(wanted)
+    assert machine.warnings == [
+        "/a.conf stays, since it is not as the role wrote it; remove it when it is wanted no more"
+    ]
+    assert machine.apply(wanted) == {"ours": False}
+    machine.put("/a.conf", "# ours\nthe rest")
+    assert machine.apply(wanted) == {"ours": True}
+    assert not machine.file("/a.conf").exists()
+
+
 def test_a_folder_in_which_a_person_keeps_a_file_stays(machine):
     folder = "/etc/kubernetes/kubelet.conf.d"
     machine.put(folder + "/10-ours.conf")

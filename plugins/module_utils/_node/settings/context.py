@@ -49,6 +49,7 @@ class Setting(_Named, total=False):
     recursive: bool
     shown: bool
     keep_full: bool
+    begins: str
     name: str
     #: a flag, but of sysctl a list of keys
     optional: Any

@@ -291,6 +291,9 @@ def plan_absent(context: Context, setting: Setting) -> Step:
         return same("an empty mount point")
     if full and os.path.realpath(host.path(path)) != os.path.join(os.path.realpath(host.root), path.lstrip("/")):
         raise SettingError(f"{path} lies behind a link; a tree is removed only at its real place")
+    if "begins" in setting and not (host.text(path) or "").startswith(setting["begins"]):
+        context.warn(f"{path} stays, since it is not as the role wrote it; remove it when it is wanted no more")
+        return same(describe(status), "is not the role's")
     context.touches(path, False)
 
     def act() -> None:
