@@ -232,10 +232,11 @@ def _versions_of_a_node(node: Node, inputs: BaseInputs, steps: Sequence[str]) ->
                 "base_allow_downgrade to true"
             )
         elif program == "kubelet" and systems.minor(runs) != systems.minor(wanted) and not inputs["allow_other_minor"]:
+            is_newer = systems.release_numbers(wanted) > systems.release_numbers(runs)
+            way = "kubenode.provision.node_upgrade takes nodes there one by one. " if is_newer else ""
             found.append(
-                f"{here}: another minor version is for a drained node, and not newer than its API server; "
-                f"kubenode.provision.node_upgrade takes nodes there one by one. Or set base_{variable} to {runs}, or, "
-                "for a node that you have drained, base_allow_other_minor to true"
+                f"{here}: another minor version is for a drained node, and not newer than its API server; {way}"
+                f"Set base_{variable} to {runs}, or, for a node that you have drained, base_allow_other_minor to true"
             )
     return found
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.unit.node_role.templating import templated
+
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 
 
@@ -33,6 +35,30 @@ def with_roles() -> list[str]:
 @pytest.mark.parametrize("playbook", with_roles())
 def test_no_machine_is_warned_of_for_its_python(playbook):
     assert "ansible_python_interpreter: auto_silent" in texts(PLAYBOOKS / playbook)
+
+
+@pytest.mark.parametrize(
+    ("there", "ready"),
+    [
+        (["base.json", "join.json"], True),
+        # a join that was cut off is finished
+        (["base.json", "bootstrap-kubelet.conf"], False),
+        (["base.json", "bootstrap-kubelet.conf", "join.json"], True),
+        # another tool made a node of it
+        (["bootstrap-kubelet.conf"], True),
+        ([], True),
+    ],
+)
+def test_a_ready_node_is_left_alone_when_its_join_has_ended(there, ready):
+    paths = {"base.json": "/etc/kubenode", "join.json": "/etc/kubenode", "bootstrap-kubelet.conf": "/etc/kubernetes"}
+    files = {f"{folder}/{name}": {"exists": name in there} for name, folder in paths.items()}
+    known = {
+        "kubenode_asked": {"node": {"ready": True}, "need_bootstrap": False},
+        "kubenode_reached": {"node": {"units": {"kubelet.service": {"active": "active"}}, "files": files}},
+    }
+    folder = PLAYBOOKS / "vars"
+    variables = [yaml.safe_load((folder / name).read_text(encoding="utf-8")) for name in ("leave.yml", "site.yml")]
+    assert templated("{{ kubenode__is_ready }}", variables[0] | variables[1] | known) is ready
 
 
 def test_the_playbooks_that_make_nodes_are_among_them():
