@@ -8,9 +8,7 @@ Objects are plain JSON both ways, so that nothing of them is lost that the clien
 from __future__ import annotations
 
 import base64
-import binascii
 import copy
-import os
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
@@ -187,11 +185,6 @@ def authorization(settings: Any) -> str:
     return str((settings.auth_settings().get("BearerToken") or {}).get("value") or "")
 
 
-def from_environment() -> Any:
-    """`configuration` for this process."""
-    return configuration(os.environ)
-
-
 def _failure(method: str, path: str, error: Any) -> ApiFailed:
     status = int(error.status or 0)
     try:
@@ -243,7 +236,7 @@ MISSING_NETWORK_DATA = "MissingNetworkData"
 BUILD_INVALID = "ImageBuildInvalid"
 _LONGEST_MESSAGE = 32768  # characters of a condition's message that the schema takes
 LABEL, LABEL_VALUE = "environment.metal3.io", "baremetal"  # only Secrets with it are watched
-API_VERSION, KIND = "metal3.io/v1alpha1", "PreprovisioningImage"
+API_VERSION, KIND = f"{GROUP}/{VERSION}", "PreprovisioningImage"
 _NMSTATE_KEY = "nmstate"
 
 
@@ -335,7 +328,7 @@ def claimed_secret(secret: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[
     }
     references = list(metadata.get("ownerReferences") or ())
     for place, old in enumerate(references):
-        if _is_for(old, reference):
+        if _is_of_image(old) and old.get("name") == reference["name"]:
             if old.get("uid") != reference["uid"] or old.get("controller"):
                 references[place] = reference
             break
@@ -350,7 +343,7 @@ def claimed_secret(secret: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[
 def secret_owners(secret: Mapping[str, Any]) -> list[str]:
     """The names of the images that have claimed it."""
     references = (secret.get("metadata") or {}).get("ownerReferences") or ()
-    return [str(one.get("name")) for one in references if _is_for(one, {"kind": KIND, "name": one.get("name")})]
+    return [str(one.get("name")) for one in references if _is_of_image(one)]
 
 
 def network_data(data: Mapping[str, str]) -> str:
@@ -361,14 +354,10 @@ def network_data(data: Mapping[str, str]) -> str:
         raise ImageError(f"network data Secret provided but missing required '{_NMSTATE_KEY}' key")
     try:
         return base64.b64decode(data[_NMSTATE_KEY] or "", validate=True).decode("utf-8")
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise ImageError(f"the network data Secret's key '{_NMSTATE_KEY}' is no text in UTF-8") from error
 
 
-def _is_for(reference: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    group = str(reference.get("apiVersion", "")).partition("/")[0]
-    return (
-        group == API_VERSION.partition("/")[0]
-        and reference.get("kind") == wanted["kind"]
-        and reference.get("name") == wanted["name"]
-    )
+def _is_of_image(reference: Mapping[str, Any]) -> bool:
+    """Whether it refers to an image, in any version of the API."""
+    return str(reference.get("apiVersion", "")).partition("/")[0] == GROUP and reference.get("kind") == KIND

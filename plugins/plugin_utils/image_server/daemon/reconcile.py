@@ -309,7 +309,6 @@ class Observed:
     image: Mapping[str, Any]
     now: float  # seconds since 1970
     supported: bool  # whether there are bases for the architecture it asks for
-    formats: tuple[str, ...] = FORMATS
     secret: Secret | Missing | None = None  # None: not read
     outcome: Built | Refused | NotYet | None = None  # None: not built
 
@@ -355,7 +354,7 @@ def _serve_on(seen: Observed) -> Plan:
     """A finalizer of others is left, so the image is still needed: serve what the status says, write nothing."""
     status = _status(seen)
     name = (status.get("networkData") or {}).get("name", "")
-    ready = kubernetes_api.condition(status, READY).get("status") == "True" and status.get("format") in seen.formats
+    ready = kubernetes_api.condition(status, READY).get("status") == "True" and status.get("format") in FORMATS
     if not ready or seen.outcome is not None:
         return Plan()
     if name and seen.secret is None:
@@ -371,7 +370,7 @@ def _image(seen: Observed) -> Plan:
     spec = seen.image.get("spec") or {}
     if not seen.supported:
         return _failed(seen, CONFIGURATION_ERROR, "Architecture not supported")
-    accepted = [one for one in spec.get("acceptFormats") or () if one in seen.formats]
+    accepted = [one for one in spec.get("acceptFormats") or () if one in FORMATS]
     if not accepted:
         return _failed(seen, CONFIGURATION_ERROR, "No acceptable image format supported")
     name = spec.get("networkDataName") or ""
