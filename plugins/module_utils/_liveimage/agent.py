@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -233,7 +232,7 @@ def _decoded(coded: str) -> str:
         return coded
     try:
         return base64.b64decode("".join(coded.split()), validate=True).decode("utf-8")
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise ImageError("IRONIC_AGENT_PULL_SECRET is neither JSON nor base64") from error
 
 
@@ -251,7 +250,6 @@ class Host:
     has_network_data: bool = False
     files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
-    ssh_keys: tuple[str, ...] = ()
 
 
 def build(given: AgentInputs, host: Host) -> Config:
@@ -264,9 +262,8 @@ def build(given: AgentInputs, host: Host) -> Config:
         config.file(f"{PROFILES}/{name}", host.profiles[name], 0o600)
     if inputs.pull_secret:
         config.file(AUTH, inputs.pull_secret, 0o600)
-    keys = [*inputs.ssh_keys, *host.ssh_keys]
-    if keys:
-        config.user("core", keys)
+    if inputs.ssh_keys:
+        config.user("core", inputs.ssh_keys)
     if inputs.ca_bundle:
         config.file(CA, inputs.ca_bundle, 0o644)
         config.unit("kubenode-ca-trust.service", _TRUST % (CA, UNIT), enabled=True)

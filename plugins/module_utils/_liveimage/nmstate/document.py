@@ -24,7 +24,11 @@ _DIGITS = re.compile(r"[+-]?[0-9]{1,20}\Z")
 _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]{1,16}\Z")
 LONGEST = 512 * 1024  # bytes of a document; a Secret holds at most 1 MiB
 _DEEPEST, _MOST_NODES = 24, 100_000
-_PLAIN: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_PLAIN: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
 _TAGS = {"map": "tag:yaml.org,2002:map", "seq": "tag:yaml.org,2002:seq", "str": "tag:yaml.org,2002:str"}
 
@@ -210,8 +214,6 @@ try:
     import yaml
 except ImportError:  # JSON is read without it
     yaml = None  # type: ignore[assignment]
-
-_PLAIN.update({"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False})
 
 
 def parse(text: str) -> Mapping[str, Any]:

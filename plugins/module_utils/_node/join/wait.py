@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -377,5 +376,5 @@ def _common_name(request: str | None) -> str | None:
         text = base64.b64decode(request or "").decode("ascii", "replace")
         blocks = api_server.pem_blocks(text, "CERTIFICATE REQUEST")
         return api_server.request_subject(blocks[0])["CN"] if blocks else None
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
