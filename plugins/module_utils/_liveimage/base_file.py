@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from .._common.safe_files import write_json
 from .._common.text import json_value
@@ -26,6 +26,21 @@ _KEPT = "base-digests.json"
 _MOST_KEPT = 64
 _STATE = re.compile(r"[0-9]{1,20}(:-?[0-9]{1,20}){4}\Z")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class Signature(NamedTuple):
+    """Data that change when a file is replaced or written to."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+def signature_of(found: os.stat_result) -> Signature:
+    """The signature of a file by what the kernel says of it."""
+    return Signature(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @dataclass(frozen=True)
@@ -53,8 +68,8 @@ class Base:
 class Digests:
     """Digests of whole files, computed once for each state of a file; may be asked from any thread.
 
-    A state is device, inode, size and both times, so that neither a written nor a replaced file has an old one. What is
-    known can be kept in a folder, for the next start.
+    A state is a signature as text, so that neither a written nor a replaced file has an old one. What is known can be
+    kept in a folder, for the next start.
     """
 
     def __init__(self) -> None:
@@ -140,4 +155,4 @@ def _look(path: str, digests: Digests | None) -> Base:
 
 
 def _state(found: os.stat_result) -> str:
-    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+    return ":".join(map(str, signature_of(found)))

@@ -12,10 +12,10 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar, Union
 
 from . import cpio, iso
-from .base_file import DIGESTS, identify
+from .base_file import DIGESTS, Base, Signature, identify, signature_of
 from .image_error import ImageError
 from .iso import IGNITION, NETWORK, profile_name
 from .overlay import Overlay, Patch, Zeros, whole
@@ -26,21 +26,12 @@ _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}  # what Go calls them
 _HOST = ""  # the files that are configured, of all architectures
 _CACHED = 1.0  # seconds a look at the folders is good for
 _SETTLED = 2.0  # seconds without a write after which a file that is new here counts as whole
+Source = Union[iso.Iso, Overlay]
 _Image = TypeVar("_Image")
 
 
 class NotReady(ImageError):
     """Nothing is wrong with what was asked for: a base is missing or is just being written. A retry helps."""
-
-
-class Signature(NamedTuple):
-    """Data that change when a file is replaced or written to."""
-
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
 
 
 class Bases:
@@ -112,22 +103,26 @@ class Bases:
 
     def iso(self, path: str) -> iso.Iso:
         """A base ISO, read again only when the file is another one."""
-        with self._lock:
-            signature = self._signature(path, self._isos.get(path))
-            known = self._isos.get(path)
-            if known is None or known[0] != signature:
-                self._isos.pop(path, None)
-                known = self._isos[path] = (signature, self._read(iso.inspect, path))
-            return known[1]
+        return self._current(self._isos, path, iso.inspect)
 
     def initramfs(self, path: str) -> Overlay:
         """A base initramfs, read again only when the file is another one."""
+        return self._current(self._initramfs, path, read_initramfs)
+
+    def source(self, arch: str, kind: str) -> Source:
+        """The base of this kind for an architecture; NotReady when there is none now."""
+        path = self.path(arch, kind)
+        return self.iso(path) if kind == ISO else self.initramfs(path)
+
+    def _current(
+        self, kept: dict[str, tuple[Signature, _Image]], path: str, inspect: Callable[[str], _Image]
+    ) -> _Image:
         with self._lock:
-            signature = self._signature(path, self._initramfs.get(path))
-            known = self._initramfs.get(path)
+            known = kept.get(path)
+            signature = self._signature(path, None if known is None else known[0])
             if known is None or known[0] != signature:
-                self._initramfs.pop(path, None)
-                known = self._initramfs[path] = (signature, self._read(read_initramfs, path))
+                kept.pop(path, None)
+                known = kept[path] = (signature, self._read(inspect, path))
             return known[1]
 
     def _read(self, inspect: Callable[[str], _Image], path: str) -> _Image:
@@ -142,8 +137,7 @@ class Bases:
 
     def _state(self, arch: str, kind: str) -> str:
         try:
-            path = self.path(arch, kind)
-            return (self.iso(path).overlay if kind == ISO else self.initramfs(path)).base.identity
+            return base_of(self.source(arch, kind)).identity
         except NotReady as error:
             return str(error)
 
@@ -172,7 +166,7 @@ class Bases:
         folders = [os.path.dirname(path) or "." for path in self._paths.values() if path]
         return list(dict.fromkeys(folders))
 
-    def _signature(self, path: str, known: object) -> Signature:
+    def _signature(self, path: str, known: Signature | None) -> Signature:
         """What the file is now; NotReady when it is not there, or is new and still being written."""
         try:
             found = os.stat(path)
@@ -181,7 +175,7 @@ class Bases:
         signature = signature_of(found)
         if not stat.S_ISREG(found.st_mode):  # a block device: its times are of its node
             return signature._replace(mtime_ns=0, ctime_ns=0)
-        if isinstance(known, tuple) and known[0] == signature:
+        if known == signature:
             return signature
         # ctime: when it was last written to, also when a copy was given another date
         if found.st_ctime > self._begun and 0 <= time.time() - found.st_ctime < _SETTLED:
@@ -189,9 +183,9 @@ class Bases:
         return signature
 
 
-def signature_of(found: os.stat_result) -> Signature:
-    """The signature of a file by what the kernel says of it."""
-    return Signature(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def base_of(source: Source) -> Base:
+    """The file behind a source."""
+    return source.overlay.base if isinstance(source, iso.Iso) else source.base
 
 
 def known_arch(arch: str) -> str:

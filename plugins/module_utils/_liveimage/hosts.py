@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
@@ -13,12 +13,12 @@ from . import agent, bases, cpio, ignition, iso, nmstate
 from .agent import AgentInputs, host_name, ssh_key
 from .image_error import ImageError
 from .kargs import Edit
+from .nmstate.conversion import Run
 from .nmstate.profile import SECRET
 from .overlay import Overlay
 
-if TYPE_CHECKING:  # Python 3.8 has no such forms
-    Run = Callable[[Sequence[str], str], tuple[int, str, str]]
-    Network = Union[str, Mapping[str, Any], None]
+if TYPE_CHECKING:
+    Network = Union[str, Mapping[str, Any], None]  # Python 3.8 has no such form
 HOSTNAME = "/etc/hostname"
 GUESSED = (
     "the image holds %s, and its name can be guessed; give secret-file (KUBENODE_IMAGES_SECRET_FILE), or guessable "

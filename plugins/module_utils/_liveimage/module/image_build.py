@@ -13,7 +13,7 @@ import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import env_fallback
 
@@ -22,15 +22,12 @@ from ..._common.option_values import VARIABLES, NoLogModule, in_variables
 from ..._common.text import json_value, listed
 from ..base_file import DIGESTS
 from ..image_error import ImageError
-from ..nmstate.conversion import chosen
+from ..nmstate.conversion import Run, chosen
 from ..overlay import Overlay, read
 from . import inspection, request
 from .inspection import DiffEntry
 from .products import Descriptors, Files, Found, HostProducts, Maker, Owned, Product, Store, clashes, rewrite
 from .request import OUTPUTS, HostRequest
-
-if TYPE_CHECKING:
-    from ..hosts import Run
 
 FILE, OVERLAY, SHOW, RESET = "file", "overlay", "show", "reset"
 MODES = (FILE, OVERLAY, SHOW, RESET)

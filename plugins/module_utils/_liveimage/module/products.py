@@ -24,17 +24,18 @@ import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._common.safe_files import replacing
 from ..._common.text import json_object
 from .. import iso, urls
-from ..base_file import glance, identify
+from ..base_file import Signature, glance, identify, signature_of
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
 from ..image_error import ImageError, failing
 from ..iso import Iso
 from ..kargs import Edit, KernelArguments
+from ..nmstate.conversion import Run
 from ..overlay import (
     Bytes,
     Overlay,
@@ -57,8 +58,6 @@ _MEDIUM = ("coreos.liveiso=", "coreos.live.rootfs_url=")
 _ROOTFS = "coreos.live.rootfs_url="
 _INITRD = "initrd=initrd"  # EFI kernels ask for it by name
 _LONGEST_LINE = 4096  # what iPXE's kernel command and the kernel itself take with room to spare
-if TYPE_CHECKING:
-    from ..hosts import Run
 SUFFIXES = {
     "iso": ".iso",
     "minimal_iso": "-minimal.iso",
@@ -168,7 +167,9 @@ class Maker:
             elif output == request.INITRAMFS:
                 products.append(self._initramfs(wanted, made))
             else:
-                products, shared = self._pxe(wanted, made, products, shared)
+                own, needed = self._pxe(wanted, made)
+                products += own
+                shared += needed
         unread = request.INITRAMFS in wanted.outputs and request.PXE not in wanted.outputs
         if unread and wanted.inputs.arguments:
             warnings.append("kernel_arguments have no effect on an initramfs; give them to the boot loader")
@@ -188,9 +189,8 @@ class Maker:
         """Every file a host may ever have had."""
         return [host + SUFFIXES[kind] for kind in _OF_HOST]
 
-    def _pxe(
-        self, wanted: HostRequest, made: HostConfig, products: list[Product], shared: list[Product]
-    ) -> tuple[list[Product], list[Product]]:
+    def _pxe(self, wanted: HostRequest, made: HostConfig) -> tuple[list[Product], list[Product]]:
+        """What is the host's own of a network boot, and what hosts share."""
         if not self._common.publish_url:
             raise ImageError("publish_url is missing: an iPXE script needs the URL that the images are fetched from")
         initramfs = self._initramfs(wanted, made)
@@ -202,7 +202,7 @@ class Maker:
         line = ipxe_arguments(published, wanted.inputs.arguments, self._common.rootfs_url or rootfs.url)
         script = ipxe_script(wanted.name, kernel.url, initramfs.url, line)
         overlay = Overlay(initramfs.overlay.base, [Bytes(script)])
-        return [*products, initramfs, self._product("ipxe", wanted, overlay)], [*shared, kernel, rootfs]
+        return [initramfs, self._product("ipxe", wanted, overlay)], [kernel, rootfs]
 
     def _iso(self, wanted: HostRequest) -> Iso:
         return self._bases.iso(self._bases.path(wanted.architecture, ISO))
@@ -283,7 +283,6 @@ def clashes(products: Mapping[str, tuple[Product, ...]]) -> dict[str, str]:
 
 
 _VERSION = 1
-_STAMP = 5  # numbers
 _BLOCK = 1024 * 1024
 _LARGEST_RECORD = 64 * 1024
 
@@ -324,7 +323,7 @@ def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = 
         raise ImageError(f"target {path} is a folder, a link or a device; move it away")
     right = stat.S_IMODE(found.st_mode) == permissions
     record = read_record(path)
-    if not full and record.get("etag") == overlay.etag() and record.get("file") == _file_stamp(found):
+    if not full and record.get("etag") == overlay.etag() and record.get("file") == list(signature_of(found)):
         return Found(True, True, right, known=True)
     same = found.st_size == overlay.size and same_bytes(path, overlay)
     if not same and not _replaceable(path, record, found):
@@ -353,14 +352,14 @@ def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, An
         before = read_record(path).get("file")
 
         def announce(draft: os.stat_result) -> None:
-            _write_record(path, {"file": before, "next": _file_stamp(draft), **about})
+            _write_record(path, {"file": before, "next": signature_of(draft), **about})
 
         materialise(overlay, path, owned.permissions, announce)
     with failing(f"target {path} cannot be given its permissions"):
         if stat.S_IMODE(os.lstat(path).st_mode) != owned.permissions:
             os.chmod(path, owned.permissions)
         owned.owner(path, False)
-        stamp = _file_stamp(os.lstat(path))
+        stamp = signature_of(os.lstat(path))
     _write_record(path, {"etag": overlay.etag(), "file": stamp, **about})
 
 
@@ -370,7 +369,7 @@ def rewrite(overlay: Overlay, path: str, mode: int) -> None:
 
     def announce(draft: os.stat_result) -> None:
         if record:
-            _write_record(path, {**record, "etag": "", "next": _file_stamp(draft)})
+            _write_record(path, {**record, "etag": "", "next": signature_of(draft)})
 
     materialise(overlay, path, mode, announce)
 
@@ -418,17 +417,13 @@ def as_written(path: str) -> bool:
         return True
     except OSError as error:
         raise ImageError(f"{path} cannot be looked at: {error.strerror}") from error
-    return any(stamp[2:4] == _file_stamp(found)[2:4] for stamp in _stamps(read_record(path)))
-
-
-def _file_stamp(found: os.stat_result) -> list[int]:
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return any(stamp[2:4] == [found.st_size, found.st_mtime_ns] for stamp in _stamps(read_record(path)))
 
 
 def _stamps(record: Mapping[str, Any]) -> list[list[int]]:
     """Of the file that was written, and of the one that was about to be when a run was cut off."""
     found = (record.get("file"), record.get("next"))
-    return [one for one in found if isinstance(one, list) and len(one) == _STAMP]
+    return [one for one in found if isinstance(one, list) and len(one) == len(Signature._fields)]
 
 
 class Store(ABC):

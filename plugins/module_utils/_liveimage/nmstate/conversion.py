@@ -266,9 +266,7 @@ def start(command: Sequence[str], text: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def with_nmstatectl(
-    document: Mapping[str, Any], run: Callable[[Sequence[str], str], tuple[int, str, str]]
-) -> dict[str, str]:
+def with_nmstatectl(document: Mapping[str, Any], run: Run) -> dict[str, str]:
     """Keyfiles by nmstatectl; ``run(command, stdin)`` gives exit code, stdout and stderr."""
     try:
         text = json.dumps(document, sort_keys=False)

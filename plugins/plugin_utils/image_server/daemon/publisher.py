@@ -13,16 +13,24 @@ import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import without_login
 from ansible_collections.kubenode.provision.plugins.module_utils._common.safe_files import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import INITRAMFS, ISO, Bases, NotReady
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import (
+    INITRAMFS,
+    ISO,
+    Bases,
+    NotReady,
+    Source,
+    base_of,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import Iso, boot_file
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import Run
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
@@ -31,7 +39,6 @@ from .watched import Problems
 
 SUFFIXES = {ISO: ".iso", INITRAMFS: ".initramfs"}
 BOOT = ("kernel", "rootfs")
-_Source = Union[Iso, Overlay]
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Publisher:
 
     def __init__(
         self, registry: Registry, bases: Bases, inputs: Callable[[], AgentInputs], secret: bytes, publish_addr: str,
-        signed: int = 0, *, path_of: Callable[[str, str], str] | None = None, run: hosts.Run | None = None,
+        signed: int = 0, *, path_of: Callable[[str, str], str] | None = None, run: Run | None = None,
         gone: Callable[[str], None] = lambda host: None, secrets: bool = True,
     ) -> None:  # fmt: skip
         """``inputs`` gives the same object as long as nothing changed; ``signed``: seconds a URL is good for at least.
@@ -96,7 +103,45 @@ class Publisher:
     ) -> Outcome:  # fmt: skip
         """The same with what came of each format; ``agent``: values of AgentInputs that are this host's own."""
         with self._lock:
-            return self._offer(key, host, arch, formats, modified, label or host.name, dict(agent or {}), enlarge)
+            entry = self._entries.get(key)
+            paths = {kind: self.path(key, kind) for kind in formats}
+            problems: dict[str, ImageError] = {}
+            try:
+                inputs = self._inputs_of(host, agent or {})
+                digest = self._digest(inputs, (host, arch, enlarge))
+            except ImageError as error:
+                self.withhold(key, formats)
+                return Outcome({}, dict.fromkeys(formats, error))
+            same = entry is not None and entry.digest == digest
+            warnings = entry.warnings if same and entry is not None else ()
+            for path in set(entry.paths.values() if entry else ()) - set(paths.values()):
+                self._registry.remove(path)
+                self._withheld.discard(path)
+            self._entries[key] = _Entry(digest, paths, warnings)
+            made: hosts.HostConfig | None = None
+            for kind, path in paths.items():
+                try:
+                    source = self._bases.source(arch, kind)
+                    if same and self._is_made(path, source):
+                        continue
+                    made = made or self._build(inputs, host)
+                    if isinstance(source, Iso):
+                        overlay = hosts.iso_overlay(source, made, host, enlarge=enlarge)
+                    else:
+                        overlay = hosts.initramfs_overlay(source, made, host)
+                    self._put(path, label or host.name, overlay, time.time() if modified is None else modified)
+                except ImageError as error:
+                    image = self._registry.get(path)
+                    if same and isinstance(error, NotReady) and image and image.file.intact(time.monotonic()):
+                        continue  # what is served is what is wanted, over the base that was there
+                    self._registry.remove(path)
+                    self._withheld.add(path)
+                    problems[kind] = error
+            if made is not None:
+                warnings = self._entries[key].warnings = made.warnings
+            return Outcome(
+                {kind: self._urls.of(path) for kind, path in paths.items() if kind not in problems}, problems, warnings
+            )
 
     def boot_files(self, arch: str) -> Mapping[str, str]:
         """URLs of the kernel and the root file system that are in the base ISO; none when it has not got both."""
@@ -154,50 +199,6 @@ class Publisher:
         """Where an image is registered."""
         return self._path_of(key, SUFFIXES[kind])
 
-    def _offer(
-        self, key: str, host: HostInputs, arch: str, formats: Sequence[str], modified: float | None, label: str,
-        agent: Mapping[str, Any], enlarge: bool,
-    ) -> Outcome:  # fmt: skip
-        entry = self._entries.get(key)
-        paths = {kind: self.path(key, kind) for kind in formats}
-        problems: dict[str, ImageError] = {}
-        try:
-            inputs = self._inputs_of(host, agent)
-            digest = self._digest(inputs, (host, arch, enlarge))
-        except ImageError as error:
-            self.withhold(key, formats)
-            return Outcome({}, dict.fromkeys(formats, error))
-        same = entry is not None and entry.digest == digest
-        warnings = entry.warnings if same and entry is not None else ()
-        for path in set(entry.paths.values() if entry else ()) - set(paths.values()):
-            self._registry.remove(path)
-            self._withheld.discard(path)
-        self._entries[key] = _Entry(digest, paths, warnings)
-        made: hosts.HostConfig | None = None
-        for kind, path in paths.items():
-            try:
-                source = self._source(arch, kind)
-                if same and self._is_made(path, source):
-                    continue
-                made = made or self._build(inputs, host)
-                if isinstance(source, Iso):
-                    overlay = hosts.iso_overlay(source, made, host, enlarge=enlarge)
-                else:
-                    overlay = hosts.initramfs_overlay(source, made, host)
-                self._put(path, label, overlay, time.time() if modified is None else modified)
-            except ImageError as error:
-                image = self._registry.get(path)
-                if same and isinstance(error, NotReady) and image and image.file.intact(time.monotonic()):
-                    continue  # what is served is what is wanted, over the base that was there
-                self._registry.remove(path)
-                self._withheld.add(path)
-                problems[kind] = error
-        if made is not None:
-            warnings = self._entries[key].warnings = made.warnings
-        return Outcome(
-            {kind: self._urls.of(path) for kind, path in paths.items() if kind not in problems}, problems, warnings
-        )
-
     def _build(self, inputs: AgentInputs | None, host: HostInputs) -> hosts.HostConfig:
         made = hosts.build(inputs, host, run=self._run)
         found = hosts.secret_in(inputs, host, made.profiles)
@@ -205,14 +206,9 @@ class Publisher:
             raise ImageError(hosts.GUESSED % found)
         return made
 
-    def _source(self, arch: str, kind: str) -> _Source:
-        path = self._bases.path(arch, kind)
-        return self._bases.iso(path) if kind == ISO else self._bases.initramfs(path)
-
-    def _is_made(self, path: str, source: _Source) -> bool:
+    def _is_made(self, path: str, source: Source) -> bool:
         image = self._registry.get(path)
-        base = source.overlay.base if isinstance(source, Iso) else source.base
-        return image is not None and image.overlay.base == base
+        return image is not None and image.overlay.base == base_of(source)
 
     def _put(self, path: str, label: str, overlay: Overlay, modified: float) -> None:
         try:

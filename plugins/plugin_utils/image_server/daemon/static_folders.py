@@ -9,7 +9,6 @@ while its base is the same.
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import os
 import re
@@ -20,13 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, json_value
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import (
-    KINDS,
-    Bases,
-    NotReady,
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import (
+    Base,
     Signature,
+    identify,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases, NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
@@ -80,7 +78,7 @@ def parse_options(text: str) -> HostOptions:
     inputs: dict[str, Any] = {
         "hostname": fields.text("hostname"),
         "arguments": _arguments(fields.mapping("kernel_arguments")),
-        "files": dict(_file(one) for one in _unlike(fields.mappings("files"), "path")),
+        "files": dict(_file(one) for one in _unlike(fields.mappings("files"))),
         "units": _texts(fields, "units"),
         "ssh_keys": _keys(fields),
         "ignition": _plain(fields, "ignition"),
@@ -119,14 +117,14 @@ def _arguments(fields: Fields | None) -> Edit | None:
     return edit
 
 
-def _unlike(entries: list[Fields], key: str) -> list[Fields]:
-    """The entries, of which no two have the same key."""
+def _unlike(entries: list[Fields]) -> list[Fields]:
+    """The entries, of which no two have the same path."""
     seen: dict[str, str] = {}
     for one in entries:
-        value = one.needed(key)
-        if value in seen:
-            raise ImageError(f"{one.at(key)}: {shown(value)} is also {seen[value]}")
-        seen[value] = one.path
+        path = one.needed("path")
+        if path in seen:
+            raise ImageError(f"{one.at('path')}: {shown(path)} is also {seen[path]}")
+        seen[path] = one.path
     return entries
 
 
@@ -145,7 +143,7 @@ def _file(fields: Fields) -> tuple[str, tuple[bytes, int]]:
     else:
         try:
             data = base64.b64decode("".join(coded.split()), validate=True)
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise ImageError(f"{fields.at('content_base64')} is no base64: {error}") from error
     fields.done()
     return path, (data, int(mode, 8))
@@ -219,9 +217,7 @@ class HostFolder:
         self._files: dict[str, _Files] = {}  # of hosts that are pending
         self._failed: set[str] = set()  # hosts with an error of their own
         self._waiting: set[str] = set()  # hosts that want a base which is missing or bad
-        self._lacking: dict[
-            str, tuple[str, ...]
-        ] = {}  # host → its kinds of images, none of which has a base configured
+        self._lacking: dict[str, tuple[str, ...]] = {}  # host → its kinds of images, none of which has a base given
         self._said = -1  # how many were not served when that was logged last
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
@@ -420,11 +416,7 @@ class HostFolder:
         needed = {kind for key, kinds in self._lacking.items() if self._archs.get(key) == arch for kind in kinds}
         for kind in [kind for kind in KINDS if kind in needed or self._bases.given(kind)]:
             try:
-                path = self._bases.path(arch, kind)
-                if kind == KINDS[0]:
-                    self._bases.iso(path)
-                else:
-                    self._bases.initramfs(path)
+                self._bases.source(arch, kind)
             except NotReady as error:
                 problems.append(str(error))
         self._problems.report(self._bases_of(arch), "; ".join(problems))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs, from_environment
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Signature, signature_of
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Signature, signature_of
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 
 from . import certificates
