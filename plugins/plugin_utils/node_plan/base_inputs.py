@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.web imp
 
 from .. import role_specs
 from . import systems, trust
-from .plan_types import BaseInputs, Checksums
+from .plan_types import BaseInputs, Checksums, runtime_units
 
 #: variables that are not checked yet
 Raw = dict[str, Any]
@@ -249,9 +249,8 @@ def _check_drop_ins(inputs: Raw, problems: Problems) -> None:
 
 def unit_names(inputs: Mapping[str, Any]) -> list[str]:
     """The units that base runs, which may have drop-ins of the user's."""
-    docker = inputs["container_runtime"] == "docker"
-    runtime = ["docker.service", "cri-docker.service"] if docker else ["containerd.service"]
-    return [*runtime, "kubelet.service", "kubenode-runtime-probe.service", "kubenode-runtime-probe.timer"]
+    probe = ["kubenode-runtime-probe.service", "kubenode-runtime-probe.timer"]
+    return [*runtime_units(inputs), "kubelet.service", *probe]
 
 
 def _check_urls(inputs: Raw, problems: Problems) -> None:

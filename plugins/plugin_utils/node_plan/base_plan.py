@@ -65,7 +65,7 @@ def warnings(node: Node, inputs: BaseInputs) -> list[str]:
     found = []
     if inputs["version_check"] == "warn" and not _source_faults(system, inputs):
         found += matrix(node, inputs)
-    if node.get("cgroup") == 1 and systems.release_numbers(inputs["kubernetes_version"])[:2] < _CGROUP_2_ONLY:
+    if node.get("cgroup") == 1 and systems.minor_number(inputs["kubernetes_version"]) < _CGROUP_2_ONLY:
         found.append(
             "the machine runs cgroup v1, which Kubernetes 1.35 and newer refuse; "
             "boot it with systemd.unified_cgroup_hierarchy=1"
@@ -161,7 +161,7 @@ def _sums(node: Node, inputs: BaseInputs) -> list[str]:
 
 
 def _cgroup(node: Node, inputs: BaseInputs) -> list[str]:
-    if node.get("cgroup") == 1 and systems.release_numbers(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
+    if node.get("cgroup") == 1 and systems.minor_number(inputs["kubernetes_version"]) >= _CGROUP_2_ONLY:
         return [
             f"the machine runs cgroup v1, which Kubernetes {inputs['kubernetes_minor']} refuses; boot it with "
             "systemd.unified_cgroup_hierarchy=1"
@@ -281,8 +281,7 @@ def _on_hold(node: Node, inputs: BaseInputs) -> list[str]:
     if not inputs["manage_packages"] or known(node).package_manager != "apt":
         return []
     own = software.held(node, inputs)
-    missing = [name.partition("=")[0] for name in software.packages(node, inputs)["missing"]]
-    kept = [name for name in missing if name in node.get("held", []) and name not in own]
+    kept = [name for name in _held_and_missing(node, inputs) if name not in own]
     if not kept:
         return []
     return [
@@ -294,8 +293,12 @@ def _on_hold(node: Node, inputs: BaseInputs) -> list[str]:
 def _moves_held(node: Node, inputs: BaseInputs) -> bool:
     """Whether a package that this role holds is to be installed in another version."""
     own = software.held(node, inputs)
+    return any(name in own for name in _held_and_missing(node, inputs))
+
+
+def _held_and_missing(node: Node, inputs: BaseInputs) -> list[str]:
     missing = [name.partition("=")[0] for name in software.packages(node, inputs)["missing"]]
-    return any(name in own and name in node.get("held", []) for name in missing)
+    return [name for name in missing if name in node.get("held", [])]
 
 
 def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, Any]:

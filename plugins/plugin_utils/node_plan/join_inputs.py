@@ -8,7 +8,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import HOST_NAME, LABEL_WORD, InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import truth
@@ -27,6 +27,7 @@ from .plan_types import Discovery, JoinInputs, Taint
 #: variables that are not checked yet
 Raw = dict[str, Any]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Value = TypeVar("_Value")
 
 
 #: variable → families that are looked for, in the order in which the Node lists them
@@ -155,8 +156,8 @@ def checked(given: Mapping[str, Any], token: str) -> JoinInputs:
         discovery=_discovery,
         token_create=_token_create,
     )
-    _variable("taints", inputs["taints"], parse_taints)
-    _variable("token_create", inputs, _usages)
+    of_variable("taints", parse_taints, inputs["taints"])
+    of_variable("token_create", _usages, inputs)
     _together(inputs, token)
     return cast(JoinInputs, inputs)
 
@@ -192,14 +193,7 @@ def with_ca_file(given: Mapping[str, Any], inventory_dir: str | None, search: Se
         raise InvalidInput(f"join_ca_file: {found} is no text; give a certificate in PEM") from error
     if not text.strip():
         raise InvalidInput(f"join_ca_file: {found} is empty")
-    return dict(given, ca_cert=_variable("ca_file", text, lambda content: _of_file(found, content)))
-
-
-def _of_file(path: str, text: str) -> str:
-    try:
-        return _ca(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return dict(given, ca_cert=of_variable(f"ca_file: {found}", _ca, text))
 
 
 def check_one_token(inputs: JoinInputs, token: str) -> None:
@@ -284,12 +278,13 @@ def _kinds(kinds: Any) -> str:
 
 def _each(inputs: Raw, **checks: Callable[[Any], Any]) -> None:
     for name, check in checks.items():
-        inputs[name] = _variable(name, inputs[name], check)
+        inputs[name] = of_variable(name, check, inputs[name])
 
 
-def _variable(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
+def of_variable(name: str, function: Callable[..., _Value], *values: Any) -> _Value:
+    """What a function makes of the values of a variable; its ValueError becomes one that names the variable."""
     try:
-        return check(value)
+        return function(*values)
     except ValueError as error:
         raise InvalidInput(f"join_{name}: {error}") from error
 
@@ -302,12 +297,12 @@ def _server(server: str) -> str:
 
 
 def _ca(text: str) -> str:
-    if text:
-        if "PRIVATE KEY" in text:
-            raise ValueError("it holds a private key; give the certificate of the CA alone")
-        api_server.certificates(text)
-        return text.strip() + "\n"
-    return ""
+    if not text:
+        return ""
+    if "PRIVATE KEY" in text:
+        raise ValueError("it holds a private key; give the certificate of the CA alone")
+    api_server.certificates(text)
+    return text.strip() + "\n"
 
 
 def _domain(name: str) -> str:

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.chec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from ..role_specs import plain
-from . import join_inputs, plan_types, templates
+from . import join_inputs, plan_types, systems, templates
 from .join_inputs import InvalidInput
 from .kubelet import Kubelet, KubeletOptions, kubeadm_path, queries
 from .kubelet_config import API_VERSION, KIND
@@ -70,7 +70,7 @@ def join_plan(
         return list(join_inputs.variables())
     node_, seen_, secret = plain(node), plain(seen), str(token or "")
     answers: dict[str, Callable[[Any], Any]] = {
-        "inputs": lambda inputs: _with_kubeconfig(inputs, inventory_dir, search),
+        "inputs": lambda inputs: inputs,
         "queries": lambda inputs: queries(),
         "check": lambda inputs: check(node_, inputs, secret),
         "lacks": lambda inputs: lacks(inputs, seen_, secret),
@@ -92,7 +92,10 @@ def join_plan(
         taken: Mapping[str, Any] = plain(given)
         if purpose == "inputs":
             taken = join_inputs.with_ca_file(taken, inventory_dir, search)
-        return answers[purpose](checked_inputs(taken, secret, str(kubelet_version), users_own, inventory_dir, search))
+        inputs = checked_inputs(taken, secret, str(kubelet_version), users_own, inventory_dir, search)
+        if purpose == "inputs":  # before any machine is asked, and not again
+            join_inputs.check_kubeconfig(inputs, inventory_dir, search)
+        return answers[purpose](inputs)
     except InvalidInput as error:
         if fail:
             raise
@@ -114,21 +117,16 @@ def checked_inputs(
     ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
     """
     inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
-    if inputs["state"] == "present":  # who leaves needs no template
-        try:
-            inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
-        except templates.TemplateFailed as error:
-            raise InvalidInput(str(error)) from error
-    if users_own and inputs["state"] == "present":
+    if inputs["state"] == "absent":
+        return inputs
+    try:
+        inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
+    except templates.TemplateFailed as error:
+        raise InvalidInput(str(error)) from error
+    if users_own:
         join_inputs.check_one_token(inputs, token)
-    if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":
+    if _VERSION.fullmatch(kubelet_version):
         KubeletOptions(inputs, kubelet_version).check()
-    return inputs
-
-
-def _with_kubeconfig(inputs: JoinInputs, inventory_dir: str | None, search: Sequence[str]) -> JoinInputs:
-    """Before any machine is asked, and not again."""
-    join_inputs.check_kubeconfig(inputs, inventory_dir, search)
     return inputs
 
 
@@ -331,7 +329,7 @@ def _unit(**fields: Any) -> Setting:
 
 def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     """Settings of the files that `kubeadm join` reads; the one with the token comes from node_settings' secrets."""
-    if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
+    if systems.minor_number(kubelet.version) < _KUBEADM_SINCE:
         raise InvalidInput(f"join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is {kubelet.version}")
     flags = [
         f"--bootstrap-kubeconfig={join_files.BOOTSTRAP_KUBECONFIG}",

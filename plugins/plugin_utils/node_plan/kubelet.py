@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Binary, Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import join_files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from . import base_inputs, join_inputs, kubelet_config, plan_types, runtime, systems, templates, trust
-from .join_inputs import InvalidInput, node_addresses
+from .join_inputs import InvalidInput, node_addresses, of_variable
 from .plan_types import BaseInputs, JoinInputs, Taint
 from .systems import bin_dir, known
 
 Steps = tuple[tuple[int | None, float], ...]
-_Value = TypeVar("_Value")
 
 
 _MIB = 1024 * 1024
@@ -75,8 +74,7 @@ class KubeletOptions:
 
     def __init__(self, inputs: JoinInputs, version: str) -> None:
         self._inputs, self.version = inputs, version
-        major, minor = kubelet_config.minor_number(self.version)
-        self.minor = f"{major}.{minor}"
+        self.minor = systems.minor(version)
         self.fields, self.flag_table = kubelet_config.FIELDS.get(self.minor), kubelet_config.FLAGS.get(self.minor)
 
     @property
@@ -96,7 +94,7 @@ class KubeletOptions:
     def check(self) -> None:
         """Raise :class:`InvalidInput` for a field, a flag or a drop-in that this kubelet does not take."""
         self.check_fields()
-        _say("kubelet_config", kubelet_config.merged_config, {}, self._inputs["kubelet_config"])
+        of_variable("kubelet_config", kubelet_config.merged_config, {}, self._inputs["kubelet_config"])
         self.extra_args()
         self.check_drop_ins()
 
@@ -109,7 +107,7 @@ class KubeletOptions:
     def extra_args(self) -> dict[str, str]:
         """The user's own flags, {name: value}."""
         given, allow = self._inputs["kubelet_extra_args"], self._inputs["unknown_fields"] == "allow"
-        return _say("kubelet_extra_args", kubelet_config.check_extra, given, self.flag_table, self.minor, allow)
+        return of_variable("kubelet_extra_args", kubelet_config.check_extra, given, self.flag_table, self.minor, allow)
 
     def _check(self, given: Mapping[str, Any], where: str) -> None:
         if self.fields is None or self._inputs["unknown_fields"] == "allow":
@@ -127,8 +125,8 @@ class Kubelet(KubeletOptions):
         self._node, self._base = node, node.get("base") or {}
         self.path, version = _installed(node, self._base)
         super().__init__(inputs, version)
-        self.name = _say("node_name", join_inputs.node_name, inputs["node_name"], node["hostname"])
-        self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
+        self.name = of_variable("node_name", join_inputs.node_name, inputs["node_name"], node["hostname"])
+        self.addresses = of_variable("node_ip", node_addresses, inputs["node_ip"], node["network"])
         self.taints = join_inputs.parse_taints(inputs["taints"])
 
     def config(self) -> dict[str, Any]:
@@ -139,7 +137,7 @@ class Kubelet(KubeletOptions):
         except templates.TemplateFailed as error:
             raise InvalidInput(str(error)) from error
         made = kubelet_config.taken_fields(defaults, self.minor, self.fields)
-        return _say("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
+        return of_variable("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
 
     def args(self) -> list[str]:
         """The arguments of the kubelet."""
@@ -173,7 +171,7 @@ class Kubelet(KubeletOptions):
                     self.version, ", ".join(sorted(kubelet_config.FIELDS))
                 )
             )
-        if self._unlimited_events() and kubelet_config.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:
+        if self._unlimited_events() and systems.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:
             said.append(
                 f"eventRecordQPS is 0: kubelet {self.version} sends events without a limit; "
                 "before 1.37, 0 meant the default, 50"
@@ -274,13 +272,6 @@ def _taint_text(taint: Taint) -> str:
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def _say(variable: str, function: Callable[..., _Value], *values: Any) -> _Value:
-    try:
-        return function(*values)
-    except ValueError as error:
-        raise InvalidInput(f"join_{variable}: {error}") from error
-
-
 # --- steps cni, kubelet and health: folders, kubelet.service, and the probe of the container runtime
 
 
@@ -301,7 +292,7 @@ def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
 
 def watchdog(inputs: BaseInputs) -> int:
     """Seconds of the watchdog, 0 for none."""
-    if systems.release_numbers(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
+    if systems.minor_number(inputs["kubernetes_version"]) < _WATCHDOG_SINCE:
         return 0
     return base_inputs.seconds(inputs["kubelet_watchdog"]) or 0 if inputs["kubelet_watchdog"] else 0
 
@@ -319,7 +310,7 @@ def kubelet(node: Node, inputs: BaseInputs) -> list[Setting]:
         inputs,
         node=node,
         kubelet=folder + "/kubelet",
-        runtime_units=" ".join(runtime.units(inputs)),
+        runtime_units=" ".join(plan_types.runtime_units(inputs)),
         watchdog=watchdog(inputs),
     )
     path = plan_types.UNIT_DIR + "/kubelet.service"
@@ -348,14 +339,14 @@ def health(node: Node, inputs: BaseInputs) -> list[Setting]:
         "unix://" + runtime.socket(inputs),
         str(timeout),
         str(probe["threshold"]),
-        *runtime.units(inputs),
+        *plan_types.runtime_units(inputs),
     ]
     given = {
         "node": node,
         "name": PROBE,
         "script": script,
         "words": words,
-        "runtime_units": " ".join(runtime.units(inputs)),
+        "runtime_units": " ".join(plan_types.runtime_units(inputs)),
         "timeout": timeout,
         "interval": base_inputs.checked_seconds(probe["interval"]),
     }

@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ..role_specs import yaml_value
 from . import templates
 from .plan_types import JoinInputs
+from .systems import minor_number
 
 #: field → its type, or the fields below it
 Fields = Mapping[str, Any]
@@ -148,12 +149,6 @@ def nearest(name: object, names: Iterable[Any]) -> str:
     lower = {str(one).lower(): one for one in names}
     found = difflib.get_close_matches(str(name).lower(), list(lower), n=1, cutoff=0.7)
     return f"; did you mean {lower[found[0]]}?" if found else ""
-
-
-def minor_number(minor: str) -> tuple[int, int]:
-    """(1, 36) of "1.36" or "1.36.4"."""
-    major, _dot, rest = minor.partition(".")
-    return int(major), int(rest.split(".")[0])
 
 
 def _is_number(value: Any) -> bool:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.facts import Node
@@ -174,6 +174,12 @@ class UserData(TypedDict, total=False):
     python_source: tuple[str, str] | None
     attempts: int
     pause: int
+
+
+def runtime_units(inputs: Mapping[str, Any]) -> list[str]:
+    """The units of the container runtime, the one that the kubelet waits for last."""
+    docker = inputs["container_runtime"] == "docker"
+    return ["docker.service", "cri-docker.service"] if docker else ["containerd.service"]
 
 
 UNIT_DIR = "/etc/systemd/system"

@@ -196,20 +196,9 @@ def docker_from_repository(node: Node, inputs: BaseInputs) -> bool:
     return inputs["containerd_source"] == "repository" and known(node).family in (DEBIAN, RHEL)
 
 
-#: settings of other steps that a daemon reads only when it starts
-_PROXY = "proxy/%s"
-
-
 def socket(inputs: BaseInputs) -> str:
     """Path of the CRI socket."""
     return DOCKER_SOCKET if inputs["container_runtime"] == "docker" else SOCKET
-
-
-def units(inputs: BaseInputs) -> list[str]:
-    """The runtime's units, the one the kubelet waits for last."""
-    return (
-        ["docker.service", "cri-docker.service"] if inputs["container_runtime"] == "docker" else ["containerd.service"]
-    )
 
 
 def runtime(node: Node, inputs: BaseInputs) -> list[Setting]:
@@ -252,7 +241,7 @@ def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
         # what an earlier run wrote would hide the unit of the package
         result.append(plan_types.absent("runtime/unit", unit, shown=True))
     result.append(_drop_in("containerd.service", "containerd-drop-in.conf.j2", node, inputs))
-    restart = ["runtime/config", "runtime/unit", "runtime/drop-in", _PROXY % "containerd", "artifact:containerd"]
+    restart = ["runtime/config", "runtime/unit", "runtime/drop-in", "proxy/containerd", "artifact:containerd"]
     return result + _running("containerd.service", node, inputs, restart)
 
 
@@ -275,9 +264,9 @@ def _docker(node: Node, inputs: BaseInputs) -> list[Setting]:
         _from_template("runtime/cri-socket", shim + ".socket", "cri-docker.socket.j2", node, inputs),
         _from_template("runtime/cri-unit", shim + ".service", "cri-docker.service.j2", node, inputs),
     ]
-    result += _running("docker.service", node, inputs, ["runtime/config", "runtime/drop-in", _PROXY % "docker"])
+    result += _running("docker.service", node, inputs, ["runtime/config", "runtime/drop-in", "proxy/docker"])
     result.append(plan_types.unit("runtime/cri-socket-unit", "cri-docker.socket", enabled=True, state="started"))
-    restart = ["runtime/cri-unit", "runtime/cri-socket", _PROXY % "cri-docker", "artifact:cri-dockerd"]
+    restart = ["runtime/cri-unit", "runtime/cri-socket", "proxy/cri-docker", "artifact:cri-dockerd"]
     return result + _running("cri-docker.service", node, inputs, restart)
 
 

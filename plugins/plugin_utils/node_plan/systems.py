@@ -50,9 +50,14 @@ def release_numbers(text: str) -> tuple[int, int, int]:
     return found
 
 
+def minor_number(text: str) -> tuple[int, int]:
+    """(major, minor) of a text that is a version or a release line; ValueError for another."""
+    return release_numbers(text)[:2]
+
+
 def minor(text: str) -> str:
     """The release line of a version, for example 1.36 of 1.36.4; ValueError for a text that is no version."""
-    return "{}.{}".format(*release_numbers(text))
+    return "{}.{}".format(*minor_number(text))
 
 
 def for_minor(table: Mapping[str, Any], version: str) -> Any:
@@ -60,11 +65,11 @@ def for_minor(table: Mapping[str, Any], version: str) -> Any:
 
     A minor that the table does not know yet is so handled like the newest known one.
     """
-    wanted = release_numbers(version)[:2]
+    wanted = minor_number(version)
     known = sorted(table, key=release_numbers)
     chosen = known[0]
     for name in known:
-        if release_numbers(name)[:2] <= wanted:
+        if minor_number(name) <= wanted:
             chosen = name
     return table[chosen]
 
@@ -74,7 +79,7 @@ def satisfies(version: str, minimums: Iterable[str]) -> bool:
 
     A line between or below the listed ones was never tested by the project, so it does not satisfy.
     """
-    found, lines = release_numbers(version), {release_numbers(text)[:2]: release_numbers(text) for text in minimums}
+    found, lines = release_numbers(version), {minor_number(text): release_numbers(text) for text in minimums}
     if found[:2] in lines:
         return found >= lines[found[:2]]
     return found[:2] > max(lines)

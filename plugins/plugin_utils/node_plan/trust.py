@@ -107,17 +107,12 @@ def environment(inputs: BaseInputs) -> dict[str, str]:
     return values
 
 
-def proxy_units(inputs: BaseInputs) -> list[str]:
-    """Names (without .service) of the units that talk to the network."""
-    return ["docker", "cri-docker", "kubelet"] if inputs["container_runtime"] == "docker" else ["containerd", "kubelet"]
-
-
 def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
     """A drop-in for each unit and apt's own file; without a proxy they must not be there."""
     values, result = environment(inputs), []
     secret = any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
-    for name in proxy_units(inputs):
-        path = f"{plan_types.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
+    for unit in [*plan_types.runtime_units(inputs), "kubelet.service"]:
+        name, path = unit.removesuffix(".service"), f"{plan_types.UNIT_DIR}/{unit}.d/{_DROP_IN}"
         if not values:
             result.append(plan_types.absent("proxy/" + name, path, begins=plan_types.HEADER))
             continue
