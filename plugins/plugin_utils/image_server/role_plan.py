@@ -14,6 +14,8 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
+
 from ..node_plan import templates
 from ..role_specs import plain
 from . import pack_program, role_inputs
@@ -22,7 +24,6 @@ from .role_inputs import RoleInputs
 PACKAGES = ("python3-httptools", "python3-yaml")
 _NO_FILES = {"directory": "a directory", "other": "a pipe, a socket or a device"}
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
-_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 #: Files that the running service reads again at a reload, without cutting a connection.
 _RELOADED = ("tls_key", "tls_certificate")
 _PROGRAM = re.compile(re.escape(role_inputs.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
@@ -40,6 +41,8 @@ _CONFIGURATION = {
     "registries_conf": role_inputs.REGISTRIES,
     "ca_bundle": role_inputs.CA_BUNDLE,
 }
+#: purposes that need nothing that was seen on the machine
+_WITHOUT_NODE = ("inputs", "queries", "artifacts")
 Facts = Mapping[str, Any]
 
 
@@ -54,24 +57,24 @@ def image_server_plan(
     find the images), or the options of a module: ``queries`` of node_info, ``artifacts``, ``settings`` and
     ``secrets``. ``record``: what an earlier run wrote.
     """
-    #: purpose → whether it needs what was seen on the machine, and what does it
-    purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
-        "inputs": (False, lambda inputs, node, record: role_inputs.checked(inputs)),
-        "queries": (False, lambda inputs, node, record: queries(inputs)),
-        "refusals": (True, lambda inputs, node, record: refusals(inputs, node)),
-        "warnings": (True, lambda inputs, node, record: warnings(inputs, node)),
-        "missing": (True, lambda inputs, node, record: missing(inputs, node)),
-        "url": (True, lambda inputs, node, record: url(inputs, node)),
-        "artifacts": (False, lambda inputs, node, record: artifacts(inputs)),
-        "settings": (True, settings),
-        "secrets": (True, lambda inputs, node, record: secrets(inputs, node)),
+    inputs_, node_, record_ = plain(inputs), plain(node), plain(record) or {}
+    answers: dict[str, Callable[[], Any]] = {
+        "inputs": lambda: role_inputs.checked(inputs_),
+        "queries": lambda: queries(inputs_),
+        "refusals": lambda: refusals(inputs_, node_),
+        "warnings": lambda: warnings(inputs_, node_),
+        "missing": lambda: missing(inputs_, node_),
+        "url": lambda: url(inputs_, node_),
+        "artifacts": lambda: artifacts(inputs_),
+        "settings": lambda: settings(inputs_, node_, record_),
+        "secrets": lambda: secrets(inputs_, node_),
     }
-    if purpose not in purposes:
-        raise ValueError(f"image_server_plan: {purpose!r} must be one of {', '.join(purposes)}")
-    needs_node, function = purposes[purpose]
+    if purpose not in answers:
+        raise ValueError(f"image_server_plan: {purpose!r} must be one of {', '.join(answers)}")
+    needs_node = purpose not in _WITHOUT_NODE
     if not isinstance(inputs, Mapping) or (needs_node and not isinstance(node, Mapping)):
         raise ValueError(f"image_server_plan: {purpose} needs a dictionary{' and node' if needs_node else ''}")
-    return function(plain(inputs), plain(node), plain(record) or {})
+    return answers[purpose]()
 
 
 def queries(inputs: RoleInputs) -> dict[str, list[str]]:
@@ -162,7 +165,7 @@ def missing(inputs: RoleInputs, node: Facts, even_unmanaged: bool = False) -> li
 
 def own_architecture(inputs: RoleInputs, node: Facts) -> str:
     """The architecture whose base images are made of unless a host names another."""
-    return str(inputs["architecture"] or _ARCHITECTURES.get(node["arch"], node["arch"]))
+    return str(inputs["architecture"] or known_arch(node["arch"]))
 
 
 def url(inputs: RoleInputs, node: Facts) -> str:
@@ -219,6 +222,7 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
     if inputs["firewall"] == "open":
         ports = [f"{role_inputs.address(inputs['bind_addr'])[1]}/tcp"]
         found.append({"id": "firewall", "step": "firewall", "kind": "firewall", "ports": ports})
+    read_at_start = [item["id"] for item in files if item["id"] not in _RELOADED]
     found.append(
         {
             "id": "service",
@@ -227,12 +231,7 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
             "name": role_inputs.UNIT,
             "enabled": True,
             "state": "started",
-            "restart_on": [
-                "program",
-                "unit",
-                *(item["id"] for item in files if item["id"] not in _RELOADED),
-                "packages",
-            ],
+            "restart_on": ["program", "unit", *read_at_start, "packages"],
             "reload_on": list(_RELOADED),
             "wait": 150,
         }
@@ -397,41 +396,29 @@ def unit(inputs: RoleInputs, programfile: str, publish: str) -> str:
 
 def arguments(inputs: RoleInputs, programfile: str, publish: str) -> list[str]:
     """The program's command line; what begins with a dollar sign is replaced by systemd."""
-    found = [
-        inputs["python"] or pack_program.PYTHON,
-        "-I",
-        programfile,
-        "--images-bind-addr",
-        inputs["bind_addr"],
-        "--images-publish-addr",
-        publish,
-        "--metrics-addr",
-        inputs["metrics_addr"] or "0",
-        "--overlays-dir",
-        role_inputs.OVERLAYS,
-        "--secret-file",
-        "${CREDENTIALS_DIRECTORY}/secret",
-        "--urls-file",
-        role_inputs.URLS,
-        "--max-connections",
-        str(inputs["max_connections"]),
-        "--max-connections-per-address",
-        str(inputs["max_connections_per_address"]),
-        "--nmstate",
-        inputs["nmstate"],
-        "--log-level",
-        inputs["log_level"],
-    ]
+    options = {
+        "--images-bind-addr": inputs["bind_addr"],
+        "--images-publish-addr": publish,
+        "--metrics-addr": inputs["metrics_addr"] or "0",
+        "--overlays-dir": role_inputs.OVERLAYS,
+        "--secret-file": "${CREDENTIALS_DIRECTORY}/secret",
+        "--urls-file": role_inputs.URLS,
+        "--max-connections": str(inputs["max_connections"]),
+        "--max-connections-per-address": str(inputs["max_connections_per_address"]),
+        "--nmstate": inputs["nmstate"],
+        "--log-level": inputs["log_level"],
+    }
     if inputs["agent_image"]:
-        found += ["--nmstate-dir", role_inputs.NMSTATE]
+        options["--nmstate-dir"] = role_inputs.NMSTATE
     if inputs["pull_secret"]:
-        found += ["--pull-secret-file", "${CREDENTIALS_DIRECTORY}/pull-secret"]
+        options["--pull-secret-file"] = "${CREDENTIALS_DIRECTORY}/pull-secret"
     if inputs["tls_key"]:
-        found += ["--tls-cert", role_inputs.TLS_CERTIFICATE, "--tls-key", role_inputs.TLS_KEY]
-    found.append("--unguessable" if inputs["unguessable"] else "--guessable")
+        options.update({"--tls-cert": role_inputs.TLS_CERTIFICATE, "--tls-key": role_inputs.TLS_KEY})
+    words = [word for option in options.items() for word in option]
+    words.append("--unguessable" if inputs["unguessable"] else "--guessable")
     if inputs["signed_urls"]:
-        found += ["--signed-urls", str(inputs["signed_urls"])]
-    return found
+        words += ["--signed-urls", str(inputs["signed_urls"])]
+    return [inputs["python"] or pack_program.PYTHON, "-I", programfile, *words]
 
 
 def credentials(inputs: RoleInputs) -> dict[str, str]:

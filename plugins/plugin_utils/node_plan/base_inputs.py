@@ -457,8 +457,6 @@ STEPS = (
     "health",
     "facts",
 )
-#: steps that have a switch of their own (base_manage_NAME)
-SWITCHES = tuple(step for step in STEPS if step != "facts")
 
 #: component of the data file → (variable of its version, entry of the defaults)
 _DEFAULTED = {"runc_version": "runc", "cni_plugins_version": "cni_plugins", "cri_dockerd_version": "cri_dockerd"}

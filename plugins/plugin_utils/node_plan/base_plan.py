@@ -297,7 +297,7 @@ def _moves_held(node: Node, inputs: BaseInputs) -> bool:
 
 
 def _held_and_missing(node: Node, inputs: BaseInputs) -> list[str]:
-    missing = [name.partition("=")[0] for name in software.packages(node, inputs)["missing"]]
+    missing = [name.partition("=")[0] for name in software.missing_packages(node, inputs)]
     return [name for name in missing if name in node.get("held", [])]
 
 
@@ -319,7 +319,7 @@ def preflight(node: Node, inputs: BaseInputs, steps: Sequence[str], before: floa
     if found["refusals"]:
         return found
     if inputs["manage_packages"]:
-        found["packages"] = software.packages(node, inputs)["missing"]
+        found["packages"] = software.missing_packages(node, inputs)
         found["moves_held"] = _moves_held(node, inputs)
     found["artifacts"] = [one["name"] for one in software.missing_artifacts(node, inputs, steps)]
     if inputs["template_path"]:

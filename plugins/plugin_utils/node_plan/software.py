@@ -227,18 +227,17 @@ def _runtime(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
     return names
 
 
-def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
-    """``{names, present, missing}``: what has to be there, what is, what to install (as the manager spells it)."""
-    needed, installed = wanted(node, inputs), node.get("packages") or {}
-    present = [name for name, version in needed.items() if _fits(installed.get(name), version)]
+def missing_packages(node: Node, inputs: BaseInputs) -> list[str]:
+    """What of these is to be installed, as the package manager spells it."""
+    installed = node.get("packages") or {}
     joined = "=" if known(node).package_manager == "apt" else "-"
     missing = []
-    for name, version in needed.items():
-        if name not in present:
+    for name, version in wanted(node, inputs).items():
+        if not _fits(installed.get(name), version):
             # a release number matches every build of it
             exact = version + "-*" if version and systems.is_release(version) else version
             missing.append(name + joined + exact if exact else name)
-    return {"names": list(needed), "present": present, "missing": missing}
+    return missing
 
 
 def _fits(installed: str | None, version: str | None) -> bool:
@@ -298,7 +297,7 @@ def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
 
 def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
     """What has to be on the machine before packages are fetched; nothing when none is missing."""
-    if not inputs["manage_packages"] or not packages(node, inputs)["missing"]:
+    if not inputs["manage_packages"] or not missing_packages(node, inputs):
         return []
     result = trust.ca(node, inputs) if inputs["manage_ca"] else []
     if inputs["manage_proxy"]:

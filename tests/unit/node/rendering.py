@@ -27,7 +27,7 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
     lines += ["warning: " + text for text in base_plan.warnings(node, inputs)]
-    lines.append(f"packages: {' '.join(software.packages(node, inputs)['missing'])}")
+    lines.append(f"packages: {' '.join(software.missing_packages(node, inputs))}")
     for item in software.artifacts(node, inputs):
         lines += [
             "",

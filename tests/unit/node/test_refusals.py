@@ -330,7 +330,7 @@ def checked(facts, steps=None, **variables):
 def test_a_fresh_machine_lacks_all_that_the_plans_name(name):
     found = checked(node(name))
     assert found["refusals"] == []
-    assert found["packages"] == software.packages(node(name), given())["missing"]
+    assert found["packages"] == software.missing_packages(node(name), given())
     assert found["artifacts"] == [one["name"] for one in software.missing_artifacts(node(name), given())]
     assert {"runc", "cni-plugins", "kubelet"} <= set(found["artifacts"])
 
