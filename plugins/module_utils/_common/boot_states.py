@@ -44,10 +44,8 @@ class Timeline:
     def __init__(
         self, machine: str, state: str = UNSET, since: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        if state not in ORDER:
-            raise ValueError(f"unknown boot state {state!r}")
         self.machine = machine
-        self.state = state
+        self.state = _known(state)
         self._clock = clock
         self.since = clock() if since is None else since
         self.transitions: list[dict[str, Any]] = []
@@ -56,9 +54,7 @@ class Timeline:
 
     def to(self, state: str, at: float | None = None) -> None:
         """Enter ``state`` now (or at epoch second ``at``); entering the present state records nothing."""
-        if state not in ORDER:
-            raise ValueError(f"unknown boot state {state!r}")
-        if state == self.state:
+        if _known(state) == self.state:
             return
         at = self._clock() if at is None else at
         self.transitions.append(
@@ -75,9 +71,7 @@ class Timeline:
 
     def found(self, state: str) -> None:
         """The machine was found in ``state``: this run did not change it, so there is no transition to record."""
-        if state not in ORDER:
-            raise ValueError(f"unknown boot state {state!r}")
-        if state != self.state:
+        if _known(state) != self.state:
             self.state, self.since = state, self._clock()
             self._tell()
 
@@ -92,6 +86,12 @@ class Timeline:
     def _tell(self) -> None:
         if self.heard is not None:
             self.heard(self.state)
+
+
+def _known(state: str) -> str:
+    if state not in ORDER:
+        raise ValueError(f"unknown boot state {state!r}")
+    return state
 
 
 class LongWait:

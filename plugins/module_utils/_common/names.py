@@ -52,15 +52,19 @@ def machine_error(name: object) -> str | None:
     return None
 
 
+def is_host_name(name: str) -> bool:
+    """Whether it is a host name by RFC 1123, short or qualified and in any case."""
+    return name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()) is not None
+
+
 def is_command_name(name: str) -> bool:
     """Whether an image command takes this machine name: all that :func:`machine_error` takes, and those of CAPH."""
-    fits = name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()) is not None
-    return fits and _ADDRESS.fullmatch(name) is None
+    return is_host_name(name) and _ADDRESS.fullmatch(name) is None
 
 
 def host_name_error(name: object) -> str | None:
     """Why no machine can have this host name (RFC 1123), short or qualified and in any case; None when one can."""
-    if isinstance(name, str) and name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower()):
+    if isinstance(name, str) and is_host_name(name):
         _head, dot, last = name.rpartition(".")
         # What looks like an address has a number at its end.
         if not dot or last.strip("0123456789"):

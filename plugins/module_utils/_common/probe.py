@@ -285,18 +285,7 @@ def parse_written(text: str) -> list[WrittenDisk] | None:
     if "end of disks" not in lines:
         return None
     only = "disks 1" in lines
-    disks: list[WrittenDisk] = [
-        {
-            "name": disk["name"],
-            "size": disk["size"],
-            "wwns": disk["wwns"],
-            "serials": disk["serials"],
-            "holds": [],
-            "kinds": [],
-            "only": only,
-        }
-        for disk in parse_disks(text)[0]
-    ]
+    disks: list[WrittenDisk] = [{**disk, "holds": [], "kinds": [], "only": only} for disk in parse_disks(text)[0]]
     place = -1
     for line in lines:
         key, _blank, value = line.partition(" ")

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Tuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from .._common.text import base64_bytes, json_value
 
@@ -210,6 +210,11 @@ def split_server(server: str) -> tuple[str, int]:
     return host, port
 
 
+def node_path(name: str) -> str:
+    """Where a Node is asked for."""
+    return "/api/v1/nodes/" + quote(name, safe="")
+
+
 def options() -> dict[str, Any]:
     """The argument spec of the documentation fragment ``kubernetes.joining``."""
     return {name: {"type": "str", "required": True} for name in ("api_server", "node_name")}
@@ -281,11 +286,9 @@ class Api:
         self._context = self._make_context(ca_pem, client_pem)
 
     def get(self, path: str) -> Answer:
-        """GET; returns an :class:`Answer`."""
         return self._request("GET", path, None)
 
     def post(self, path: str, body: Any) -> Answer:
-        """POST ``body`` as JSON; returns an :class:`Answer`."""
         return self._request("POST", path, json.dumps(body).encode("utf-8"))
 
     @staticmethod

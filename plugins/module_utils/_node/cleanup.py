@@ -302,8 +302,7 @@ def _paths(host: Host, rule: Rule, kept: Iterable[str]) -> list[str]:
         # two patterns, since a shell pattern leaves dot files out
         for wanted in [name, ".[!.]*"] if rule.hidden else [name]:
             found += glob.glob(os.path.join(host.path(folder), wanted))
-    cut = len(host.path("/")) - 1
-    paths = sorted({path[cut:] if cut else path for path in found})
+    paths = sorted({_machine_path(host, path) for path in found})
     return [path for path in paths if not _stays(path, rule.keep) and not any(_holds(path, own) for own in kept)]
 
 
@@ -394,7 +393,8 @@ def apply(host: Host, actions: Iterable[Action]) -> list[str]:
     """Carry out the actions in their order; returns warnings. Raises OSError, with the path in it."""
     warnings = []
     if any(action.item == "journal" for action in actions) and host.systemd_runs:
-        warnings += _release_journal(host)
+        # from now on, until the next boot, the journal is kept in memory only
+        warnings += _run(host, ["journalctl", "--rotate"]) + _run(host, ["journalctl", "--relinquish-var"])
     for action in actions:
         warnings += _ONE[action.verb](host, action)
         if action.path == HOST_KEYS_UNIT:
@@ -410,11 +410,6 @@ def trim(host: Host) -> list[str]:
     if host.container or not host.find("fstrim"):
         return []
     return _run(host, ["fstrim", "--all"], _TRIM_SECONDS)
-
-
-def _release_journal(host: Host) -> list[str]:
-    """From now on, until the next boot, the journal is kept in memory only."""
-    return _run(host, ["journalctl", "--rotate"]) + _run(host, ["journalctl", "--relinquish-var"])
 
 
 def _run(host: Host, argv: list[str], seconds: float = _RUN_SECONDS) -> list[str]:

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, Union
 
 from .._common.text import json_object, json_value
 from . import fetch
+from .facts import ARCHITECTURES
 from .fetch import public
 from .host import Host, write_file
 
@@ -53,7 +54,6 @@ _REF = "org.opencontainers.image.ref.name"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
 #: An index may name indexes.
 _DEEPEST = 3
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WRONG = (OSError, tarfile.TarError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError)
 
 
@@ -119,7 +119,7 @@ def for_docker(path: str, folder: str, machine: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="docker-", suffix=".tar", dir=folder) as new:
         try:
             with tarfile.open(path, "r:*") as archive:
-                layout = _Layout(archive, _ARCHITECTURES.get(machine, machine))
+                layout = _Layout(archive, ARCHITECTURES.get(machine, machine))
                 if not layout.is_docker:
                     layout.write(new)
         except _WRONG as error:

@@ -199,7 +199,7 @@ def missing_files(host: Host, artifact: Artifact) -> str | None:
 
 def in_its_place(host: Host, artifact: Artifact) -> list[str]:
     """What lies where an artifact without a record will, and is lost by it, in words."""
-    records = [read_record(host, name[: -len(".json")]) for name in host.names(FOLDER) if name.endswith(".json")]
+    records = [read_record(host, name) for name in _recorded(host)]
     ours = {path for record in records if record for path in record["files"]}
     found = []
     for entry in artifact["install"]:
@@ -227,17 +227,22 @@ def as_it_is(host: Host, artifact: Artifact) -> list[str]:
 def look_at_record(host: Host, name: str) -> dict[str, Any] | None:
     """The record with the state of each file now: ``{"mode": "0755", "same": True}``, None when it is not there."""
     record = read_record(host, name)
-    return (
-        None if record is None else dict(record, files={path: _state(host, path, record) for path in record["files"]})
-    )
+    if record is None:
+        return None
+    return {**record, "files": {path: _state(host, path, record) for path in record["files"]}}
 
 
 def look_at_all(host: Host) -> dict[str, Any]:
     """Name → the same, for every artifact that has a record."""
-    names = [name[: -len(".json")] for name in host.names(FOLDER) if name.endswith(".json")]
+    names = _recorded(host)
     with ThreadPoolExecutor(max_workers=4) as pool:
         found = dict(zip(names, pool.map(lambda name: look_at_record(host, name), names)))
     return {name: seen for name, seen in found.items() if seen}
+
+
+def _recorded(host: Host) -> list[str]:
+    """The names of the artifacts that have a record."""
+    return [name[: -len(".json")] for name in host.names(FOLDER) if name.endswith(".json")]
 
 
 def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -248,7 +253,7 @@ def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] |
 
 
 def difference(artifact: Artifact, found: Mapping[str, Any]) -> str | None:
-    """Why what was found (see look()) is not the artifact; None when it is. Pure."""
+    """Why what was found (see look_at_record()) is not the artifact; None when it is. Pure."""
     algorithm, digest = pinned_digest(artifact)
     if found.get(algorithm) != digest:
         return f"version {found.get('version')} is installed"

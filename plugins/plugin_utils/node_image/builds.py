@@ -380,7 +380,7 @@ class Root:
         self.options: dict[str, Any] = {}
         self.source: dict[str, str] = {"name": "", "path": "", "kind": "root"}
         where = f"kubenode_image_matrix.base {base['name']!r}: packages"
-        self.findings = [f"{where}: {one}" for one in _shape(base["packages"])]
+        self.findings = _shape(where, base["packages"])
         if self.findings:
             return
         given = dict(base["packages"])
@@ -393,23 +393,20 @@ class Root:
         self.source = {"name": name, "path": options["path"], "kind": "root"}
 
 
-def _shape(given: Any) -> list[str]:
+def _shape(where: str, given: Any) -> list[str]:
     if not isinstance(given, Mapping):
-        return ["a dictionary is needed, such as {suite: trixie}"]
-    known = sorted({*_TEXTS, *_LISTS})
-    found = []
-    unknown = sorted(str(key) for key in set(given) - set(known))
-    if unknown:
-        found.append(f"unknown key {', '.join(unknown)}; there are {', '.join(known)}")
+        return [f"{where}: a dictionary is needed, such as {{suite: trixie}}"]
+    found: list[str] = []
+    _unknown_keys(where, given, {*_TEXTS, *_LISTS}, found)
     if not given.get("suite"):
-        found.append("suite is missing; give the code name of a release, such as trixie")
+        found.append(f"{where}: suite is missing; give the code name of a release, such as trixie")
     for key in _TEXTS:
         if given.get(key) is not None and not isinstance(given[key], str):
-            found.append(f"{key} {given[key]!r}: a text is needed")
+            found.append(f"{where}: {key} {given[key]!r}: a text is needed")
     for key in _LISTS:
         value = given.get(key)
         if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-            found.append(f"{key}: a list of texts is needed")
+            found.append(f"{where}: {key}: a list of texts is needed")
     return found
 
 
@@ -441,14 +438,12 @@ def faults(node: Mapping[str, Any], kubernetes: str, swap: object = "off") -> li
     runtime = (base.get("runtime") or {}).get("name") or "containerd"
     if (units.get(runtime) or {}).get("active") != "active":
         found.append(f"{runtime} does not run")
-    found += [f"{path} is there: it has joined a cluster" for path in QUERIES["files"] if _exists(node, path)]
+    files = node.get("files") or {}
+    there = [path for path in QUERIES["files"] if (files.get(path) or {}).get("exists")]
+    found += [f"{path} is there: it has joined a cluster" for path in there]
     if node.get("swaps") and swap in ("off", False):
         found.append("swap is on: " + ", ".join(str(one.get("name")) for one in node["swaps"]))
     for name, artifact in sorted((node.get("artifacts") or {}).items()):
         wrong = [path for path, state in (artifact.get("files") or {}).items() if not (state or {}).get("same")]
         found += [f"{path} of {name} is not as it was installed" for path in sorted(wrong)]
     return found
-
-
-def _exists(node: Mapping[str, Any], path: str) -> bool:
-    return bool(((node.get("files") or {}).get(path) or {}).get("exists"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_value, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import in_columns, json_object, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 
 from .builds import DEBIAN_NAMES, refusal
@@ -232,7 +232,7 @@ def _changed(path: Path, known: Mapping[str, Any]) -> str:
 def _record(path: Path) -> dict[str, Any] | None:
     """The record of ours beside a file."""
     try:
-        known = json_value(Path(f"{path}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = json_object(Path(f"{path}.json").read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError):
         return None
-    return known if isinstance(known, dict) and known.get("file") == path.name and "digest" in known else None
+    return known if known.get("file") == path.name and "digest" in known else None

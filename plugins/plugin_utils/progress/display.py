@@ -59,7 +59,7 @@ class Terminal:
         if environment.get("TERM", "dumb") == "dumb" or any(environment.get(one) for one in _UNWATCHED):
             return None
         try:
-            fd = os.open(f"/proc/{run}/fd/{stream}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = _opened(stream, run)
         except OSError:
             return None
         terminal = cls(fd)
@@ -210,9 +210,13 @@ def streams(mode: str, run: int) -> tuple[bool, Terminal | None]:
     return not _is_terminal(_STDOUT, run), Terminal.of(_STDERR, run)
 
 
+def _opened(stream: int, run: int) -> int:
+    return os.open(f"/proc/{run}/fd/{stream}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
 def _is_terminal(stream: int, run: int) -> bool:
     try:
-        fd = os.open(f"/proc/{run}/fd/{stream}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = _opened(stream, run)
     except OSError:
         return False
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, safe_files, text
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, json_value
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -78,10 +78,9 @@ def claim(
 
 def _content(path: str) -> dict[str, Any]:
     try:
-        found = json_value(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json_object(Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _others(path: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from ..._common.names import HOST_NAME
+from ..._common.names import is_host_name
 from ..image_error import ImageError
 from .document import Fields
 from .profile import UP, Address, Interface, Network, Stack, address, host_address, interface_name, network
@@ -121,7 +121,7 @@ def _automatic(fields: Fields, found: Stack) -> bool:
     }
     table = fields.number("auto-route-table-id", 0, 2**32 - 1)
     name = fields.text("dhcp-custom-hostname")
-    if name and not (name.isascii() and len(name) <= 253 and HOST_NAME.fullmatch(name.lower())):
+    if name and not is_host_name(name):
         raise fields.wrong("dhcp-custom-hostname", "is no host name")
     identity = _client_id(fields) if found.version == 4 else _duid(fields)
     if not (found.enabled and found.automatic):

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Any, TypedDict
-from urllib.parse import quote
 
 from ..._common.text import json_object
 from .. import api_server
@@ -227,7 +226,7 @@ class Check:
             client["state"] = "refused"
             self.warnings.append(str(error))
             return
-        answer = self._answer(api, "/api/v1/nodes/" + quote(client["node"], safe=""))
+        answer = self._answer(api, api_server.node_path(client["node"]))
         if answer.status == 401:
             client["state"] = "refused"
             self._refuse_foreign()
@@ -292,7 +291,7 @@ class Check:
 
     def _look_for_name(self, api: Api) -> None:
         name = self._options["node_name"]
-        answer = self._answer(api, "/api/v1/nodes/" + quote(name, safe=""))
+        answer = self._answer(api, api_server.node_path(name))
         if answer.status == 404:
             self.result["name"] = "free"
             self.result["node"]["exists"] = False

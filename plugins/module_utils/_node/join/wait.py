@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from ..._common.text import json_object, json_value, moment, whole_number
 from .. import api_server
@@ -250,7 +249,7 @@ class Wait:
             api = Api(
                 self._options["api_server"], self._ca, client_pem=self._host.path(join_files.CLIENT_PEM), timeout=5
             )
-            answer = api.get("/api/v1/nodes/" + quote(self._options["node_name"], safe=""))
+            answer = api.get(api_server.node_path(self._options["node_name"]))
         except ApiError as error:
             self._seen["node"] = error
             return None
