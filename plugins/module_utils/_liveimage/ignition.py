@@ -66,10 +66,7 @@ _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
 class Config:
     """A configuration while it is built; equal calls in equal order give equal bytes."""
 
-    def __init__(self, version: str = VERSION) -> None:
-        if not _VERSIONS.match(version):
-            raise ImageError(f"Ignition version {version!r} is not 3.0.0 to 3.9.0")
-        self._version = version
+    def __init__(self) -> None:
         self._files: dict[str, dict[str, Any]] = {}
         self._units: dict[str, dict[str, Any]] = {}
         self._users: dict[str, dict[str, Any]] = {}
@@ -118,7 +115,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain data, without empty parts."""
-        found: dict[str, Any] = {"ignition": {"version": self._version}}
+        found: dict[str, Any] = {"ignition": {"version": VERSION}}
         if self._users:
             found["passwd"] = {"users": list(self._users.values())}
         if self._files:

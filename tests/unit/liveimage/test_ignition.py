@@ -153,7 +153,8 @@ def test_two_become_one():
     first = (
         ignition.Config().file("/a", "1").file("/b", "1").unit("a.service", "1").user("core", ["ssh-rsa AA"]).to_dict()
     )
-    second = ignition.Config("3.3.0").file("/b", "2").file("/c", "2").unit("a.service", "2").to_dict()
+    second = ignition.Config().file("/b", "2").file("/c", "2").unit("a.service", "2").to_dict()
+    second["ignition"] = {"version": "3.3.0"}
     second["passwd"] = {"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-rsa BB"]}, {"name": "root"}]}
     second["kernelArguments"] = {"shouldExist": ["quiet"]}
     merged = ignition.merge(first, second)

@@ -76,19 +76,19 @@ class Program:
         self._publisher: Publisher | None = None
         self._table = publisher.UrlsFile(settings.urls_file) if settings.urls_file else None
         self._named = UrlBuilder(settings.publish, self._secret, settings.signed)
-        hidden = self._secret if settings.unguessable else None
+        self._hidden = self._secret if settings.unguessable else None
         if settings.cache_dir:
             DIGESTS.keep(settings.cache_dir)
             if why := _unusable(settings.cache_dir):
                 text = "cache-dir %s cannot be used: %s; each start computes the digests of the bases again"
                 LOG.warning(text, escaped(settings.cache_dir), why)
         if settings.nmstate_dir or not settings.static:
-            self._begin_hosts(hidden)
+            self._begin_hosts()
         if settings.overlays_dir:
             owned = self._static.owns if self._static is not None else lambda name: False
             self._descriptors = DescriptorFolder(
                 self._registry, _folder("overlays-dir", settings.overlays_dir),
-                lambda name: static_path(name, hidden), self._problems, owned,
+                lambda name: static_path(name, self._hidden), self._problems, owned,
             )  # fmt: skip
         prefix = urllib.parse.urlsplit(settings.publish).path
         asked = RequestPaths(prefix, self._secret if settings.signed else None)
@@ -164,7 +164,7 @@ class Program:
             "problems": self._problems.all(),
         }
 
-    def _begin_hosts(self, hidden: bytes | None) -> None:
+    def _begin_hosts(self) -> None:
         settings = self._settings
         inputs = CommonInputs(self._environ, self._problems, settings.pull_secret_file)
         run = chosen(settings.nmstate)
@@ -176,7 +176,8 @@ class Program:
         if settings.static:
             self._publisher = Publisher(
                 self._registry, bases, inputs, self._secret, settings.publish, settings.signed,
-                path_of=lambda key, suffix: static_path(key + suffix, hidden), run=run, gone=self._gone, secrets=hides,
+                path_of=lambda key, suffix: static_path(key + suffix, self._hidden), run=run, gone=self._gone,
+                secrets=hides,
             )  # fmt: skip
             folder = _folder("nmstate-dir", settings.nmstate_dir)
             self._static = HostFolder(self._publisher, bases, folder, inputs, self._problems)
@@ -272,9 +273,8 @@ class Program:
         """Every image's name and URL."""
         found = dict(self._publisher.table()) if self._publisher else {}
         if self._descriptors is not None:
-            hidden = self._secret if self._settings.unguessable else None
             for name in self._descriptors.names():
-                found[name] = self._named.of(static_path(name, hidden))
+                found[name] = self._named.of(static_path(name, self._hidden))
         return found
 
     def _make(self, path: str) -> bool:

@@ -201,6 +201,16 @@ class _Files:
         return [*self.documents, *([self.own] if self.own else [])]
 
 
+@dataclass
+class _Host:
+    """A host that was made, or that could not be."""
+
+    arch: str = ""
+    lacking: tuple[str, ...] = ()  # its kinds of images, none of which has a base configured
+    failed: bool = False  # it has an error of its own
+    waits: bool = False  # it wants a base which is missing or bad
+
+
 class HostFolder:
     """The hosts of a folder. `begin` is cheap and finds which there are; `refresh` makes what has to be made."""
 
@@ -211,13 +221,10 @@ class HostFolder:
         self._problems = problems
         self._changes = Changes()
         self._lock = threading.RLock()
-        self._archs: dict[str, str] = {}  # host → architecture
+        self._hosts: dict[str, _Host] = {}
         self._states: dict[str, tuple[str, ...]] = {}  # architecture → state of its bases
         self._pending: dict[str, str] = {}  # path → host that was found and not made yet
         self._files: dict[str, _Files] = {}  # of hosts that are pending
-        self._failed: set[str] = set()  # hosts with an error of their own
-        self._waiting: set[str] = set()  # hosts that want a base which is missing or bad
-        self._lacking: dict[str, tuple[str, ...]] = {}  # host → its kinds of images, none of which has a base given
         self._said = -1  # how many were not served when that was logged last
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
@@ -225,7 +232,7 @@ class HostFolder:
         self._first = True
 
     def __len__(self) -> int:
-        return len(self._archs)
+        return len(self._hosts)
 
     def begin(self) -> None:
         """Find the hosts, so that each can be made as soon as it is asked for; OSError: no such folder."""
@@ -269,27 +276,31 @@ class HostFolder:
     def owns(self, name: str) -> bool:
         """Whether an image of this name is one of a host, whether it is there or not."""
         keys = [name[: -len(suffix)] for suffix in SUFFIXES.values() if name.endswith(suffix)]
-        return any(key in self._archs or key in self._files for key in keys)
+        return any(key in self._hosts or key in self._files for key in keys)
 
     @property
     def failed(self) -> int:
         """How many hosts have no image, or not all of theirs."""
-        return len(self._failed | self._waiting)
+        return sum(host.failed or host.waits for host in list(self._hosts.values()))
 
     @property
     def wanted(self) -> int:
         """How many hosts have no error of their own."""
-        return len(self._archs) - len(self._failed)
+        return len(self) - self._with_errors
 
     @property
     def served(self) -> int:
         """How many hosts have all of their images."""
-        return len(self._archs) - self.failed
+        return len(self) - self.failed
+
+    @property
+    def _with_errors(self) -> int:
+        return sum(host.failed for host in list(self._hosts.values()))
 
     def summary(self) -> str:
         """How many are served, and why others are not."""
-        places = {self._bases_of(self._archs.get(key, "")) for key in list(self._waiting)}
-        own, text = len(self._failed), f"{self.served} of {len(self)} hosts are served"
+        places = {self._bases_of(host.arch) for host in list(self._hosts.values()) if host.waits}
+        own, text = self._with_errors, f"{self.served} of {len(self)} hosts are served"
         problems = self._problems.all()
         reasons = [f"{place}: {problems[place]}" for place in sorted(places) if place in problems]
         reasons += [f"with errors of their own: {own}"] if own else []
@@ -313,7 +324,7 @@ class HostFolder:
                 self._states[arch] = now
                 self._publisher.boot_files(arch)
                 self._judged.add(arch)
-                dirty.update(dict.fromkeys(key for key, own in self._archs.items() if own == arch))
+                dirty.update(dict.fromkeys(key for key, host in self._hosts.items() if host.arch == arch))
         if dirty and not files:
             files = grouped(found)
         return [key for key in dirty if key in files], files
@@ -327,15 +338,12 @@ class HostFolder:
 
     def _forget(self, key: str) -> None:
         with self._lock:
-            arch = self._archs.pop(key, "")
+            arch = self._hosts.pop(key, _Host()).arch
             self._publisher.discard(key)
-            self._failed.discard(key)
-            self._waiting.discard(key)
             self._problems.forget(_PREFIX + key)
             LOG.info("%s: gone", escaped(key))
-            self._lacking.pop(key, None)
             self._judged.add(arch)
-            if arch not in self._archs.values():
+            if all(host.arch != arch for host in self._hosts.values()):
                 self._states.pop(arch, None)
                 self._problems.forget(self._bases_of(arch))
 
@@ -345,9 +353,9 @@ class HostFolder:
             files = self._files.pop(key, None)
             if files is None:
                 return
-            problem, waits = "", False
+            host, problem, waits = self._hosts.get(key) or _Host(), "", False
             try:
-                problem, waits = self._publish(key, files)
+                problem, waits = self._publish(key, files, host)
             except ImageError as error:
                 problem = f"{self._place(files)}: {error}"
                 self._publisher.withhold(key, KINDS)
@@ -356,21 +364,14 @@ class HostFolder:
                 problem = f"{self._place(files)}: a defect of the image server: {type(error).__name__}"
                 self._publisher.withhold(key, KINDS)
             finally:
-                self._archs.setdefault(key, "")
+                self._hosts[key] = host
                 for kind in KINDS:
                     self._pending.pop(self._publisher.path(key, kind), None)
             # Who reads of the problem finds it in the metrics, too.
-            if problem:
-                self._failed.add(key)
-            else:
-                self._failed.discard(key)
-            if waits:
-                self._waiting.add(key)
-            else:
-                self._waiting.discard(key)
+            host.failed, host.waits = bool(problem), waits
             self._problems.report(_PREFIX + key, problem)
 
-    def _publish(self, key: str, files: _Files) -> tuple[str, bool]:
+    def _publish(self, key: str, files: _Files, known: _Host) -> tuple[str, bool]:
         """What is wrong with it, "" when nothing is; and whether it waits for a base."""
         if len(files.documents) > 1:
             names = " and ".join(escaped(name) for name, _signature in files.documents)
@@ -386,8 +387,9 @@ class HostFolder:
             network = read_text(os.path.join(self._folder, name), LONGEST)
         name = files.documents[0][0] if files.documents else key
         host = own.laid_over(HostInputs(name=host_of(name), network=network))
-        self._archs[key] = own.arch
-        self._lacking[key] = () if any(self._bases.given(kind) for kind in own.formats) else own.formats
+        known.arch = own.arch
+        known.lacking = () if any(self._bases.given(kind) for kind in own.formats) else own.formats
+        self._hosts[key] = known
         self._judged.add(own.arch)
         if own.arch not in self._states:
             self._states[own.arch] = self._bases.state(own.arch)
@@ -413,7 +415,7 @@ class HostFolder:
     def _report_bases(self, arch: str) -> None:
         """A base that is missing is one problem, not one of each host; one that no host needs is none."""
         problems = []
-        needed = {kind for key, kinds in self._lacking.items() if self._archs.get(key) == arch for kind in kinds}
+        needed = {kind for host in self._hosts.values() if host.arch == arch for kind in host.lacking}
         for kind in [kind for kind in KINDS if kind in needed or self._bases.given(kind)]:
             try:
                 self._bases.source(arch, kind)
