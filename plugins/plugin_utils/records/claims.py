@@ -18,8 +18,6 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, safe_files, text
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, json_value
 
-#: Seconds.
-LASTS = 24 * 3600.0
 _MOST_BYTES = 1 << 20
 
 #: A program was started that may have changed a disk since; it will say so when it ends.
@@ -98,7 +96,7 @@ def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> froze
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()
-        if content["machine"] != name or not -60 <= age <= LASTS or content.get("begun") not in (True, MAYBE):
+        if content["machine"] != name or not -60 <= age <= intents.LASTS or content.get("begun") not in (True, MAYBE):
             return frozenset()
         return identities(content["disks"])
     except (FileNotFoundError, KeyError, TypeError, ValueError, AttributeError):

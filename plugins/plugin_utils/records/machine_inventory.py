@@ -89,18 +89,21 @@ def _variables(
 def ssh_args(host: Mapping[str, Any], directory: str) -> str:
     """``ansible_ssh_extra_args`` of a host, with its pinned host keys where a run has left some."""
     given = str(host.get("ansible_ssh_extra_args") or "").strip()
+    return " ".join([given, *map(shlex.quote, _pinning(host, directory))]).strip()
+
+
+def _pinning(host: Mapping[str, Any], directory: str) -> list[str]:
+    """Arguments for ssh by which it takes the pinned host keys alone; none where there are none, or a user's own."""
     path = _pin(directory, str(host["inventory_hostname"]))
     if not os.path.isfile(path) or names_host_keys(host):
-        return given
+        return []
     alias = ssh_access.alias(str(host["inventory_hostname"]), "os")
-    ours = [f"-oUserKnownHostsFile={ssh_access.quoted(path)}", f"-oHostKeyAlias={alias}"]
-    return " ".join([given, *map(shlex.quote, ours)]).strip()
+    return [f"-oUserKnownHostsFile={ssh_access.quoted(path)}", f"-oHostKeyAlias={alias}"]
 
 
 def is_pinned(host: Mapping[str, Any], directory: str) -> bool:
     """Whether no other host key than the pinned one is taken, also where Ansible is set to take any, as in AWX."""
-    own = str(host.get("ansible_ssh_extra_args") or "").strip()
-    return ssh_args(host, directory) != own and not any(variable in host for variable in _CHECKING)
+    return bool(_pinning(host, directory)) and not any(variable in host for variable in _CHECKING)
 
 
 def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any], directory: str) -> str:
@@ -108,7 +111,7 @@ def another_server(node: Any, server: Mapping[str, Any], host: Mapping[str, Any]
 
     ``node``: what node_info says of the machine, ``server``: what the provider says. A pinned host key proves more.
     """
-    if ssh_args(host, directory) != str(host.get("ansible_ssh_extra_args") or "").strip():
+    if _pinning(host, directory):
         return ""
     found = [server.get("ipv4"), server.get("ipv6"), *(net.get("ip") for net in server.get("private_net") or [])]
     own = [str(one) for one in found if one]
