@@ -15,7 +15,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from . import mounts
 from .text import ascii_words, base64_bytes, whole_number
@@ -285,7 +285,10 @@ def parse_written(text: str) -> list[WrittenDisk] | None:
     if "end of disks" not in lines:
         return None
     only = "disks 1" in lines
-    disks: list[WrittenDisk] = [{**disk, "holds": [], "kinds": [], "only": only} for disk in parse_disks(text)[0]]
+    disks = [
+        cast(WrittenDisk, {**disk, "holds": [], "kinds": [], "only": only})  # mypy misses the keys that may be absent
+        for disk in parse_disks(text)[0]
+    ]
     place = -1
     for line in lines:
         key, _blank, value = line.partition(" ")
