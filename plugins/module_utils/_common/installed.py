@@ -43,12 +43,10 @@ class Drift(TypedDict):
 
 
 def new_installation() -> str:
-    """The id of a new installation."""
     return os.urandom(16).hex()
 
 
 def is_installation(text: object) -> bool:
-    """Whether it is the id of an installation."""
     return isinstance(text, str) and bool(_ID.match(text))
 
 

@@ -220,7 +220,6 @@ def ssh_key(line: str) -> str:
 
 
 def without_control(what: str, text: str) -> str:
-    """Text without control characters."""
     if has_control(text):
         raise ImageError(f"{what} has a line break or another control character")
     return text

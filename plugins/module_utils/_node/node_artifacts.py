@@ -161,7 +161,6 @@ def pinned_digest(artifact: Artifact) -> tuple[str, str | None]:
 
 
 def write_record(host: Host, artifact: Artifact, digests: Mapping[str, str]) -> None:
-    """Record what was installed."""
     algorithm, digest = pinned_digest(artifact)
     record = {
         "name": artifact["name"],
@@ -367,7 +366,6 @@ def install(host: Host, artifact: Artifact, part: str) -> dict[str, str]:
 
 
 def links(host: Host, artifact: Artifact) -> None:
-    """Make the artifact's links."""
     paths = [link["path"] for link in artifact.get("links") or []]
     for link in artifact.get("links") or []:
         write_link(host, link["path"], link["target"])

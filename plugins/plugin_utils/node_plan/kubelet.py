@@ -130,7 +130,6 @@ class Kubelet(KubeletOptions):
         self.taints = join_inputs.parse_taints(inputs["taints"])
 
     def config(self) -> dict[str, Any]:
-        """KubeletConfiguration as a dictionary."""
         self.check_fields()
         try:
             defaults = kubelet_config.defaults(self._inputs, self._facts())
@@ -140,7 +139,6 @@ class Kubelet(KubeletOptions):
         return of_variable("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
 
     def args(self) -> list[str]:
-        """The arguments of the kubelet."""
         inputs = self._inputs
         wanted = {
             "bootstrap-kubeconfig": join_files.BOOTSTRAP_KUBECONFIG,

@@ -93,7 +93,6 @@ def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
 
 
 def no_proxy(inputs: BaseInputs) -> str:
-    """Value of NO_PROXY."""
     own = [item.strip() for item in inputs["no_proxy"].split(",") if item.strip()]
     return ",".join(dict.fromkeys([*_DIRECT, *own]))
 

@@ -443,7 +443,6 @@ def _identity(inputs: UserData) -> str:
 
 
 def cloud_config(inputs: UserData) -> str:
-    """The cloud-config of normalised inputs."""
     lines = ["#cloud-config"]
     if inputs["hostname"]:
         lines += ["preserve_hostname: false", f"hostname: {_text(inputs['hostname'])}"]
@@ -489,7 +488,6 @@ WantedBy=multi-user.target
 
 
 def ignition_config(inputs: UserData) -> str:
-    """The Ignition configuration of normalised inputs."""
     written = files(inputs)
     if inputs["hostname"]:
         written.append(File("/etc/hostname", 0o644, inputs["hostname"] + "\n"))

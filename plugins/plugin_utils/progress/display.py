@@ -114,12 +114,10 @@ class FleetView:
         speak()
 
     def state(self, name: str, state: str) -> None:
-        """A machine is in another boot state."""
         if self.fleet.state(name, state) and self._states and self.mode == LINES:
             self.aside(lambda: self._say(f"{name}: {WORDS[state].line}"))
 
     def message(self, name: str, text: str) -> None:
-        """A machine says where it is."""
         self.fleet.message(name, text)
         if self.mode == LINES:
             self.aside(lambda: self._say(f"{name}: {text}"))

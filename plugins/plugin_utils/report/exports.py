@@ -257,7 +257,6 @@ class _Page:
             self._lines.append(self._sample(f"{name}_count", labels, len(values)))
 
     def text(self) -> str:
-        """The whole file."""
         return "".join(f"{line}\n" for line in self._lines)
 
     def _head(self, name: str, text: str, kind: str) -> None:

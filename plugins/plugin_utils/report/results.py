@@ -350,7 +350,6 @@ class Report:
         ]
 
     def as_dict(self, interrupted: bool = False) -> Collected:
-        """The whole report as plain data."""
         machines = self.machines
         requests = self.api_calls + sum(self.under_way.values())
         return {

@@ -49,7 +49,6 @@ class Fields:
         return f"{self.path}.{key}" if self.path else key
 
     def wrong(self, key: str, why: str) -> ImageError:
-        """An error of a key's value."""
         return ImageError(f"{self.at(key)}: {shown(self._value.get(key))} {why}")
 
     def missing(self, key: str, why: str = "") -> ImageError:
@@ -57,7 +56,6 @@ class Fields:
         return ImageError(f"{self.at(key)} is missing" + (f"; {why}" if why else ""))
 
     def raw(self, key: str) -> Any:
-        """A value as it is."""
         self._known.append(key)
         return self._value.get(key)
 
@@ -71,7 +69,6 @@ class Fields:
             raise ImageError(f"{self.at(key)} is not supported: {why}")
 
     def mapping(self, key: str) -> Fields | None:
-        """A mapping below this one."""
         value = self.raw(key)
         return None if value is None else Fields(value, self.at(key))
 
@@ -123,7 +120,6 @@ class Fields:
         return keys[0] if keys else None
 
     def flag(self, key: str) -> bool | None:
-        """A truth value."""
         value = self.raw(key)
         if value is None or isinstance(value, bool):
             return value

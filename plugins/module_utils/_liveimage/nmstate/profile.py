@@ -116,7 +116,6 @@ def network(text: str, path: str) -> Network:
 
 
 def mac_of(fields: Fields, key: str, *, group: bool = False) -> str | None:
-    """A MAC address of a mapping."""
     text = fields.text(key)
     return None if text is None else mac(text, fields.at(key), group=group)
 
@@ -210,7 +209,6 @@ class Interface:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.kind}://{self.name}"))
 
     def stack(self, version: int) -> Stack:
-        """The stack of an IP version."""
         return self.v4 if version == 4 else self.v6
 
     def section(self, name: str) -> dict[str, str]:

@@ -126,7 +126,6 @@ class Cluster:
         return found or {}
 
     def pods_on(self, name: str) -> list[dict[str, Any]]:
-        """The pods that are bound to a Node."""
         found = self._ask(self._core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={name}")
         return found.get("items") or []
 

@@ -87,7 +87,6 @@ def token_secret(
 
 
 def secret_name(token_id: str) -> str:
-    """Name of the Secret of a token."""
     if not re.match(r"[a-z0-9]{6}\Z", token_id):
         raise InvalidToken(f"token_id: {token_id!r} must be six lower-case letters and digits")
     return "bootstrap-token-" + token_id

@@ -142,7 +142,6 @@ class Context:
             self._modules.update(info.kernel_modules(self.host, modules))
 
     def unit(self, name: str, fresh: bool = False) -> dict[str, str]:
-        """The properties of a unit."""
         if fresh or name not in self._units:
             self.look_at([name])
         return self._units.get(name, {})

@@ -308,7 +308,6 @@ class Registry:
             self._unused(old)
 
     def get(self, path: str) -> Image | None:
-        """The image behind a path."""
         return self._images.get(path)
 
     def __len__(self) -> int:

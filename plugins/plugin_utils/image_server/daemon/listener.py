@@ -373,16 +373,13 @@ class Poller:
         self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
-        """Watch it for other events."""
         self._epoll.modify(fd, events)
 
     def remove(self, fd: int) -> None:
-        """Watch it no longer."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Watch nothing any more."""
         if not self._epoll.closed:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()

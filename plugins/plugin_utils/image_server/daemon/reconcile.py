@@ -332,7 +332,6 @@ class Plan:
 
 
 def decide(seen: Observed) -> Plan:
-    """The next step."""
     metadata = seen.image.get("metadata") or {}
     finalizers = tuple(metadata.get("finalizers") or ())
     if FOREIGN_LABEL in (metadata.get("labels") or {}):

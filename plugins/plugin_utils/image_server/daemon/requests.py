@@ -105,7 +105,6 @@ class RequestReader:
         self._begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
         self._url += url
         if len(self._url) > _MOST_PATH:
             self._stop(414)
@@ -137,7 +136,6 @@ class RequestReader:
             self._stop(400)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
         if self._ended:
             return
         self._whole += 1

@@ -64,7 +64,6 @@ class HostOptions:
     enlarge: bool = False
 
     def laid_over(self, host: HostInputs) -> HostInputs:
-        """The host with these values."""
         return replace(host, **self.inputs)
 
 

@@ -79,7 +79,6 @@ class State:
 
 
 def state(files: Iterable[tuple[str, Signature]]) -> State:
-    """The state of these files."""
     there = sorted(files)
     digest = hashlib.sha256(repr(there).encode("utf-8", "surrogatepass")).digest()[:16]
     return State(digest, max((signature.ctime_ns for _name, signature in there), default=0) / 1e9)
