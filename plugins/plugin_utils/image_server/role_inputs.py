@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, cast
 
@@ -173,7 +173,7 @@ class HostFiles:
 
 def host_files(
     given: Mapping[str, Any], options: Mapping[str, Any], bases: Mapping[str, Any], agent: AgentInputs | None, *,
-    converted: bool = True,
+    converted: bool,
 ) -> HostFiles:  # fmt: skip
     """Documents and options of all hosts; with ``agent``, each is built as the program will build it.
 
@@ -187,13 +187,32 @@ def host_files(
         if not is_host_name(name):
             found.errors.append(f"image_server_hosts is {str(name)[:120]!r}; {_NAME_RULE}")
             continue
-        for place, step in _checks_of_host(name, network, options.get(name), bases, agent, found, converted):
-            try:
-                step()
-            except (ImageError, TypeError, ValueError, RecursionError) as error:
-                found.errors.append(f"{place}: {error}")
-                break
+        place = f"image_server_hosts[{name}]"
+        try:
+            text = _document_text(network, "an NMState document")
+            parsed = nmstate.parse(text)
+            if converted:
+                found.warnings.extend(f"{place}: {warning}" for warning in nmstate.convert(parsed).warnings)
+            found.documents[name + DOCUMENT] = text
+            own = static_folders.HostOptions()
+            if options.get(name):
+                place = f"image_server_host_options[{name}]"
+                own_text = _document_text(options[name], "options")
+                own = _own_options(own_text, bases)
+                found.own[name + OWN] = own_text
+            if agent is not None:
+                host = hosts.HostInputs(name=name, network=text if converted else None)
+                hosts.build(replace(agent, **own.agent), own.laid_over(host))
+        except (ImageError, TypeError, ValueError, RecursionError) as error:
+            found.errors.append(f"{place}: {error}")
     return found
+
+
+def _own_options(text: str, bases: Mapping[str, Any]) -> static_folders.HostOptions:
+    own = static_folders.parse_options(text)
+    if own.arch and known_arch(own.arch) not in bases:
+        raise ImageError(f"arch is {own.arch!r}, and image_server_bases has {', '.join(sorted(bases)) or 'none'}")
+    return own
 
 
 def is_host_name(name: object) -> bool:
@@ -206,47 +225,6 @@ def is_host_file(name: object) -> bool:
     return isinstance(name, str) and any(
         name.endswith(end) and is_host_name(name[: -len(end)]) for end in (OWN, DOCUMENT)
     )
-
-
-def _checks_of_host(
-    name: str,
-    network: Any,
-    options: Any,
-    bases: Mapping[str, Any],
-    agent: AgentInputs | None,
-    found: HostFiles,
-    converted: bool,
-) -> Iterator[tuple[str, Any]]:
-    """The checks of one host, each with the variable that its errors name."""
-    place, own_place = f"image_server_hosts[{name}]", f"image_server_host_options[{name}]"
-    own = static_folders.HostOptions()
-
-    def document() -> None:
-        text = _document_text(network, "an NMState document")
-        parsed = nmstate.parse(text)
-        if converted:
-            found.warnings.extend(f"{place}: {warning}" for warning in nmstate.convert(parsed).warnings)
-        found.documents[name + DOCUMENT] = text
-
-    def own_file() -> None:
-        nonlocal own
-        text = _document_text(options, "options")
-        own = static_folders.parse_options(text)
-        if own.arch and known_arch(own.arch) not in bases:
-            raise ImageError(f"arch is {own.arch!r}, and image_server_bases has {', '.join(sorted(bases)) or 'none'}")
-        found.own[name + OWN] = text
-
-    def whole() -> None:
-        host = hosts.HostInputs(name=name, network=found.documents[name + DOCUMENT] if converted else None)
-        if agent is not None:
-            hosts.build(replace(agent, **own.agent).checked(), own.laid_over(host))
-
-    yield place, document
-    if options:
-        yield own_place, own_file
-        yield own_place, whole
-    else:
-        yield place, whole
 
 
 def _document_text(value: Any, what: str) -> str:
