@@ -89,7 +89,7 @@ class KubeletOptions:
             raise InvalidInput(f"join_kubelet_drop_ins: kubelet {self.version} reads no folder of drop-ins")
 
     def _can_read_drop_ins(self) -> bool:
-        return kubelet_config.takes_flag("config-dir", self.minor, self.flag_table)
+        return kubelet_config.takes("config-dir", self.minor, self.flag_table)
 
     def check(self) -> None:
         """Raise :class:`InvalidInput` for a field, a flag or a drop-in that this kubelet does not take."""
@@ -184,7 +184,7 @@ class Kubelet(KubeletOptions):
         return self.extra_args().get("event-qps") == "0" or any(one.get("eventRecordQPS") == 0 for one in documents)
 
     def _takes(self, field: str) -> bool:
-        return kubelet_config.takes_field(field, self.minor, self.fields)
+        return kubelet_config.takes(field, self.minor, self.fields)
 
     def _facts(self) -> dict[str, Any]:
         inputs, node = self._inputs, self._node

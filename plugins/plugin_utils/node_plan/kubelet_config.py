@@ -53,8 +53,9 @@ _EVICTION_HARD = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-#: Fields below the oldest minor with a table: the first minor that takes each.
-_FIELDS_SINCE = {
+#: Fields and flags of ours below the oldest minor with a table: the first minor that takes each without an environment
+#: variable.
+_SINCE = {
     "shutdownGracePeriod": (1, 21),
     "shutdownGracePeriodCriticalPods": (1, 21),
     "memorySwap": (1, 22),
@@ -63,6 +64,7 @@ _FIELDS_SINCE = {
     "seccompDefault": (1, 25),
     "containerRuntimeEndpoint": (1, 27),
     "maxParallelImagePulls": (1, 27),
+    "config-dir": (1, 30),
 }
 
 
@@ -101,14 +103,17 @@ def resolv_conf(resolv: Mapping[str, list[str]]) -> str:
     return "/etc/resolv.conf"
 
 
-def takes_field(name: str, minor: str, fields: Fields | None) -> bool:
-    """Whether a kubelet of this minor has a top-level field; ``fields`` is None for a minor without a table."""
-    return name in fields if fields is not None else minor_number(minor) >= _FIELDS_SINCE.get(name, (0, 0))
+def takes(name: str, minor: str, table: Fields | Flags | None) -> bool:
+    """Whether a kubelet of this minor has a top-level field, or a flag of ours.
+
+    ``table``: all of them, None for a minor without one.
+    """
+    return name in table if table is not None else minor_number(minor) >= _SINCE.get(name, (0, 0))
 
 
 def taken_fields(config: Mapping[str, Any], minor: str, fields: Fields | None) -> dict[str, Any]:
     """``config`` without top-level fields that a kubelet of this minor does not have."""
-    return {name: value for name, value in config.items() if takes_field(name, minor, fields)}
+    return {name: value for name, value in config.items() if takes(name, minor, fields)}
 
 
 def merged_config(config: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,8 +222,6 @@ OWNED = {
     "provider-id": "join_provider_id",
     "register-with-taints": "join_taints",
 }
-#: Flags of ours below the oldest minor with a table: the first minor that takes each without an environment variable.
-_FLAGS_SINCE = {"config-dir": (1, 30)}
 #: cAdvisor's flags but --housekeeping-interval: a kubelet that is given one does not start any more, since this minor
 _CADVISOR_SINCE = (1, 37)
 _CADVISOR = (
@@ -250,17 +253,10 @@ class InvalidFlag(ValueError):
     """The flag is refused; the text names it and the fix."""
 
 
-def takes_flag(name: str, minor: str, table: Flags | None) -> bool:
-    """Whether a kubelet of this minor has a flag of ours; ``table`` is None for a minor without one."""
-    return name in table if table is not None else minor_number(minor) >= _FLAGS_SINCE.get(name, (0, 0))
-
-
 def flag_lines(wanted: Mapping[str, str], minor: str, table: Flags | None) -> list[str]:
     """``--name=value`` for each of ``wanted`` ({flag: value, empty when unset}) that the minor has."""
     return [
-        f"--{name}={check_flag(name, value)}"
-        for name, value in wanted.items()
-        if value and takes_flag(name, minor, table)
+        f"--{name}={check_flag(name, value)}" for name, value in wanted.items() if value and takes(name, minor, table)
     ]
 
 
