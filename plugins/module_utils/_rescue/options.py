@@ -24,6 +24,7 @@ _ANY_COMMAND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 PREFIXED, ANY = "prefixed", "any"
 #: Kernel names, WWNs and /dev/disk/by-id names; udev escapes everything else.
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9#+.:=@_-]*\Z")
+_PARTITION = re.compile(r"((?:[shv]d|xvd)[a-z]+[0-9]+|(?:nvme[0-9]+n|mmcblk|md|loop)[0-9]+p[0-9]+|.*-part[0-9]+)\Z")
 
 
 def check_command_name(name: str, allowed: str = PREFIXED) -> str:
@@ -62,6 +63,8 @@ def check_root_devices(devices: Sequence[str]) -> Sequence[str]:
             raise InvalidName(
                 f"{device!r} is not a device name; give a kernel name (sda, nvme0n1), a WWN or a by-id name"
             )
+        if _PARTITION.match(device):
+            raise InvalidName(f"{device!r} is a partition; name the disk it is on")
     if len(set(devices)) != len(devices):
         raise InvalidName(f"a device is named twice: {' '.join(devices)}")
     return devices

@@ -252,6 +252,8 @@ def test_names_for_other_modules():
         disk_names.one("sda", DISKS)
     with pytest.raises(disk_names.Unresolved, match="there are: sda"):
         disk_names.one("missing", DISKS)
+    with pytest.raises(disk_names.Unresolved, match="no disk has the name, WWN, serial number or by-id name 'sdz'"):
+        disk_names.one("sdz", DISKS)
 
 
 def test_a_name_that_two_disks_have_is_stable_for_neither():

@@ -62,6 +62,9 @@ def test_devices_that_are_taken(devices):
         (["-rf"], "not a device name"),
         (["sda\n"], "not a device name"),
         (["sda", "sda"], "named twice"),
+        (["sda1"], "'sda1' is a partition; name the disk it is on"),
+        (["nvme0n1p2"], "is a partition"),
+        (["nvme-eui.0025388b11b2a1f4-part1"], "is a partition"),
     ],
 )
 def test_devices_that_are_refused(devices, why):

@@ -75,12 +75,12 @@ def one(text: str, disks: Sequence[AnyDisk]) -> AnyDisk:
             f"{text!r} is the name of several disks: {', '.join(disk['name'] for disk in found)}; use a name that "
             "only one of them has"
         )
-    if is_kernel_name(text):
+    if is_kernel_name(text) and any(disk["name"] == text for disk in disks):
         raise Unresolved(
             f"{text!r} is the kernel's name, which may mean another disk after the next boot; use a WWN, a serial "
             f"number or a name below {_BY_ID}"
         )
-    raise Unresolved(f"no disk has the WWN, serial number or by-id name {text!r}; there are: {known(disks)}")
+    raise Unresolved(f"no disk has the name, WWN, serial number or by-id name {text!r}; there are: {known(disks)}")
 
 
 def resolve(wanted: Iterable[str], disks: Sequence[AnyDisk]) -> list[AnyDisk]:
