@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.text import is_digits, moment
-from .api_failures import ApiError, unless_gone
+from .api_failures import ApiError, Deadline, unless_gone
 from .api_types import Image, RegisteredKey
 from .labels import IMAGE_LABEL, is_label_value
 
 if TYPE_CHECKING:
-    from .api_failures import Deadline
     from .cloud_client import Api
 
 #: A type, network, key … of a list of the API.

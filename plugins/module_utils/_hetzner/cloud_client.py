@@ -13,13 +13,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ansible.module_utils.basic import missing_required_lib
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from .._common.text import whole_number
 from .._common.web import AGENT, VERSION, is_http_url
-from .api_failures import CREDENTIAL_CODES, ApiError, Client, FleetError, NoAnswer
+from .api_failures import CREDENTIAL_CODES, ApiError, Client, Deadline, FleetError, NoAnswer
 
 #: The bucket refills completely within this many seconds.
 WINDOW = 3600.0
@@ -155,12 +155,6 @@ class Budget:
 
     def _set(self, remaining: float) -> None:
         self._remaining, self._at = float(remaining), self._clock()
-
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
-
-    from .api_failures import Deadline
 
 
 try:

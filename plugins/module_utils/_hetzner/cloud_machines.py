@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._common import boot_states, installed
 from .._common import consent as consents
@@ -17,7 +17,7 @@ from .action_board import ActionBoard
 from .api_failures import ApiError, Deadline, FleetError, MachineError, Refused, Tries
 from .api_types import Action, Attachment, Machine, Resolved, Server
 from .catalog import Catalog, Unfit
-from .cloud_client import CONCURRENCY
+from .cloud_client import CONCURRENCY, Api
 from .cloud_orders import (
     NO_ROOM,
     PLACEHOLDER,
@@ -37,10 +37,6 @@ from .cloud_servers import Servers, addresses, addresses_of, brief, never_starte
 from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
 from .labels import ADOPTED_LABEL, INSTALLATION_LABEL, LABEL, installation_of, is_adopted, is_ours, machine_findings
 from .login_keys import known_key, public_half
-
-if TYPE_CHECKING:
-    from .cloud_client import Api
-
 
 #: Statuses of a server whose power button need not be pressed.
 GOING = frozenset(["running", "starting", "rebuilding", "migrating"])

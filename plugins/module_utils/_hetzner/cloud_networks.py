@@ -9,8 +9,8 @@ import re
 import shlex
 import socket
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from .._common.ssh_access import direct_address
 from .._common.text import listed, moment
@@ -18,9 +18,6 @@ from .api_failures import FleetError
 from .api_types import Attachment, Choice, Machine, Resolved, Server
 from .catalog import Catalog, Unfit, check_location, pick
 from .ssh import run_limited
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Keys of an entry of ``networks`` that is a dictionary.
 KEYS = ("name", "ip", "alias_ips", "subnet")

@@ -7,18 +7,13 @@ from __future__ import annotations
 import ipaddress
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .._common.text import moment
-from .api_failures import ApiError, MachineError, unless_gone
+from .api_failures import ApiError, Deadline, MachineError, unless_gone
 from .api_types import Action, Attachment, Machine, Server
-from .cloud_client import PER_PAGE
+from .cloud_client import PER_PAGE, Api
 from .labels import INSTALLATION_LABEL, LABEL, is_ours
-
-if TYPE_CHECKING:
-    from .api_failures import Deadline
-    from .cloud_client import Api
-
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])

@@ -11,8 +11,9 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.parameters import remove_values
 
 from .._common import boot_states
@@ -23,10 +24,6 @@ from .._common.text import from_rfc3339, shortened
 from .action_board import ActionFailed
 from .api_failures import ApiError, Client, FleetError, MachineError, NoAnswer, Refused, TimeLimit
 from .api_types import Machine
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
-
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
 MOST_THREADS = 1000

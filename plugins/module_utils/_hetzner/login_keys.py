@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .._common.ssh_access import key_blob
-from .api_failures import ApiError
+from .api_failures import ApiError, Deadline
 from .api_types import RegisteredKey
 from .catalog import Unfit, pick
 from .ssh import run_limited
 
 if TYPE_CHECKING:
-    from .api_failures import Deadline
     from .robot_client import Robot
 
 

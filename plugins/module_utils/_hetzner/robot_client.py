@@ -20,10 +20,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from ansible.module_utils.basic import missing_required_lib
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from .._common.safe_files import write_json
 from .._common.text import counted, json_value
@@ -35,15 +35,11 @@ from .api_failures import (
     ApiError,
     Backoff,
     Client,
+    Deadline,
     FleetError,
     LimitSpent,
     NoAnswer,
 )
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
-
-    from .api_failures import Deadline
 
 try:
     import requests

@@ -10,17 +10,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._common.text import one_line, whole_number
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Permanent, Refused
 from .api_types import Machine
 from .fleet_run import MachineRun, difference, name_findings, noted, refuse_findings, run_all
-from .robot_client import RESET, is_limit, items, part
-
-if TYPE_CHECKING:
-    from .robot_client import Robot
-
+from .robot_client import RESET, Robot, is_limit, items, part
 
 #: Types of reset: a reboot by SSH, those of Robot (sw: keys, hw: button, power: power button), and Wake on LAN.
 SSH, SW, HW, POWER, WOL = "ssh", "sw", "hw", "power", "wol"

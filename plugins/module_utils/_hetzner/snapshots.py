@@ -10,20 +10,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import labels
 from .action_board import ActionBoard, ActionFailed
 from .api_failures import ApiError, Deadline, FleetError, MachineError, NoAnswer, Refused, unless_gone
 from .api_types import Action, Image, Server, WantedImage
 from .catalog import Catalog, Unfit, newest_first, of_architecture
+from .cloud_client import Api
 from .cloud_servers import Servers, begun_after
 from .fleet_run import difference, noted, refuse_findings, run_all
 from .labels import IMAGE_LABEL, is_made_by_us, is_ours
-
-if TYPE_CHECKING:
-    from .cloud_client import Api
-
 
 #: Names one label selector may list; an address must not grow without end.
 NAMES_PER_REQUEST = 20

@@ -18,9 +18,9 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from . import system_network
+from .spec import Spec
 from .system_network import Network
 
 #: What may be in front of a key are options of OpenSSH, some of which dropbear does not know.
@@ -111,9 +111,6 @@ def initramfs_network(network: Network | None, hostname: str) -> str | None:
     lines.append(f"BOOTIF=01-{network.mac.replace(':', '-')}")
     return "\n".join(lines) + "\n"
 
-
-if TYPE_CHECKING:  # spec imports this module
-    from .spec import Spec
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
