@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.pack import ArchiveWriter, HttpTarget
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.pack import (
+    ArchiveWriter,
+    CompressedWriter,
+    HttpTarget,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import config_words
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
@@ -178,7 +182,7 @@ def sink(tmp_path):
 
 
 def test_a_file_arrives_whole_under_its_name(sink, tmp_path):
-    outlet = ArchiveWriter(HttpTarget(f"{sink}/secret/file"), ["zstd", "-q", "-1"])
+    outlet = CompressedWriter(HttpTarget(f"{sink}/secret/file"), ["zstd", "-q", "-1"])
     for _number in range(300):
         outlet.write(b"line\n" * 1000)
     assert not (tmp_path / "file").exists()

@@ -51,108 +51,87 @@ def compressor(name: str, level: int, tools: Tools) -> list[str] | None:
 class ArchiveWriter:
     """Takes content by :meth:`write`; after :meth:`finish` ``sha256`` and ``size`` are of what arrived."""
 
-    def __init__(self, target: FileTarget | HttpTarget, command: Sequence[str] | None = None) -> None:
-        """``target``: has ``write``, ``finish`` and ``abort``; ``command``: of a compressor."""
+    def __init__(self, target: FileTarget | HttpTarget) -> None:
         self._target = target
-        self._failed: list[Exception] = []
         self._digest = hashlib.sha256()
         self.size, self.sha256 = 0, ""
-        self._compressor = _Compressor(command, self._drain) if command else None
 
     def write(self, content: bytes) -> None:
         """Take content; raises :class:`NotPacked` when the target takes no more."""
-        if self._compressor is None:
-            self._pass(content)
-            return
-        self._raise()
-        try:
-            self._compressor.write(content)
-        except BrokenPipeError:
-            self._compressor.drained()
-            self._raise()
-            raise NotPacked("the compressor ended too early") from None
+        self._target.write(content)
+        self._digest.update(content)
+        self.size += len(content)
 
     def finish(self) -> None:
         """Everything was written: let it arrive."""
-        if self._compressor is not None:
-            self._compressor.close()
-            self._raise()
-            code = self._compressor.wait()
-            if code:
-                raise NotPacked(f"the compressor failed (exit code {code})")
         self.sha256 = self._digest.hexdigest()
         self._target.finish(self.sha256)
 
     def abort(self) -> None:
         """Leave nothing half-written behind."""
-        if self._compressor is not None:
-            self._compressor.abort()
         self._target.abort()
 
-    def _drain(self, process: subprocess.Popen[bytes]) -> None:
-        failed = False
-        while True:
-            piece = process.stdout.read(_PIECE) if process.stdout else b""
-            if not piece:
-                break
-            if failed:
-                continue
-            try:
-                self._pass(piece)
-            except (NotPacked, OSError) as error:
-                failed = True
-                self._failed.append(error)
-                process.kill()
 
-    def _pass(self, piece: bytes) -> None:
-        self._target.write(piece)
-        self._digest.update(piece)
-        self.size += len(piece)
+class CompressedWriter(ArchiveWriter):
+    """The same through a compressor; a thread hands on what that gives."""
 
-    def _raise(self) -> None:
-        if self._failed:
-            raise self._failed[0]
-
-
-class _Compressor:
-    """A running compressor and the thread in which ``drain(process)`` takes what it gives."""
-
-    def __init__(self, command: Sequence[str], drain: Callable[[subprocess.Popen[bytes]], None]) -> None:
+    def __init__(self, target: FileTarget | HttpTarget, command: Sequence[str]) -> None:
+        super().__init__(target)
+        self._failed: list[Exception] = []
         self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         if self._process.stdin is None:
             raise AssertionError("it is a pipe")
         self._input = self._process.stdin
-        self._reader = threading.Thread(target=drain, args=(self._process,), daemon=True)
+        self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
 
     def write(self, content: bytes) -> None:
-        """Hand content in; raises BrokenPipeError when it has ended."""
-        self._input.write(content)
+        self._raise()
+        try:
+            self._input.write(content)
+        except BrokenPipeError:
+            self._reader.join()
+            self._raise()
+            raise NotPacked("the compressor ended too early") from None
 
-    def close(self) -> None:
-        """Nothing more is handed in; returns when everything was taken from it."""
+    def finish(self) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
-        self.drained()
-
-    def drained(self) -> None:
-        """Returns when it gives nothing more."""
         self._reader.join()
-
-    def wait(self) -> int:
-        """Its exit code."""
-        return self._process.wait()
+        self._raise()
+        code = self._process.wait()
+        if code:
+            raise NotPacked(f"the compressor failed (exit code {code})")
+        super().finish()
 
     def abort(self) -> None:
-        """End it as it is."""
         with contextlib.suppress(OSError):
             self._process.kill()
         with contextlib.suppress(OSError):
             self._input.close()
         self._process.wait()
-        self.drained()
+        self._reader.join()
+        super().abort()
+
+    def _drain(self) -> None:
+        """Until it gives nothing more, also when the target takes nothing more."""
+        while True:
+            piece = self._process.stdout.read(_PIECE) if self._process.stdout else b""
+            if not piece:
+                break
+            if self._failed:
+                continue
+            try:
+                super().write(piece)
+            except (NotPacked, OSError) as error:
+                self._failed.append(error)
+                self._process.kill()
+
+    def _raise(self) -> None:
+        if self._failed:
+            raise self._failed[0]
 
 
 class FileTarget:
@@ -266,9 +245,10 @@ class Order:
         if self.path and not os.access(folder, os.W_OK):
             raise NotPacked(f"path {self.path}: its folder is missing or cannot be written")
 
-    def target(self) -> FileTarget | HttpTarget:
-        """Where the file goes."""
-        return HttpTarget(self.url) if self.url else FileTarget(self.path)
+    def writer(self) -> ArchiveWriter:
+        """What takes the content of the file."""
+        target = HttpTarget(self.url) if self.url else FileTarget(self.path)
+        return CompressedWriter(target, self.compressor) if self.compressor else ArchiveWriter(target)
 
 
 def run(params: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[str, Any]:
@@ -327,7 +307,7 @@ def _pack(tree: Tree, epoch: int, writer: ArchiveWriter) -> dict[str, Any]:
 
 
 def _let_out(order: Order, make: Callable[[ArchiveWriter], dict[str, Any]]) -> dict[str, Any]:
-    writer = ArchiveWriter(order.target(), order.compressor)
+    writer = order.writer()
     try:
         about = make(writer)
         writer.finish()
