@@ -114,16 +114,9 @@ class _Disks:
                 about.update(exc.about)
             if given["state"] != "facts":
                 flow.timeline.to(boot_states.PROVISIONING_FAILED)
-            about.update(self._facts())
-            return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.name}: {exc}"})
-        return flow.result(permanent=False, **about)
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "disks": self._disks,
-            "table": disk_facts.disk_lines(self._disks),
-            "hints": disk_names.to_copy(self._disks),
-        }
+            about.update(failed=True, permanent=permanent, msg=f"{flow.name}: {exc}")
+        about.update(disks=self._disks, table=disk_facts.disk_lines(self._disks), hints=disk_names.to_copy(self._disks))
+        return flow.result(**{"permanent": False, **about})
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()
@@ -144,7 +137,7 @@ class _Disks:
             count = len(self._disks)
             msg = f"{count} disk{'' if count == 1 else 's'}{means}"
             none = {"wiped": [], "to_empty": [], "found_empty": [], "in_progress": False}
-            return {"msg": msg, **none, **roots, **self._facts()}
+            return {"msg": msg, **none, **roots}
         if self._given["state"] == "wiped":
             return {**roots, **self._wiped(answer["job"])}
         return {**roots, **self._ready(chosen, answer["job"])}
@@ -173,15 +166,8 @@ class _Disks:
         if claimed and (job["running"] or job["succeeded"]):
             state = "is writing" if job["running"] else "has written"
             msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
-            return {
-                "msg": msg,
-                "wiped": [],
-                "to_empty": [],
-                "found_empty": [],
-                "in_progress": True,
-                "consent": consents.EMPTY,
-                **self._facts(),
-            }
+            none = {"wiped": [], "to_empty": [], "found_empty": []}
+            return {"msg": msg, **none, "in_progress": True, "consent": consents.EMPTY}
         slow, notes = self._speeds(chosen) if given["health"] == "speed" else ([], [])
         verdict = guard.judge(
             self._disks,
@@ -210,7 +196,7 @@ class _Disks:
         emptied = ", ".join(verdict.wipe)
         if self._check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
-            return {"msg": msg, **about, **self._facts()}
+            return {"msg": msg, **about}
         # The step that starts a program notes that in an open intent; without one, the claim is begun here.
         noted = claims.is_of_intent(self._claim)
         if not self._check_mode:
@@ -218,14 +204,14 @@ class _Disks:
             begun = claims.begun(self._claim) if claimed else not (later or (noted and not todo))
             claims.claim(self._claim, machine, chosen, begun=begun)
         if later and todo:
-            return {"msg": f"{emptied}: to be emptied when the installation begins", **about, **self._facts()}
+            return {"msg": f"{emptied}: to be emptied when the installation begins", **about}
         if todo:
             self._wipe(todo, claimed, about)
             if noted:
                 # Nothing is lost when it ends here, and what is written there later is not ours.
                 claims.claim(self._claim, machine, chosen, begun=False)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
-        return {"msg": msg, **about, **self._facts()}
+        return {"msg": msg, **about}
 
     def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
         """What the speed test says against the chosen disks, and what it could not measure."""
@@ -247,7 +233,7 @@ class _Disks:
             # There is no claim that a failure would have to give back.
             self._wipe(todo, True, about)
         would = "would empty" if self._check_mode else "emptied"
-        return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about, **self._facts()}
+        return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about}
 
     def _allowed(self, verdict: guard.Verdict) -> tuple[list[Any], dict[str, Any]]:
         """The disks to empty, and what the result says when they are; _Failed when the guard refuses one."""
