@@ -12,6 +12,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
 
 
 class ActionModule(ControllerAction):
@@ -20,12 +21,9 @@ class ActionModule(ControllerAction):
     specification = staticmethod(options.image_url_check_spec)
 
     def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        def examine(
-            machine: Mapping[str, Any], variables: Mapping[str, Any] | None
-        ) -> tuple[dict[str, Any], list[str]]:
-            find_file, read_file = image_inputs.file_finder(self, variables), image_inputs.file_reader(self, variables)
-            inputs, findings = image_inputs.examine(machine, given["command_dir"], read_file)
-            hook, more = image_inputs.examine_pre_provision(machine, given["command_dir"], find_file)
+        def examine(machine: Mapping[str, Any], host: Host) -> tuple[dict[str, Any], list[str]]:
+            inputs, findings = image_inputs.examine(machine, given["command_dir"], host.read_file)
+            hook, more = image_inputs.examine_pre_provision(machine, given["command_dir"], host.find_file)
             findings = findings + image_inputs.check_token(machine.get("oci_registry_auth_token")) + more
             if not inputs or findings:
                 return {}, findings

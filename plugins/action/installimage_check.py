@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs, robot_installimage
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
 
 
 class ActionModule(ControllerAction):
@@ -24,25 +24,22 @@ class ActionModule(ControllerAction):
     specification = staticmethod(options.installimage_check_spec)
 
     def work(self, given: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        return fleet_check(self, given, functools.partial(self._examine, given["command_dir"]), task_vars)
+        def examine(machine: Mapping[str, Any], host: Host) -> tuple[dict[str, Any], list[str]]:
+            inputs, findings = robot_installimage.examine(
+                machine, host.name, host.read_file, host.find_file, with_disks=False
+            )
+            hook, more = image_inputs.examine_pre_provision(machine, given["command_dir"], host.find_file)
+            count = _disks(machine["root_device_hints"])
+            if count and inputs:
+                layout = specs.layout_of(inputs.spec, inputs.spec["uefi"] == specs.YES)
+                findings = layouts.check_disks(count, layout)
+            about = {"image": inputs.spec["image"]["shown"]} if inputs else {}
+            if hook:
+                about["pre_provision_path"] = hook.path
+            # Which disks these are, only the machine knows; here they are named by hints.
+            return about, [in_variables(text, {"root_devices": "root_device_hints"}) for text in findings] + more
 
-    def _examine(
-        self, command_dir: str, machine: Mapping[str, Any], variables: Mapping[str, Any] | None
-    ) -> tuple[dict[str, Any], list[str]]:
-        find_file = image_inputs.file_finder(self, variables)
-        inputs, findings = robot_installimage.examine(
-            machine, machine["name"], image_inputs.file_reader(self, variables), find_file, with_disks=False
-        )
-        hook, more = image_inputs.examine_pre_provision(machine, command_dir, find_file)
-        count = _disks(machine["root_device_hints"])
-        if count and inputs:
-            layout = specs.layout_of(inputs.spec, inputs.spec["uefi"] == specs.YES)
-            findings = layouts.check_disks(count, layout)
-        about = {"image": inputs.spec["image"]["shown"]} if inputs else {}
-        if hook:
-            about["pre_provision_path"] = hook.path
-        # Which disks these are, only the machine knows; here they are named by hints.
-        return about, [in_variables(text, {"root_devices": "root_device_hints"}) for text in findings] + more
+        return fleet_check(self, given, examine, task_vars)
 
 
 def _disks(hints: Mapping[str, Any] | None) -> int:

@@ -23,33 +23,27 @@ from ..rescue_run import install_plan, machine_install
 from ..rescue_run.flow import Host
 from . import specification
 
-#: Takes a machine, and the variables of its host when it is made of these; returns what to report of it, and everything
-#: that is wrong with it.
-Examine = Callable[[Mapping[str, Any], Mapping[str, Any] | None], tuple[dict[str, Any], list[str]]]
-
-
-def variables_of(name: str, given: Mapping[str, Any], task_vars: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The variables of a machine's host, None for options that a user has written into a play."""
-    if not given["variables"]:
-        return None
-    return (task_vars or {}).get("hostvars", {}).get(name) or {}
+#: Takes a machine, and what finds the files that it names; returns what to report of it, and everything that is wrong
+#: with it.
+Examine = Callable[[Mapping[str, Any], Host], tuple[dict[str, Any], list[str]]]
 
 
 def fleet_check(
-    action: ActionBase, given: Mapping[str, Any], examine: Examine, task_vars: Mapping[str, Any] | None
+    action: ActionBase, given: Mapping[str, Any], examine: Examine, task_vars: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The task result for the fleet; ``given``: the options of the task."""
     machines, private_key = given["machines"], given["ssh_private_key"]
     names = [machine["name"] for machine in machines]
     addresses = Counter(machine["address"] for machine in machines if machine["address"])
     steps = {machine["name"]: machine for machine in given["steps"]}
-    variables = install_plan.variables()
+    variables, hostvars = install_plan.variables(), task_vars.get("hostvars", {})
     results, everything = [], [] if names else ["machines is empty; name at least one"]
     for machine in machines:
-        own = variables_of(machine["name"], given, task_vars)
-        about, findings = examine(machine, own)
-        findings = [*findings, *ssh_access.access_findings(machine)]
+        # None for options that a user has written into a play.
+        own = (hostvars.get(machine["name"]) or {}) if given["variables"] else None
         host = Host(machine["name"], action, None, own)
+        about, findings = examine(machine, host)
+        findings = [*findings, *ssh_access.access_findings(machine)]
         if addresses[machine["address"]] > 1:
             findings.append(
                 f"address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "

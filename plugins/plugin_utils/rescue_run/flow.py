@@ -150,10 +150,8 @@ class Host:
         self.name, self.only_checks = name, connect is None
         self.check_mode = self.only_checks or bool(action._task.check_mode)
         self.diff = bool(action._task.diff)
-        self.find_file, self.read_file = (
-            image_inputs.file_finder(action, variables),
-            image_inputs.file_reader(action, variables),
-        )
+        self.find_file = image_inputs.file_finder(action, variables)
+        self.read_file = image_inputs.file_reader(action, self.find_file)
         self._connect = connect
         self._remote: Remote | None = None
 

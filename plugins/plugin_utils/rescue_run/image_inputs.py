@@ -164,7 +164,7 @@ def check_addresses(given: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def file_finder(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], str]:
+def file_finder(action: Any, variables: Mapping[str, Any] | None) -> Callable[[str], str]:
     """Finds files of the controller as Ansible does: relative to role or playbook.
 
     ``variables``: of the host whose variable holds the path, when it comes from a variable of a playbook of ours.
@@ -175,13 +175,11 @@ def file_finder(action: Any, variables: Mapping[str, Any] | None = None) -> Call
     return lambda path: controller_paths.find(path, folder, search)
 
 
-def file_reader(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], bytes]:
-    """Reads files of the controller as `file_finder` finds them, vault decrypted."""
-
-    find = file_finder(action, variables)
+def file_reader(action: Any, find_file: Callable[[str], str]) -> Callable[[str], bytes]:
+    """Reads files of the controller, vault decrypted."""
 
     def read(path: str) -> bytes:
-        found = find(path)
+        found = find_file(path)
         real = action._loader.get_real_file(found)
         try:
             return Path(real).read_bytes()
