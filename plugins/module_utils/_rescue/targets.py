@@ -214,7 +214,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
     words = consents.Words("reinstall", wanted.reinstall if named else ())
     goes = {str(uuid).lower() for uuid in _intent(wanted).get("goes") or []}
     with _failing("nothing was started: %s"):
-        disks = look_at_disks(in_english(run), health=False)["disks"]
+        disks = look_at_disks(run, health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
@@ -238,7 +238,7 @@ def _look_again(run: Run, wanted: Job) -> None:
     if not wanted.still_empty:
         return
     with _failing("nothing was started: %s"):
-        disks = disk_facts.facts(disk_gather.read(Tools(in_english(run), limits=True), health=False))
+        disks = disk_facts.facts(disk_gather.read(Tools(run, limits=True), health=False))
         for target in wanted.still_empty:
             disk = wiping.still(target, disks)
             if disk["name"] != target["name"]:
@@ -295,7 +295,7 @@ def _look_at_image(wanted: Job) -> None:
 
 
 def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
-    able = Tools(in_english(run), limits=True)
+    able = Tools(run, limits=True)
     with _failing("the disks could not be emptied before the start: %s"):
         if checked:
             empty_disks(able, wanted.empty)
@@ -304,15 +304,6 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
         else:
             disks = disk_gather.identities(able)
             wiping.wipe(able, [_name(device, disks) for device in wanted.devices])
-
-
-def in_english(run: Run) -> Run:
-    """The tools' output is read; the command itself keeps the language of the rescue."""
-
-    def speak(argv: Sequence[str], environ_update: dict[str, str] | None = None, **more: Any) -> tuple[int, str, str]:
-        return run(argv, environ_update=dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})), **more)
-
-    return speak
 
 
 def _name(device: str, disks: Sequence[Identity]) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder, steps
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import programs, recorder
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_tools
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes, rescue_program
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import rescue_program
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import rescue_programs
 from dev.toolchain.paths import CHECKOUT
 from tests.folders import put
@@ -113,15 +113,14 @@ class Impatient(subprocess.Popen):
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-@pytest.mark.parametrize("run", [steps.run, processes.run])
-def test_a_tool_that_does_not_end_is_ended_after_the_limit_it_was_given(tmp_path, monkeypatch, run, deaf):
+def test_a_tool_that_does_not_end_is_ended_after_the_limit_it_was_given(tmp_path, monkeypatch, deaf):
     """With what it has started; a tool that takes no TERM gets KILL. What it had said is kept."""
     first = "trap : TERM" if deaf else ""
     tool = f"#!/bin/sh\n{first}\nsleep 3600 &\necho begun $!\n: >{tmp_path}/begun\nwhile :; do sleep 0.1; done\n"
     put(tmp_path / "slow", tool, 0o755)
-    tools = disk_tools.Tools(run, [str(tmp_path)], limits=True)
+    tools = disk_tools.Tools(programs.run, [str(tmp_path)], limits=True)
     with monkeypatch.context() as patched:
-        patched.setattr(steps.subprocess, "Popen", Impatient)
+        patched.setattr(programs.subprocess, "Popen", Impatient)
         code, out, err = tools("slow", limit=7)
     assert (code, err) == (124, "slow did not end within 7 s")
     assert re.fullmatch(r"begun \d+\n", out)
@@ -141,7 +140,7 @@ def test_a_tool_that_does_not_end_is_ended_after_the_limit_it_was_given(tmp_path
 
 def test_installimage_hands_the_limit_of_a_tool_on(tmp_path, monkeypatch):
     limits = []
-    monkeypatch.setattr(rescue_program, "run", lambda argv, limit=60: limits.append(limit) or (0, "", ""))
+    monkeypatch.setattr(rescue_program, "run", lambda argv, environ_update, limit: limits.append(limit) or (0, "", ""))
     program = rescue_program.Program({"devices": []}, str(tmp_path), 0.0)
     program._tools("sh", limit=300)
     program._tools("sh")

@@ -14,15 +14,17 @@ from typing import Any, TypedDict
 
 from ..._common import mounts
 from ..._common.text import LARGEST_NUMBER, json_value, spaced_lines, whole_number
+from ..programs import ABSENT, ENDED
 
-MISSING = 127
+#: What they print is read; the programs of users keep the language of the rescue.
+_ENGLISH = {"LANG": "C", "LC_ALL": "C"}
 _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 class Tools:
     """``run(argv)`` returns exit code, stdout and stderr, as ``AnsibleModule.run_command`` does.
 
-    ``limits``: it takes a ``limit`` in seconds, too, and says 124 where that was not enough; else `timeout` does that.
+    ``limits``: it is that of `programs`, which takes a ``limit`` in seconds; without it, `timeout` does that.
     """
 
     def __init__(
@@ -46,13 +48,13 @@ class Tools:
         """Exit code, stdout and stderr of a tool, which is killed after ``limit`` seconds; 127 when it is not there."""
         path = self.find(name)
         if path is None:
-            return MISSING, "", f"{name} is not there"
+            return ABSENT, "", f"{name} is not there"
         argv = [path] + [str(word) for word in arguments]
         if self._limits:
-            code, out, err = self._run(argv, limit=limit)
+            code, out, err = self._run(argv, environ_update=_ENGLISH, limit=limit)
         else:  # TERM, and KILL when that does not help; it ends with 124 or 137 then
             code, out, err = self._run([self.find("timeout") or "timeout", "--kill-after=5", str(limit)] + argv)
-        if code in (124, 137):
+        if code in (ENDED, 137):
             err = f"{name} did not end within {int(limit)} s"
         return code, out, err
 

@@ -15,9 +15,9 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from ..programs import ABSENT, kill_group
 from . import post_install
 from .post_install import Report
-from .processes import ABSENT, kill_group
 from .spec import MASK
 
 COMPLETE = "INSTALLATION COMPLETE"

@@ -28,12 +28,13 @@ from ..disks import disk_facts, disk_gather, disk_names, wiping
 from ..disks.disk_facts import Disk, Identity, Raw
 from ..disks.disk_gather import GatherError
 from ..disks.disk_tools import Tools
+from ..programs import run
 from . import image_file, installer, post_install, system_network
 from . import layout as layouts
 from . import spec as specs
 from .config_words import InvalidImageName, check_architecture, parse_image_name
 from .layout import Layout
-from .processes import Refused, kill_below, run
+from .processes import Refused, kill_below
 from .spec import autosetup, written
 from .system_network import Network
 
@@ -401,7 +402,7 @@ class Program:
         client = os.path.join(self._base, specs.REGISTRY_CLIENT)
         words = [sys.executable, client, "--to-file", path, str(room), os.path.join(self._base, "output.json")]
         left = max(1, self._deadline - time.monotonic())
-        code, out, err = run(words + [image["location"]], left, {TOKEN: self._token})
+        code, out, err = run(words + [image["location"]], {TOKEN: self._token}, left)
         self._in_time()
         if code:
             why = (err or out).strip() or f"its client ended with status {code}"
@@ -450,7 +451,7 @@ class Program:
     def _network(self) -> Network | None:
         """What the rescue has and the new system gets."""
         ipv4_only = written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
-        found = system_network.read(run, ipv4_only)
+        found = system_network.read(_run, ipv4_only)
         if found:
             shown = [f"{found.addresses[one]} by {found.gateways[one]}" for one in sorted(found.addresses)]
             say(f"network of the rescue: {', '.join(shown)}")
@@ -467,7 +468,7 @@ class Program:
                 with open(path, encoding="utf-8", errors="replace") as file:
                     texts.append(file.read())
         keys = post_install.authorized_keys(texts)
-        settings = post_install.initramfs_network(system_network.read(run, ipv4_only=True), self._spec["hostname"])
+        settings = post_install.initramfs_network(system_network.read(_run, ipv4_only=True), self._spec["hostname"])
         if not keys:
             raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
         if settings is None:
@@ -518,11 +519,11 @@ class Program:
             return
         where, words = os.path.join(self._work, "root"), self._root.split()
         os.makedirs(where, exist_ok=True)
-        if len(words) == 3 and run(["mount", "-t", words[1], "-o", _subvolume(words[2]), words[0], where])[0] == 0:
+        if len(words) == 3 and _run(["mount", "-t", words[1], "-o", _subvolume(words[2]), words[0], where])[0] == 0:
             path = os.path.join(where, "installimage.conf")
             if os.path.exists(path):
-                run(["sed", "-i", "/CRYPTPASSWORD/d", path])
-            run(["umount", where])
+                _run(["sed", "-i", "/CRYPTPASSWORD/d", path])
+            _run(["umount", where])
         else:
             self.result["warnings"].append(
                 "/installimage.conf of the new system may hold the passphrase (readable by root there); remove it"
@@ -546,6 +547,11 @@ class Program:
     def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
             raise Refused("the image did not come within the time limit; set timeout higher")
+
+
+def _run(argv: Sequence[str]) -> tuple[int, str, str]:
+    """One that ends soon."""
+    return run(argv, limit=60)
 
 
 def say(text: str) -> None:
