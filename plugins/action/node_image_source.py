@@ -107,7 +107,6 @@ def proven(path: Path, sha256: str | None) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -142,7 +142,6 @@ def argument_spec() -> dict[str, Any]:
 
 
 def make(module: AnsibleModule) -> dict[str, Any]:
-    """Make a token; returns the module's result."""
     params, now = module.params, time.time()
     token_id, token_secret = tokens.new_token()
     try:
@@ -174,7 +173,6 @@ def look_for_name(module: AnsibleModule, reached: cluster.Cluster) -> str:
 
 
 def remove(module: AnsibleModule) -> dict[str, Any]:
-    """Remove a token; returns the module's result."""
     try:
         name = tokens.secret_name(module.params["token_id"])
     except tokens.InvalidToken as error:

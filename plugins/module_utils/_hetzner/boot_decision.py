@@ -99,7 +99,6 @@ class ObservedState:
 
     @property
     def dedicated(self) -> bool:
-        """Whether it is a dedicated server."""
         return self.status is None
 
     @property

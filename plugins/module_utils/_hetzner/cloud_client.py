@@ -51,7 +51,6 @@ class Budget:
 
     @property
     def known(self) -> bool:
-        """Whether the limit is known from an answer."""
         return self.limit is not None
 
     @property

@@ -300,7 +300,6 @@ class MachineFleet:
             run.result["status"] = "off"
 
     def _attach(self, server: Server, place: Attachment, deadline: Deadline) -> None:
-        """Give a server its place in a private network."""
         self._board.wait(self._servers.attach(server, place, deadline), deadline)
 
     def _complete(self, run: MachineRun, machine: Machine, server: Server, deadline: Deadline) -> None:

@@ -139,7 +139,6 @@ class CloudRescue(BootFleet):
         return bool(self.is_booting(machine) and machine.get("armed_here", True))
 
     def work(self, active: list[MachineRun]) -> None:
-        """Look at all machines, then bring each about."""
         self._look(active)
         run_all(self.api, active, self._bring_about)
 
@@ -293,7 +292,6 @@ class CloudFlow(BootFlow):
         self.result["status"] = self.seen.status
 
     def _ask_history(self) -> None:
-        """Read whether the server ever booted."""
         self.seen.never_started = self._arming.read_history(self.server, self.deadline)
 
     def ask_rescue(self) -> None:
@@ -570,7 +568,6 @@ class CloudFlow(BootFlow):
         return _PLANS[step]
 
     def was_armed(self, step: str) -> bool:
-        """Whether the rescue was armed before this step."""
         return step in (decision.DISARM, decision.START, decision.RESET)
 
 

@@ -185,8 +185,6 @@ class Servers:
         return actions
 
     def create(self, name: str, body: dict[str, Any], deadline: Deadline) -> tuple[Server, Action | None]:
-        """Create a server; returns (server, action)."""
-
         def look(_sent_at: float | None) -> dict[str, Any] | None:
             server = self.by_name(name, deadline)
             if server is None:
@@ -247,11 +245,9 @@ class Servers:
         return self._api.server_time()
 
     def disable_rescue(self, server: Server, deadline: Deadline) -> Action:
-        """Disarm the rescue."""
         return self.act(server, "disable_rescue", "disable_rescue", deadline)
 
     def attach(self, server: Server, place: Attachment, deadline: Deadline) -> Action:
-        """Give a server its place in a private network."""
         given: Mapping[str, Any] = place
         return self.act(
             server, "attach_to_network", "attach_to_network", deadline, {key: given[key] for key in given if given[key]}
@@ -262,7 +258,6 @@ class Servers:
         return self.act(server, "poweron", "start_server", deadline)
 
     def reset(self, server: Server, deadline: Deadline) -> Action:
-        """Hard reset."""
         return self.act(server, "reset", "reset_server", deadline)
 
     def relabel(self, server: Server, labels: dict[str, str], deadline: Deadline) -> Server:

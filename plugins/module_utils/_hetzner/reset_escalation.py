@@ -404,7 +404,6 @@ class ResetEscalation:
         return time.monotonic() - began > LOOK_AGES
 
     def arm(self) -> None:
-        """Arm the rescue for the next boot."""
         self._run.result["changed"] = True
         replaced = self._routes.arm(self.fingerprints, self._deadline("the armed rescue"))
         theirs = [one for one in replaced if not (self.armed_before and one in _OURS)]
@@ -417,7 +416,6 @@ class ResetEscalation:
         self._run.result["armed"] = True
 
     def still_armed(self) -> bool:
-        """Whether Robot says that the rescue is armed."""
         return self._routes.rescue(self._deadline("what Robot says of the rescue")).get("active") is True
 
     def go_on(self) -> None:

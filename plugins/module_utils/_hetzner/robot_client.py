@@ -110,7 +110,6 @@ class Limits:
             self._log.sent()
 
     def hourly(self, route: str) -> int:
-        """Requests of this route within an hour."""
         return self._hourly.get(route, OTHERWISE)
 
     def sent(self, route: str, age: float = 0.0) -> None:

@@ -304,12 +304,10 @@ class RobotFlow(BootFlow):
         return min(seconds, SHORT_LOOK) if self.seen.reinstall or self.seen.rearm else seconds
 
     def _ask_armed(self) -> None:
-        """Find out whether the rescue is armed."""
         answer = self.routes.rescue(self.deadline_for("the state of the rescue"))
         self.seen.armed = self.result["armed"] = answer.get("active") is True
 
     def _ask_power(self) -> None:
-        """Find out whether the server is switched off."""
         # For a look nothing is switched on, either.
         self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
 
@@ -545,7 +543,6 @@ class RobotFlow(BootFlow):
         return f"arm the rescue and {reset}{replaced}"
 
     def was_armed(self, step: str) -> bool:
-        """Whether the rescue was armed before this step."""
         return bool(self.result["armed"])
 
 

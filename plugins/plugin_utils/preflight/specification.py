@@ -144,13 +144,11 @@ def of_options(module: str) -> dict[str, str]:
 
 @functools.cache
 def taken_by(playbook: str) -> tuple[Variable, ...]:
-    """The variables that a playbook takes."""
     return tuple(one for one in variables().values() if playbook in one.playbooks)
 
 
 @functools.cache
 def playbooks() -> frozenset[str]:
-    """Every playbook that takes a variable."""
     return frozenset(playbook for one in variables().values() for playbook in one.playbooks)
 
 

@@ -188,7 +188,6 @@ class StepAction(ActionBase):
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the task for one machine."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=self.specification())[1]
         host = Host(str((task_vars or {}).get("inventory_hostname", "")), self, lambda: self._connection)

@@ -117,7 +117,6 @@ class KnownHosts:
 
     @property
     def of_this_run(self) -> bool:
-        """Whether the pin was proven in this run."""
         boot, run = ssh_access.proven_in(self._read())
         return bool(boot) and run == self._run
 
@@ -245,7 +244,6 @@ class Remote:
             self._connection.close()
 
     def end(self) -> None:
-        """Close every connection to the machine."""
         self.close()
         if self._leaving:
             self._leaving[0].close()

@@ -145,7 +145,6 @@ class FileTarget:
             raise NotPacked(f"path {path} cannot be written: {error.strerror}") from error
 
     def write(self, piece: bytes) -> None:
-        """Append."""
         try:
             self._stream.write(piece)
         except OSError as error:
@@ -162,7 +161,6 @@ class FileTarget:
             raise NotPacked(f"path {self._path} cannot be written: {error.strerror}") from error
 
     def abort(self) -> None:
-        """Remove what was written."""
         with contextlib.suppress(OSError):
             self._stream.close()
         with contextlib.suppress(FileNotFoundError):
@@ -186,7 +184,6 @@ class HttpTarget:
             raise NotPacked(self._why(error)) from error
 
     def write(self, piece: bytes) -> None:
-        """Send a chunk."""
         if piece:
             self._send(b"%x\r\n" % len(piece) + piece + b"\r\n")
 

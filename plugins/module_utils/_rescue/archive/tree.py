@@ -258,7 +258,6 @@ class Tree:
         yield from self._below(b"")
 
     def path(self, member: Member) -> bytes:
-        """Where a member lies."""
         return os.path.join(self.top, member.name) if member.name else self.top
 
     def _below(self, folder: bytes) -> Iterator[Member]:

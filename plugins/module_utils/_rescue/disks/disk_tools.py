@@ -41,7 +41,6 @@ class Tools:
         return None
 
     def has(self, name: str) -> bool:
-        """Whether the tool is there."""
         return self.find(name) is not None
 
     def __call__(self, name: str, *arguments: object, limit: float = 120) -> tuple[int, str, str]:

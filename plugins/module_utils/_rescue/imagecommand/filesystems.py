@@ -98,7 +98,6 @@ class Layout:
         return "\n".join(lines) + "\n"
 
     def number(self, volume: Volume) -> int:
-        """Return the number of a volume's partition."""
         return self.volumes.index(volume) + 1
 
 
@@ -170,7 +169,6 @@ def kernel_knows(kind: str) -> bool:
 
 
 def make_filesystem(kind: str, node: str, *options: str) -> None:
-    """Make a file system on a partition."""
     failure = None
     for way in WAYS[kind]:
         try:

@@ -276,7 +276,6 @@ def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list[BaseException])
 
 
 def decompress(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Decompress a stream of the named compression."""
     if name == "zst":
         return unzstd(chunks)
     return ahead(chunks) if name == "none" else inflate(ahead(chunks), name)
@@ -341,7 +340,6 @@ class Digest:
         return f"{self.algorithm}:{self.hash.hexdigest()}"
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Pass the chunks on and hash them."""
         for chunk in chunks:
             self.hash.update(chunk)
             yield chunk
@@ -443,7 +441,6 @@ class Download:
         return self.source.received
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes."""
         if not self.kept:
             yield from self.rest
             return
@@ -458,7 +455,6 @@ class Download:
         return Digest(self.digest.algorithm, "none") if self.kept else self.digest
 
     def close(self) -> None:
-        """Give the memory free."""
         if self.kept:
             os.close(self.memory)
             self.memory = -1

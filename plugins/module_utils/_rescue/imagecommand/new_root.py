@@ -383,7 +383,6 @@ def grub_program(top: Path, name: str) -> str:
 
 
 def write_menu(top: Path, call: Callable[..., str]) -> None:
-    """Write grub.cfg."""
     program = grub_program(top, "mkconfig")
     folder = f"/boot/{program.partition('-')[0]}"
     call("mkdir", "-p", folder)

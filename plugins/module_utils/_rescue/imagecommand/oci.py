@@ -235,7 +235,6 @@ class Blob(RegistryTransfer):
 
 
 def as_object(data: bytes, what: str) -> dict[str, Any]:
-    """Return JSON that must be an object."""
     found = json_object(data)
     if found is None:
         raise Refused(f"image: its {what} is no JSON object")
@@ -492,10 +491,8 @@ def to_file(arguments: list[str]) -> int:
 
 
 def proof(layer: Descriptor) -> Digest:
-    """Return the digest that a layer must have."""
     return Digest(layer.algorithm, layer.hex)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
     return to_file(arguments[1:]) if arguments[:1] == [TO_FILE] else run_program(NAME, install, arguments)

@@ -157,5 +157,4 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
     return run_program(NAME, install, arguments)

@@ -60,7 +60,6 @@ class Writer:
         os.fsync(self.fd)
 
     def write(self, block: bytes) -> None:
-        """Take the next block of the image."""
         if self.position + len(block) > self.size:
             raise Refused(f"image: it is larger than the device of {self.size} bytes")
         view = memoryview(block)
@@ -97,7 +96,6 @@ class Writer:
         return bytes(ends[0]), self.tail, bytes(ends[self.tail])
 
     def put(self, view: memoryview, place: int) -> None:
-        """Write bytes to a place."""
         begin, length = place, len(view)
         while view:
             done = os.pwrite(self.fd, view, place)
@@ -352,7 +350,6 @@ class Partition:
         self.probe()
 
     def probe(self) -> None:
-        """Look at what is on it."""
         probe = run("blkid", "-p", "-o", "export", self.node, accept=(0, 2, 8))
         tags = dict(line.split("=", 1) for line in probe.splitlines() if "=" in line)
         self.fs = tags.get("TYPE", "")
@@ -414,7 +411,6 @@ class Table:
                 writer.put(memoryview(tail)[: len(tail) - self.back], tail_start)
 
     def close(self) -> None:
-        """Give the file free."""
         if self.device != str(self.path):
             run("losetup", "--detach", self.device)
 

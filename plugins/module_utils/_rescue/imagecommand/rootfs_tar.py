@@ -379,7 +379,6 @@ class RootFs:
             table.commit()
 
     def close(self) -> None:
-        """Give memory and processes free."""
         for unpacker in self.unpackers:
             unpacker.close()
         for download in self.downloads:
@@ -411,7 +410,6 @@ class RootFs:
 
     @contextlib.contextmanager
     def _mounted(self, volumes: list[tuple[Volume, Partition]], work: Path) -> Iterator[Path]:
-        """Mount the new root with all below it."""
         found = {volume.purpose: partition for volume, partition in volumes}
         with contextlib.ExitStack() as stack:
             top = work / "new"
@@ -498,7 +496,6 @@ def esp_folder(top: Path) -> Path:
 
 
 def fstab_fields(purpose: str, fs: str) -> str:
-    """Return the fields of fstab behind the device."""
     if purpose == "swap":
         return "none swap sw 0 0"
     if purpose == "esp":  # a machine should start also when its boot loader's folder is damaged
@@ -512,8 +509,6 @@ NAME = "image-url-command-rootfs-tar"
 
 
 class TarUrl(ImageUrl):
-    """The image URL of a tar archive."""
-
     SWITCHES = ("sha256", "sha512", "keys", "stall", "layout")
 
 
@@ -539,5 +534,4 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
     return run_program(NAME, install, arguments)

@@ -55,7 +55,6 @@ class Pieces:
         return b"".join(found)
 
     def seek(self, place: int) -> None:
-        """Skip bytes."""
         if place < self.position:
             raise Refused("image: the tar archive is damaged: a header leads back")
         while self.position < place:
@@ -238,7 +237,6 @@ class Survey:
         self.found: set[str] = set()
 
     def add(self, entry: Entry) -> None:
-        """Count one member."""
         self.members += 1
         mount = next(one for one in self.mounts if not one or entry.name == one or entry.name.startswith(one + b"/"))
         whole = sum(-(-length // BLOCK_SIZE) * BLOCK_SIZE for _start, length in entry.extents)

@@ -261,7 +261,6 @@ class Terminal:
         self.steps = Steps()
 
     def take(self, data: bytes) -> None:
-        """Take bytes as they come."""
         *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
         for line in lines:
             self._line(line)

@@ -79,11 +79,9 @@ class Layout:
 
     @property
     def encrypted(self) -> bool:
-        """Whether any partition is to be encrypted."""
         return any(part.get("crypt") for part in self.partitions)
 
     def groups(self) -> list[str]:
-        """The names of the volume groups."""
         return list(dict.fromkeys(part["filesystem"] for part in self.partitions if part["mount"] == "lvm"))
 
     def mounts(self) -> Iterator[tuple[str, str, str]]:
