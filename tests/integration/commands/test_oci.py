@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.invocation import OciUrl
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci import (
+    Blob,
     OciImage,
     check_signature,
 )
@@ -146,7 +147,7 @@ def test_a_layer_that_stays_cut_off_is_given_up(front):
     layer = OciImage(client).layers[0]
     front.proxy.faults = [(BLOB, "cut", 70000), *[(BLOB, "cut", 0)] * 9]
     with pytest.raises(Refused, match="given up after 6 connections: the connection ended after 70000 of"):
-        list(client.blob(layer).chunks())
+        list(Blob(client, layer).chunks())
 
 
 @pytest.mark.parametrize(

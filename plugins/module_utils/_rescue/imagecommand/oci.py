@@ -153,22 +153,14 @@ class Registry:
             )
         return as_object(data, "manifest"), digest
 
-    def document(self, descriptor: Descriptor, what: str) -> dict[str, Any]:
-        """Return a small blob as an object."""
-        return as_object(self.small_blob(descriptor, what), what)
-
     def small_blob(self, descriptor: Descriptor, what: str) -> bytes:
         """Return a small blob, proven."""
         if descriptor.size > DOCUMENT_LIMIT:
             raise Refused(f"image: its {what} has {descriptor.size} bytes, refused")
-        data = whole(self.blob(descriptor), DOCUMENT_LIMIT)
+        data = whole(Blob(self, descriptor), DOCUMENT_LIMIT)
         if hashlib.new(descriptor.algorithm, data).hexdigest() != descriptor.hex:
             raise Refused(f"image: its {what} is damaged: another digest than {descriptor.digest}")
         return data
-
-    def blob(self, descriptor: Descriptor) -> Blob:
-        """Return the source of a blob."""
-        return Blob(self, descriptor)
 
 
 class RegistryTransfer(Transfer):
@@ -282,7 +274,7 @@ class OciImage:
             if "encrypted" in layer.media_type:
                 raise Refused(f"image: {url.shown} has encrypted layers")
         if self.container:
-            self._check(registry.document(config, "configuration"))
+            self._check(as_object(registry.small_blob(config, "configuration"), "configuration"))
 
     def _choose(self, index: dict[str, Any], shown: str) -> Descriptor:
         entries = index["manifests"] if isinstance(index["manifests"], list) else []
@@ -412,11 +404,11 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
         kind, layers = "rootfs", image.layers
     else:
         layers = [image.only_layer(url.switches.get("file", ""))]
-        kind = kind_of_content(beginning(registry.blob(layers[0])))
+        kind = kind_of_content(beginning(Blob(registry, layers[0])))
     for switch, needed in (("layout", "rootfs"), ("grow", "raw")):
         if switch in url.switches and needed not in kind:
             raise Refused(f"image URL: {switch}= is not for this image, which is a {kind}")
-    sources = [(registry.blob(layer), proof(layer)) for layer in layers]
+    sources = [(Blob(registry, layer), proof(layer)) for layer in layers]
     if kind == "rootfs":
         with contextlib.closing(RootFs(job, layout, sources, True, progress)) as rootfs:
             with writing(job.disk, progress) as work:
@@ -458,7 +450,7 @@ def pull(target: Path, room: int, image_url: str, progress: Progress, token: str
             f"image: it has {-(-layer.size // MIB)} MiB, and the rescue has {room // MIB} MiB of memory for it; "
             "use a smaller image"
         )
-    blob, digest = registry.blob(layer), proof(layer)
+    blob, digest = Blob(registry, layer), proof(layer)
 
     def state() -> str:
         return f"downloaded {blob.received // MIB} of {layer.size // MIB} MiB of the image"
