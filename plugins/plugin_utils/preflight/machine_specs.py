@@ -29,7 +29,6 @@ _OF_BUILDS = {"architecture": "kubenode_architecture"}
 _ARCHITECTURES = {"type": "str", "choices": ["x86", "arm"]}
 #: Paths that a module takes as they are; others are found by those who read the file.
 _FOUND_HERE = frozenset(["kubenode_command_dir", "kubenode_os_private_key", "kubenode_user_data_file"])
-_STEPS = ("pre_provision_command", "machine_disks", "image_url_command", "robot_installimage", "machine_boot")
 #: Modules with the option ``access``.
 _WITH_ACCESS = ("hcloud_rescue", "robot_rescue")
 #: Modules that check options of the modules after them.
@@ -104,7 +103,7 @@ def variable_names(module: str) -> dict[str, Any]:
         listed = specification.taken_by("preprov_images")
         return {one.name.removeprefix(_OF_IMAGES): one.name for one in listed if one.name.startswith(_OF_IMAGES)}
     if module == "machine_install":
-        return {step: specification.of_step(step) for step in _STEPS}
+        return {step: specification.of_step(step) for step in specification.STEPS}
     more = specification.of_machines("access") if module in _WITH_ACCESS else {}
     of_machines = {key: variables[0] for key, variables in {**more, **specification.of_machines(module)}.items()}
     found = {**of_machines, **specification.of_options(module), **specification.of_step(module)}

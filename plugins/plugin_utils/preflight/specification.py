@@ -130,6 +130,10 @@ def of_machines(module: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+#: The steps of the SSH phase, in the order in which a machine takes them.
+STEPS = ("pre_provision_command", "machine_disks", "image_url_command", "robot_installimage", "machine_boot")
+
+
 @functools.cache
 def of_step(step: str) -> dict[str, str]:
     """Option of a step of the SSH phase → the variable that holds it."""

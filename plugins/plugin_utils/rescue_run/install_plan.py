@@ -261,13 +261,7 @@ def variables() -> dict[str, dict[str, str]]:
     """For each step, its options and the variables that hold them."""
     return {
         step: {option: name for option, name in specification.of_step(step).items() if option != _TOKEN}
-        for step in (
-            "pre_provision_command",
-            "machine_disks",
-            "image_url_command",
-            "robot_installimage",
-            "machine_boot",
-        )
+        for step in specification.STEPS
     }
 
 
