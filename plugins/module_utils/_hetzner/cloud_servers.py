@@ -185,7 +185,11 @@ class Servers:
         return actions
 
     def create(self, name: str, body: dict[str, Any], deadline: Deadline) -> tuple[Server, Action | None]:
+        lost_an_answer = False
+
         def look(_sent_at: float | None) -> dict[str, Any] | None:
+            nonlocal lost_an_answer
+            lost_an_answer = True
             server = self.by_name(name, deadline)
             if server is None:
                 return None
@@ -194,17 +198,11 @@ class Servers:
             actions = self.history(server, deadline)
             return {"server": server, "action": _newest(actions, "create_server")}
 
-        retried = []
-
-        def look_once(sent_at: float | None) -> dict[str, Any] | None:
-            retried.append(True)
-            return look(sent_at)
-
         try:
-            answer = self._api.change("POST", "/servers", deadline, look_once, machine=name, json=body)
+            answer = self._api.change("POST", "/servers", deadline, look, machine=name, json=body)
         except ApiError as error:
             # Only after a lost answer can the server of this name be the one we asked for.
-            found = look(None) if error.code == "uniqueness_error" and retried else None
+            found = look(None) if error.code == "uniqueness_error" and lost_an_answer else None
             if found is None:
                 raise
             answer = found

@@ -486,7 +486,7 @@ class RobotFlow(BootFlow):
         if not (self.result["armed"] or self.seen.rearm):
             return
         if self.resets.still_armed():
-            self.routes.disarm_kind("rescue", self.deadline_for("the disarmed rescue"))
+            self._disarm_rescue()
         self.result["armed"] = False
 
     def end_of(self, error: Exception) -> Exception | None:

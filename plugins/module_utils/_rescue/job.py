@@ -167,15 +167,10 @@ def alone(base: str = protocol.BASE) -> Iterator[None]:
         yield
 
 
-def present(run: Run, base: str = protocol.BASE) -> protocol.Status | None:
-    """The status of the job in this rescue; None when there has been none."""
-    return _Runner(run, base).status()
-
-
 def progress(run: Run, base: str = protocol.BASE) -> dict[str, bool]:
     """Whether the job in this rescue is running, and whether one has succeeded."""
     try:
-        status = present(run, base)
+        status = _Runner(run, base).status()
     except JobError:
         # A runner that answers nonsense may be a job that runs.
         return {"running": True, "succeeded": False}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import probe
-from ansible_collections.kubenode.provision.plugins.module_utils._common import probe as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
 
 #: BOOT_ID: reboots the system of that boot ("any": whichever answers), and says whether it does.
@@ -88,7 +87,7 @@ class System:
     hostname: str
     kernel: str
     os: str
-    origin: origins.Origin
+    origin: probe.Origin
     cloud_init: CloudInit
     record: dict[str, Any] | None
     #: Its own IP addresses.
@@ -121,7 +120,7 @@ def parse(text: str, mask: Callable[[str], str] = str) -> System:
         hostname=one_line(fields.get("hostname", ""), 253),
         kernel=one_line(fields.get("kernel", ""), 100),
         os=one_line(fields.get("os", ""), 200),
-        origin=origins.Origin.parse(fields),
+        origin=probe.Origin.parse(fields),
         cloud_init=_cloud_init(fields, mask),
         record=json_object(fields.get("record", "")),
         addresses=probe.addresses_of(fields),

@@ -30,7 +30,7 @@ def shown(name: bytes) -> str:
 
 
 BLOCK = 512
-FILE, HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
+FILE, HARD_LINK, SYMLINK, CHARACTER, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"5", b"6"
 PAX = b"x"
 END = bytes(2 * BLOCK)
 

@@ -10,6 +10,7 @@ firmware, architecture, and the disks as they are now.
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -19,7 +20,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..._common.safe_files import replacing
@@ -488,7 +489,7 @@ class Program:
     def _install(self, config: str, nonce: str) -> None:
         result, spec = self.result, self._spec
         # It prints its whole configuration.
-        terminal = installer.Terminal(say_of_others, publish(self._base), spec["crypt_password"])
+        terminal = installer.Terminal(say_of_others, functools.partial(publish, self._base), spec["crypt_password"])
         self._installer = installer.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
         result["began"] = result["installing"] = True
@@ -535,13 +536,13 @@ class Program:
         if time.monotonic() - self._ticked > 1:
             self._ticked = time.monotonic()
             of = f" of {image_file.mebibytes(size)}" if size else ""
-            publish(self._base)(f"downloaded {image_file.mebibytes(done)}{of} of the image")
+            publish(self._base, f"downloaded {image_file.mebibytes(done)}{of} of the image")
         self._in_time()
 
     def _read(self, done: int) -> None:
         if time.monotonic() - self._ticked > 5:
             self._ticked = time.monotonic()
-            publish(self._base)(f"checked {image_file.mebibytes(done)} of the image")
+            publish(self._base, f"checked {image_file.mebibytes(done)} of the image")
         self._in_time()
 
     def _in_time(self) -> None:
@@ -565,14 +566,10 @@ def say_of_others(text: str) -> None:
     say(f" {text}" if text.startswith(RESULT) else text)
 
 
-def publish(base: str) -> Callable[[str], None]:
+def publish(base: str, text: str) -> None:
     """Reports the progress of the work: CAPH's output.json."""
-
-    def tell(text: str) -> None:
-        with contextlib.suppress(OSError):
-            write(os.path.join(base, "output.json"), json.dumps({"message": text}) + "\n", 0o600)
-
-    return tell
+    with contextlib.suppress(OSError):
+        write(os.path.join(base, "output.json"), json.dumps({"message": text}) + "\n", 0o600)
 
 
 def write(path: str, text: str, mode: int) -> None:

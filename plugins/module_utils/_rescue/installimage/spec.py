@@ -190,8 +190,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9_.@%+=:,~-]+)+\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 NAME, PATH, URL, FILE = "name", "path", "url", "file"
-#: Where the new system has its network from.
-OF_RESCUE, OF_IMAGE = "rescue", "image"
+#: What network_config is when the new system has its network from the rescue, and not from the image.
+OF_RESCUE = "rescue"
 #: What image.url is when it names an image in a registry.
 OCI = "oci"
 
