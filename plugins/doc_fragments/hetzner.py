@@ -216,6 +216,22 @@ options:
       - Since when the machine is in O(boot_state), as the step before returned it.
       - The default is the begin of the task.
     type: str
+  host_keys:
+    description:
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
+      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
+      - Without them, the first key that the rescue shows is pinned for that boot.
+    type: list
+    elements: str
+  known_hosts_dir:
+    description:
+      - Directory on the controller for the SSH host keys that the machine showed. The user's own C(known_hosts) is
+        left alone.
+      - The first key that a rescue shows is pinned for the rest of that boot within this run of Ansible, because a
+        rescue has new keys at every boot and cloud APIs do not list them. Another key is refused afterwards.
+      - The default is a temporary directory of this run.
+      - Only used when the connection is P(ansible.builtin.ssh#connection).
+    type: path
   machine_name:
     description:
       - Name of the machine.
@@ -237,6 +253,19 @@ options:
   bootstrap_data_file:
     description: File on the controller that holds the bootstrap data. It may be encrypted by Ansible Vault.
     type: path
+  consent:
+    description:
+      - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
+        the record of the new system.
+      - V(empty) - the disks must hold nothing.
+      - V(fresh) - the machine was made for this installation, and nothing but its first image was on its disks. They
+        are emptied first, so that a command which writes nothing leaves nothing that boots.
+      - V(reinstall) - the system that was there may go. The disks are emptied first.
+      - V(named) - O(reinstall) names the machine; what lies on its disks says whether that word was used up before.
+      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks, and emptied them or left
+        that to O(empty).
+    type: str
+    default: empty
   installation:
     description:
       - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or

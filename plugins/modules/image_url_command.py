@@ -83,19 +83,6 @@ options:
     type: list
     elements: dict
     default: []
-  consent:
-    description:
-      - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
-        the record of the new system.
-      - V(empty) - the disks must hold nothing.
-      - V(fresh) - the machine was made for this installation, and nothing but its first image was on its disks. They
-        are emptied first, so that a command which writes nothing leaves nothing that boots.
-      - V(reinstall) - the system that was there may go. The disks are emptied first.
-      - V(named) - O(reinstall) names the machine; what lies on its disks says whether that word was used up before.
-      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks, and emptied them or left
-        that to O(empty).
-    type: str
-    default: empty
   machine_name:
     description:
       - Name of the machine, third argument of the image command.
@@ -132,13 +119,6 @@ options:
       marker_and_exit_code: The last line of its stdout contains C(IMAGE_URL_DONE), and it ends with exit code 0.
       marker: The last line of its stdout contains C(IMAGE_URL_DONE), as in CAPH.
     default: marker_and_exit_code
-  host_keys:
-    description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
-      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
-      - Without them, the first key that the rescue shows is pinned for that boot.
-    type: list
-    elements: str
   poll:
     description: Longest time in seconds between two looks at the command. Its end is noticed at once.
     type: float
@@ -149,15 +129,6 @@ options:
         what the last image command printed on stdout, on stderr, and both together with the seconds since its
         start.
       - The default is C(kubenode-provision/logs) below E(XDG_STATE_HOME) or C(~/.local/state).
-    type: path
-  known_hosts_dir:
-    description:
-      - Directory on the controller for the SSH host keys that the machine showed. The user's own C(known_hosts) is
-        left alone.
-      - The first key that a rescue shows is pinned for the rest of that boot within this run of Ansible, because a
-        rescue has new keys at every boot and cloud APIs do not list them. Another key is refused afterwards.
-      - The default is a temporary directory of this run.
-      - Only used when the connection is P(ansible.builtin.ssh#connection).
     type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes

@@ -129,20 +129,6 @@ options:
       - M(kubenode.provision.machine_boot) removes it when the new system has proven itself.
       - The default is C(kubenode-provision/claims/NAME.json) below E(XDG_STATE_HOME) or C(~/.local/state).
     type: path
-  host_keys:
-    description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
-      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API reports.
-      - Without them, the first key that the rescue shows is pinned for that boot.
-    type: list
-    elements: str
-  known_hosts_dir:
-    description:
-      - Directory on the controller for the SSH host keys that the machine showed. The user's own C(known_hosts) is
-        left alone.
-      - The default is a temporary directory of this run.
-      - Only used when the connection is P(ansible.builtin.ssh#connection).
-    type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.hetzner.rescue_server

@@ -71,12 +71,6 @@ options:
       - File with the machine's intent. What an earlier run claimed in it, and had not begun to write, is given up when
         the program stops the machine.
     type: path
-  host_keys:
-    description:
-      - Public SSH host keys of the rescue, as lines of C(.pub) files. No system with another key is used.
-      - Without them, the first key that the rescue shows is pinned for that boot.
-    type: list
-    elements: str
   poll:
     description: Longest time in seconds between two looks at the program. Its end is noticed at once.
     type: float
@@ -85,9 +79,6 @@ options:
     description:
       - Directory on the controller for the log, which has the name of the machine with C(.pre-provision.log) behind it.
       - The default is C(kubenode-provision/logs) below E(XDG_STATE_HOME) or C(~/.local/state).
-    type: path
-  known_hosts_dir:
-    description: See O(kubenode.provision.image_url_command#module:known_hosts_dir).
     type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes

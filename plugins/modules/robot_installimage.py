@@ -186,18 +186,6 @@ options:
       - Host name of the new system.
       - The default is O(machine_name).
     type: str
-  consent:
-    description:
-      - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
-        the record of the new system.
-      - V(empty) - the disks must hold nothing.
-      - V(fresh) - the machine was made for this installation, and nothing but its first image was on its disks. They
-        are emptied first, so that a command which writes nothing leaves nothing that boots.
-      - V(reinstall) - the system that was there may go. The disks are emptied first.
-      - V(named) - O(reinstall) names the machine; what lies on its disks says whether that word was used up before.
-      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks and emptied them.
-    type: str
-    default: empty
   post_install_script:
     description:
       - Text of a script that runs inside of the new system at the end of the installation. Without C(#!) in its first
@@ -271,12 +259,6 @@ options:
         and the disks are emptied again.
     type: int
     default: 1800
-  host_keys:
-    description:
-      - Public SSH host keys of the rescue, when they are known in advance, as M(kubenode.provision.robot_rescue)
-        returns them. No system with another key is used.
-    type: list
-    elements: str
   poll:
     description: Longest time in seconds between two looks at the installation. Its end is noticed at once.
     type: float
@@ -286,12 +268,6 @@ options:
       - Directory on the controller for the logs. Those of a machine lie in the sub-directory of its name. Passphrase
         and credentials of URLs are masked in them.
       - The default is C(kubenode-provision/logs) below E(XDG_STATE_HOME) or C(~/.local/state).
-    type: path
-  known_hosts_dir:
-    description:
-      - Directory on the controller for the SSH host keys that the machine showed, as in
-        M(kubenode.provision.image_url_command).
-      - The default is a temporary directory of this run.
     type: path
 extends_documentation_fragment:
   - kubenode.provision.attributes
