@@ -10,7 +10,8 @@ import json
 import os
 import pkgutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Callable
 
 from .._common import installed, safe_files
@@ -32,43 +33,33 @@ class JobError(Exception):
         self.begun = begun
 
 
+@dataclass(repr=False)
 class Job:
     """What travels from the controller to the machine, as one opaque string (it holds secrets)."""
 
-    def __init__(
-        self,
-        command: bytes,
-        bootstrap: bytes,
-        arguments: Sequence[str],
-        token: str,
-        limit: int,
-        rule: str,
-        runner: str,
-        installation: str = "",
-        devices: Iterable[str] = (),
-        consent: str = "",
-        reinstall: str | Sequence[str] | None = None,
-        intent: str = "",
-        files: Mapping[str, bytes] | None = None,
-        uploaded: Mapping[str, Any] | None = None,
-        empty: Iterable[Any] = (),
-        check_image: bool = True,
-        still_empty: Iterable[Any] = (),
-    ) -> None:
-        self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
-        self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
-        #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
-        self.installation, self.devices, self.consent = installation, list(devices), consent
-        self.reinstall, self.intent = reinstall, intent
-        #: What else the program finds below the base: path → content, readable for root alone.
-        self.files = dict(files or {})
-        #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
-        self.uploaded = dict(uploaded or {})
-        #: Disks to empty before the start, as the look saw them on whose word they may go; whether the image must be
-        #: fetchable before.
-        self.empty, self.check_image = list(empty), check_image
-        #: Disks that hold nothing, as the look saw them; only if that is so still, the job starts.
-        self.still_empty = list(still_empty)
+    command: bytes
+    bootstrap: bytes
+    arguments: Sequence[str]
+    token: str
+    limit: int
+    rule: str
+    runner: str
+    #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
+    installation: str = ""
+    devices: list[str] = field(default_factory=list)
+    consent: str = ""
+    reinstall: Any = None
+    intent: str = ""
+    #: What else the program finds below the base: path → content, readable for root alone.
+    files: dict[str, bytes] = field(default_factory=dict)
+    #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
+    uploaded: dict[str, Any] = field(default_factory=dict)
+    #: Disks to empty before the start, as the look saw them on whose word they may go; whether the image must be
+    #: fetchable before.
+    empty: list[Any] = field(default_factory=list)
+    check_image: bool = True
+    #: Disks that hold nothing, as the look saw them; only if that is so still, the job starts.
+    still_empty: list[Any] = field(default_factory=list)
 
     @property
     def machine(self) -> str:

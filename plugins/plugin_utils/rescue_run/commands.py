@@ -44,7 +44,7 @@ def image_url_command(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     installation = check_installation(given["installation"]) or installed.new_installation()
     job = jobs.Job(
         command=b"" if inputs.command.is_large else inputs.command.head,
-        uploaded=_uploaded(inputs) if inputs.command.is_large else None,
+        uploaded=_uploaded(inputs) if inputs.command.is_large else {},
         bootstrap=inputs.bootstrap,
         arguments=inputs.arguments,
         token=given["oci_registry_auth_token"] or "",
