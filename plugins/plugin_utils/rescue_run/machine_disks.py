@@ -166,7 +166,7 @@ class _Disks:
         if claimed and (job["running"] or job["succeeded"]):
             state = "is writing" if job["running"] else "has written"
             msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
-            none = {"wiped": [], "to_empty": [], "found_empty": []}
+            none: dict[str, list[Any]] = {"wiped": [], "to_empty": [], "found_empty": []}
             return {"msg": msg, **none, "in_progress": True, "consent": consents.EMPTY}
         slow, notes = self._speeds(chosen) if given["health"] == "speed" else ([], [])
         verdict = guard.judge(
