@@ -288,25 +288,25 @@ def examine(
             bootstrap = None
     devices = list(given.get("root_devices") or [])
     findings += _check_devices(devices) if with_disks else []
-    spec = specs.make(
-        machine=name,
-        hostname=given.get("hostname") or name,
-        image=image,
-        devices=devices,
-        swraid=given["swraid"],
-        swraid_level=given["swraid_level"],
-        partitions=[_plain(part) for part in given["partitions"]],
-        logical_volumes=[_plain(volume) for volume in given["logical_volumes"]],
-        subvolumes=[_plain(volume) for volume in given["subvolumes"]],
-        autosetup=dict(given["autosetup"]),
-        crypt_password=given["crypt_password"] or "",
-        remote_unlock=given["remote_unlock"],
-        post_install_script=given["post_install_script"] or "",
-        bootstrap_data=bootstrap.decode("utf-8") if bootstrap else None,
-        network_config=given["network_config"],
-        uefi=given["uefi"],
-        command=given["command"],
-    )
+    spec: specs.Spec = {
+        "machine": name,
+        "hostname": given.get("hostname") or name,
+        "image": image,
+        "devices": devices,
+        "swraid": given["swraid"],
+        "swraid_level": given["swraid_level"],
+        "partitions": [_plain(part) for part in given["partitions"]],
+        "logical_volumes": [_plain(volume) for volume in given["logical_volumes"]],
+        "subvolumes": [_plain(volume) for volume in given["subvolumes"]],
+        "autosetup": dict(given["autosetup"]),
+        "crypt_password": given["crypt_password"] or "",
+        "remote_unlock": given["remote_unlock"],
+        "post_install_script": given["post_install_script"] or "",
+        "bootstrap_data": bootstrap.decode("utf-8") if bootstrap else None,
+        "network_config": given["network_config"],
+        "uefi": given["uefi"],
+        "command": given["command"],
+    }
     findings += check_token(given.get("oci_registry_auth_token"))
     findings += specs.findings(spec, with_disks)
     return (None if findings else Inputs(spec, local)), findings
@@ -314,15 +314,17 @@ def examine(
 
 def _image(
     given: Mapping[str, Any], find_file: Callable[[str], str], findings: list[str]
-) -> tuple[dict[str, str], Path | None]:
+) -> tuple[specs.Image, Path | None]:
     image = {key: value for key, value in given["image"].items() if value is not None}
     kind = next((kind for kind in (specs.URL, specs.PATH, specs.FILE, specs.NAME) if kind in image), specs.NAME)
     value = str(image.get(kind, ""))
-    made = {"kind": kind, "location": value, "shown": value, "file_name": "", "digest": image.get("digest", "")}
+    digest = image.get("digest", "")
+    made: specs.Image = {"kind": kind, "location": value, "shown": value, "file_name": "", "digest": digest}
     if kind == specs.URL and value.lower().startswith("oci:"):
         switches = urllib.parse.parse_qs(value.partition("#")[2])
         title = switches.get("file", [""])[0].rpartition("/")[2]
-        made.update(kind=specs.OCI, shown=image_url.redact(value), file_name=str(image.get("name") or title))
+        made.update({"kind": specs.OCI, "shown": image_url.redact(value)})
+        made["file_name"] = str(image.get("name") or title)
         findings += _check_reference(value, made, given["require_digest"])
         return made, None
     if kind == specs.URL:
@@ -332,7 +334,8 @@ def _image(
         findings += _check_url(value, made, given["require_digest"])
         return made, None
     if kind == specs.NAME:
-        made.update(location=f"{specs.IMAGES}/{value}", shown=f"{specs.IMAGES}/{value}", file_name=value)
+        path = f"{specs.IMAGES}/{value}"
+        made.update({"location": path, "shown": path, "file_name": value})
         if "/" in value:
             findings.append(f"image.name {shown(value)}: give the name of a file in {specs.IMAGES}, or use image.path")
         return made, None
@@ -342,7 +345,7 @@ def _image(
     return made, _local(value, made, find_file, findings)
 
 
-def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
+def _check_url(url: str, made: specs.Image, require_digest: bool) -> list[str]:
     where = f"image.url {shown(made['shown'])}"
     try:
         image_url.check_image_url(url)
@@ -367,7 +370,7 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
     return []
 
 
-def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
+def _check_reference(url: str, made: specs.Image, require_digest: bool) -> list[str]:
     """Findings about the image of a registry; its client finds the rest before a disk is written."""
     where = f"image.url {shown(made['shown'])}"
     place, _hash, fragment = url.partition("#")
@@ -396,7 +399,7 @@ def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> li
     return found
 
 
-def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], findings: list[str]) -> Path | None:
+def _local(value: str, made: specs.Image, find_file: Callable[[str], str], findings: list[str]) -> Path | None:
     try:
         path = Path(find_file(value))
         found = image_file.digest_of(str(path))
@@ -405,7 +408,7 @@ def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], fi
         return None
     if made["digest"] and made["digest"] != found:
         findings.append(f"image.file {shown(value)}: its digest is {found}, image.digest says {made['digest']}")
-    made.update(digest=found, shown=path.name, location=path.name)
+    made.update({"digest": found, "shown": path.name, "location": path.name})
     return path
 
 
@@ -422,5 +425,5 @@ def _check_devices(devices: list[str]) -> list[str]:
     ]
 
 
-def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(entry: Mapping[str, Any]) -> Any:
     return {key: value for key, value in entry.items() if value is not None}

@@ -14,6 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.layout import Layout
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
 from tests import real_verdicts
+from tests.unit.installimage.specifications import specified
 
 GIB = 1024**3
 
@@ -152,7 +153,7 @@ def spec_of(row: real_verdicts.Row) -> dict:
         else:
             fields["autosetup"][key] = words[0]
     image = {"kind": "name", "location": f"/x/{row.image}", "file_name": row.image, "digest": "", "shown": row.image}
-    return specs.make(machine="node1", image=image, **fields)
+    return specified(machine="node1", image=image, **fields)
 
 
 @pytest.mark.parametrize("row", real_verdicts.ROWS, ids=[row.name for row in real_verdicts.ROWS])

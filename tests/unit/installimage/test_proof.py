@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from tests.folders import put_files, put_programs
+from tests.unit.installimage.specifications import specified
 
 ENTRY = """\
 function load_video { insmod all_video; }
@@ -143,7 +143,7 @@ def test_an_encrypted_system_can_open_its_own_disk(tmp_path, files, programs, wo
 
 def scripted(**fields) -> str:
     """The whole script for two disks in legacy mode."""
-    spec = specs.make(hostname="node-1", **fields)
+    spec = specified(hostname="node-1", **fields)
     return post_install.script(spec, "5f0c9d", "iid-1", {"machine": "node-1"}, ["/dev/sda", "/dev/sdb"], False)
 
 

@@ -13,6 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.system_network import Network
 from tests.folders import put_files, put_programs
+from tests.unit.installimage.specifications import specified
 
 ED, RSA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB"
 
@@ -84,7 +85,7 @@ def run(top, breaks="", hooks=HOOKS):
     }
     put_files(top, files)
     put_programs(top / "programs", PROGRAMS)
-    whole = post_install.script(specs.make(hostname="n"), "5f", "i", {}, ["/dev/sda"], False)
+    whole = post_install.script(specified(hostname="n"), "5f", "i", {}, ["/dev/sda"], False)
     put = whole[whole.index("put() {") : whole.index("say begin")]
     helpers = f"top='{top}'\ndir='{top}/dir'\nconfig=x\n"
     helpers += 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n'
@@ -136,7 +137,7 @@ def test_an_image_without_the_packages_fails_the_installation(tmp_path, missing)
 def test_only_encrypted_systems_of_debian_are_unlocked():
     name = "Rocky-1000-amd64-base.tar.zst"
     image = {"kind": specs.NAME, "location": "/i", "file_name": name, "digest": "", "shown": ""}
-    spec = specs.make(hostname="n", image=image, remote_unlock=True)
+    spec = specified(hostname="n", image=image, remote_unlock=True)
     found = [one for one in specs.findings(spec, with_disks=False) if one.startswith("remote_unlock")]
     assert [one.partition(":")[2].split(",")[0] for one in found] == [
         " no partition has crypt: true", " only images of Debian and Ubuntu can have it; leave it out"]  # fmt: skip

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer, post_install
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from tests.folders import put_programs
+from tests.unit.installimage.specifications import specified
 
 NONCE = "5f0c9d"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
@@ -372,7 +372,7 @@ def test_a_line_without_end_is_read_at_its_ends(word):
 
 
 def scripted(**fields) -> str:
-    spec = specs.make(hostname="node-1", **fields)
+    spec = specified(hostname="node-1", **fields)
     return post_install.script(spec, NONCE, "iid-1", {"machine": "node-1"}, ["/dev/sda", "/dev/sdb"], False)
 
 

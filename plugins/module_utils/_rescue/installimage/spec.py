@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict
 
 from ..._common.names import machine_error
 from ..._common.text import json_value
@@ -229,35 +229,6 @@ class Spec(TypedDict):
     network_config: str
     uefi: str
     command: str
-
-
-def make(**fields: Any) -> Spec:
-    """A specification with every field; the digest of a job is made from its text, so the order is fixed."""
-    spec: dict[str, Any] = {
-        "machine": "",
-        "hostname": "",
-        # kind, location (path or URL, with its credentials), file_name, digest ("" when none is asked for), shown
-        "image": {},
-        "devices": [],
-        "swraid": 0,
-        "swraid_level": 1,
-        "partitions": [],
-        "logical_volumes": [],
-        "subvolumes": [],
-        "autosetup": {},
-        "crypt_password": "",
-        "remote_unlock": False,
-        "post_install_script": "",
-        # None: no seed is written
-        "bootstrap_data": None,
-        "network_config": OF_RESCUE,
-        "uefi": AUTO,
-        "command": COMMAND,
-    }
-    unknown = set(fields) - set(spec)
-    if unknown:
-        raise TypeError(f"unknown fields: {', '.join(sorted(unknown))}")
-    return cast(Spec, dict(spec, **fields))
 
 
 def pack(spec: Spec) -> bytes:
