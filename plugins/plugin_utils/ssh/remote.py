@@ -136,9 +136,11 @@ class KnownHosts:
             self.forget()
 
     def require(self, keys: list[str]) -> None:
-        """Only these keys are the machine's."""
+        """Only these keys are the machine's; the boot for which they were proven stays known while they are the same."""
         self.strict = True
-        self._write(ssh_access.known_hosts(self.alias, keys))
+        wanted = ssh_access.known_hosts(self.alias, keys)
+        if ssh_access.without_header(self._read()) != wanted:
+            self._write(wanted)
 
     def require_known(self) -> bool:
         """Only the keys in the file, which an earlier run was given; False when there are none."""

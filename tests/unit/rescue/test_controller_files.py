@@ -214,6 +214,18 @@ def test_keys_known_in_advance_are_never_forgotten(tmp_path):
     assert KEY.encode() in looked_up.stdout
 
 
+def test_the_steps_of_a_rescue_keep_the_boot_that_one_of_them_has_proven(tmp_path):
+    """A reboot goes to the rescue of that boot; without it, the next contact is one with the installed system."""
+    pin = hosts(tmp_path)
+    pin.prepare()
+    pin.require([KEY])
+    pin.prove(BOOT)
+    pin.require([KEY])
+    assert pin.boot_id == BOOT
+    pin.require([KEY.replace("AAAA", "AAAB", 1)])
+    assert pin.boot_id == "", "a rescue with other keys is another boot"
+
+
 def test_a_directory_with_odd_characters_reaches_ssh_as_it_is(tmp_path):
     pin = KnownHosts(str(tmp_path / "a b%c'd"), "node-1", "os", "run-1")
     arguments = shlex.split(pin.ssh_options())
