@@ -87,6 +87,9 @@ class Words:
         if intent.get("state") != "done" and not intent.get("begun"):
             # Nothing was written for it.
             return ""
+        if self._ids[name] and intent.get("state") != "done":
+            # Whether it, or the installation of this id, is there is not known here. What lies on the disks says it.
+            return ""
         known = dict(intent, installed_at=intent.get("armed_at"))
         return "" if self.covers(name, known) else self.why_not(name, known)
 

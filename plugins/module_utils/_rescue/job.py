@@ -58,6 +58,8 @@ class Job:
     #: fetchable before.
     empty: list[Any] = field(default_factory=list)
     check_image: bool = True
+    #: Whether the program empties disks itself, as installimage does.
+    erases: bool = False
     #: Disks that hold nothing, as the look saw them; only if that is so still, the job starts.
     still_empty: list[Any] = field(default_factory=list)
 

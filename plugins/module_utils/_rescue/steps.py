@@ -43,7 +43,7 @@ def _start(
 
 _STEPS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
-    INSTALLIMAGE: _start,
+    INSTALLIMAGE: lambda request: _start(request, decide=targets.decider),
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
     LOOK: lambda request: targets.look_at_disks(run),
     MEASURE: lambda request: targets.measure_disks(run, request["targets"]),

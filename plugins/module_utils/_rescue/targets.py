@@ -126,7 +126,8 @@ def decider(wanted: Job, base: str = protocol.BASE) -> Callable[[protocol.Status
 
     def decide(status: protocol.Status | None) -> str:
         todo = protocol.decide(status, wanted.digest, wanted.rule)
-        if todo != protocol.ATTACH or not wanted.empty or job.installation_in(base) == wanted.installation:
+        empties = bool(wanted.empty) or wanted.erases
+        if todo != protocol.ATTACH or not empties or job.installation_in(base) == wanted.installation:
             return todo
         running = status is not None and status.state == protocol.RUNNING
         return protocol.BUSY if running else protocol.START

@@ -293,7 +293,13 @@ def would_start(remote: Remote, job: jobs.Job) -> bool:
         status = protocol.parse_status(answer) if answer.strip() else None
     except protocol.ProtocolError:
         return True
-    return protocol.decide(status, job.digest, job.rule) == protocol.START
+    if status is None or protocol.decide(status, job.digest, job.rule) == protocol.START:
+        return True
+    # See `targets.decider`, which decides it there.
+    if status.state == protocol.RUNNING or not (job.empty or job.erases):
+        return False
+    kept = remote.run(f"cat {protocol.BASE}/{protocol.INSTALLATION} 2>/dev/null || :")[1].strip()
+    return kept != job.installation
 
 
 def goes_on(host: Host, job: jobs.Job) -> bool:

@@ -69,6 +69,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         devices=spec["devices"],
         consent=given["consent"],
         reinstall=given["reinstall"],
+        erases=bool(given["empty"]),
         files=files,
         intent=intent_for(given, flow.name, installation, image_url=spec["image"]["shown"], command="installimage"),
     )

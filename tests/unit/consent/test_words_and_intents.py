@@ -60,6 +60,9 @@ def test_what_a_permission_covers(given_words, record, covered):
 def test_an_intent_that_ended_before_anything_was_written_uses_no_permission_up(state, begun, used):
     kept = dict(intents.make("n1", MINE, "reinstall"), state=state, begun=begun)
     assert bool(consent.Words("reinstall", ["n1"]).used_by("n1", kept)) is used
+    # whether what was begun is there, or the installation that is named, only the machine knows
+    named = consent.Words("reinstall", {"n1": OTHER[:8]})
+    assert bool(named.used_by("n1", kept)) is (state == "done")
 
 
 @pytest.mark.parametrize(

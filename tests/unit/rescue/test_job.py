@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
 from tests.folders import put
 from tests.waiting import until
 
@@ -74,6 +75,28 @@ def test_a_job_that_succeeded_is_attached_to_and_another_one_starts(base):
     assert attached is False
     ended(job(), base)
     assert (base / "runs").read_text() == "ran\nran\n"
+
+
+@pytest.mark.parametrize(
+    ("installation", "more", "attached"),
+    [
+        ("a" * 32, {"erases": True}, True),
+        ("b" * 32, {"erases": True}, False),
+        ("b" * 32, {"empty": ["sda"]}, False),
+        # a controller that lost what it knew goes on with what is there
+        ("b" * 32, {}, True),
+    ],
+)
+def test_a_job_that_erases_disks_is_not_done_by_one_of_another_installation(base, installation, more, attached):
+    first = dataclasses.replace(job(), installation="a" * 32)
+    jobs.start_or_attach(first, run, str(base))
+    ended(first, base)
+    wanted = dataclasses.replace(job(), installation=installation, **more)
+    found = jobs.start_or_attach(wanted, run, str(base), decide=targets.decider(wanted, str(base)))[1]
+    assert found is attached
+    assert jobs.installation_in(str(base)) == ("a" * 32 if attached else "b" * 32)
+    ended(wanted, base)
+    assert (base / "runs").read_text() == ("ran\n" if attached else "ran\nran\n")
 
 
 def test_a_running_job_is_attached_to_and_another_one_is_refused(base):
