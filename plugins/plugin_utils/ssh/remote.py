@@ -136,7 +136,7 @@ class KnownHosts:
             self.forget()
 
     def require(self, keys: list[str]) -> None:
-        """Only these keys are the machine's; the boot for which they were proven stays known while they are the same."""
+        """Only these keys are the machine's; for which boot they were proven is kept with them."""
         self.strict = True
         wanted = ssh_access.known_hosts(self.alias, keys)
         if ssh_access.without_header(self._read()) != wanted:
