@@ -226,6 +226,8 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
         if said and not left:
             continue
         way_out = f"To write it, name the machine: {consents.extra_var('reinstall', [wanted.machine])}"
+        if any(record and record.get("machine") == wanted.machine for record in records):
+            way_out += "; to keep it, reboot the server: a rescue is for one boot"
         why = words.why_not(wanted.machine, left[0]) if said else way_out
         held = "\n  ".join(disk_facts.held(disk))
         raise JobError(

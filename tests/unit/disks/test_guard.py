@@ -69,7 +69,7 @@ def test_consent(chosen, more, wiped):
         (["sdb"], {}, """-e '{"kubenode_wipe": ["0xb"]}'"""),
         (["sdb"], {"wipe": ["A"]}, """-e '{"kubenode_wipe": ["0xb"]}'"""),
         (["sdb"], {"reinstall": True}, "covers only what was installed for this machine"),
-        (["sdc"], {}, """-e '{"kubenode_reinstall": ["node-1"]}'"""),
+        (["sdc"], {}, """-e '{"kubenode_reinstall": ["node-1"]}'. To keep it, reboot the server"""),
         (["sdd"], {"reinstall": True}, "machine node-2"),
         (["sdd"], {"claimed": True}, """-e '{"kubenode_wipe": ["0xd"]}'"""),
         (["sde"], {"reinstall": True}, "Old Linux"),

@@ -188,6 +188,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
     if is_ours(disk, machine) and not reinstall:
         word = consents.extra_var("reinstall", [machine])
         text += f"It is this machine's own installed system: to write it again, name the machine: {word}. "
+        text += "To keep it, reboot the server: a rescue is for one boot. "
     elif reinstall and is_of_another(disk, machine):
         text += f"kubenode_reinstall does not cover what was installed for machine {is_of_another(disk, machine)}. "
     elif reinstall:
