@@ -18,8 +18,8 @@ def public_key(comment: str = "test") -> str:
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} {comment}".rstrip()
 
 
-def key_pair(path: Path, *kind: str, comment: str = "me@host") -> str:
+def key_pair(path: Path, *kind: str, comment: str = "me@host", passphrase: str = "") -> str:
     """Make one; its private half is in the file, and the line of its public half is returned."""
-    words = ["-q", "-t", *(kind or ["ed25519"]), "-N", "", "-C", comment, "-f", str(path)]
+    words = ["-q", "-t", *(kind or ["ed25519"]), "-N", passphrase, "-C", comment, "-f", str(path)]
     subprocess.run(["ssh-keygen", *words], check=True)
     return Path(f"{path}.pub").read_text().strip()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import gzip
 import struct
-import subprocess
 
 import pytest
 import yaml
@@ -22,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imageco
     plain_key,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.new_root import meta_data
+from tests.key_pairs import key_pair
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,8 @@ SECURITY_KEY = f"sk-ssh-ed25519@openssh.com {pack(b'sk-ssh-ed25519@openssh.com',
 
 @pytest.mark.parametrize(("kind", "bits"), [("ed25519", 256), ("rsa", 2048), ("ecdsa", 256), ("ecdsa", 521)])
 def test_keys_as_ssh_keygen_makes_them(tmp_path, kind, bits):
-    command = ["ssh-keygen", "-q", "-t", kind, "-b", str(bits), "-N", "", "-C", "me@home now", "-f", tmp_path / "key"]
-    subprocess.run(command, check=True)
-    assert authorized_keys(tmp_path / "key.pub") == [(tmp_path / "key.pub").read_text().strip()]
+    public = key_pair(tmp_path / "key", kind, "-b", str(bits), comment="me@home now")
+    assert authorized_keys(tmp_path / "key.pub") == [public]
 
 
 def test_the_file_is_read_in_order_and_each_key_once(tmp_path):

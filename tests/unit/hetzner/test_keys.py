@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
@@ -14,11 +12,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.login_
     public_half,
     resolve_keys,
 )
-
-
-def make_key(path, passphrase=""):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path], check=True)
-    return path.with_suffix(".pub").read_text()
+from tests.key_pairs import key_pair
 
 
 def registered(number, name, public_key):
@@ -32,13 +26,13 @@ def test_material_ignores_the_comment():
 
 
 def test_public_half_is_derived_from_the_key_itself(tmp_path):
-    public = make_key(tmp_path / "key")
+    public = key_pair(tmp_path / "key")
     (tmp_path / "key.pub").write_text("ssh-ed25519 WRONG stale\n")
     assert material(public_half(str(tmp_path / "key"))) == material(public)
 
 
 def test_public_half_of_a_key_with_passphrase_is_the_file_beside_it(tmp_path):
-    public = make_key(tmp_path / "key", "secret words")
+    public = key_pair(tmp_path / "key", passphrase="secret words")
     assert material(public_half(str(tmp_path / "key"))) == material(public)
     (tmp_path / "key.pub").unlink()
     with pytest.raises(Unfit, match=r"no readable '.*key.pub' beside it"):
@@ -69,7 +63,7 @@ def test_keys_by_their_labels():
 
 
 def test_the_private_key_must_be_among_the_named_keys(tmp_path):
-    mine, other = make_key(tmp_path / "mine"), make_key(tmp_path / "other")
+    mine, other = key_pair(tmp_path / "mine"), key_pair(tmp_path / "other")
     keys = [registered(1, "other", other), registered(2, "mine", mine)]
     assert [key["id"] for key in resolve_keys(["other", 2], keys, mine, "mine")] == [1, 2]
     with pytest.raises(Unfit, match="opens none of 'other'; name 'mine', which is its public half"):

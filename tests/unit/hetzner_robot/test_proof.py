@@ -19,13 +19,14 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet
     KeyNotUsable,
     check_private_key,
 )
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
 def key_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("keys") / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "who@where", "-f", path], check=True)
+    key_pair(path)
     return path
 
 
@@ -159,7 +160,7 @@ def test_an_agent_s_key_is_taken_where_no_other_is_named(agent, key_file, tmp_pa
     check_private_key(f"{key_file}.pub")
     # of several, the one that Robot knows is meant
     other = tmp_path / "other"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    key_pair(other)
     agent(other)
     both = login_keys.choose_keys(None, None)
     assert sorted(both) == sorted([mine, public(other)])

@@ -41,6 +41,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote impo
     KnownHosts,
     classify,
 )
+from tests.key_pairs import key_pair
 from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
@@ -371,17 +372,15 @@ def test_a_record_keeps_what_it_says():
 # --- private keys
 
 
-def make_key(path: Path, passphrase: str = "", *more: str) -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path, *more], check=True)
-    return path
-
-
 def test_a_private_key_that_opens_is_taken(tmp_path):
-    fleet_check.check_private_key(str(make_key(tmp_path / "key")))
+    key_pair(tmp_path / "key")
+    fleet_check.check_private_key(str(tmp_path / "key"))
 
 
 def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch):
-    key = make_key(tmp_path / "key", "passphrase")
+    key, other = tmp_path / "key", tmp_path / "other"
+    for path in (key, other):
+        key_pair(path, passphrase="passphrase")
     key.with_suffix(".pub").unlink()
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with pytest.raises(fleet_check.KeyNotUsable) as refusal:
@@ -400,7 +399,7 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
             fleet_check.check_private_key(str(key))
             with pytest.raises(fleet_check.KeyNotUsable):
-                fleet_check.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
+                fleet_check.check_private_key(str(other))
         finally:
             agent.terminate()
 
@@ -410,7 +409,7 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
     [
         (lambda path: None, "there is no such file"),
         (lambda path: put(path, 0o600, "nonsense\n"), "it is not a private key"),
-        (lambda path: make_key(path).chmod(0o644), "others may read it, so ssh refuses it; chmod 600"),
+        (lambda path: (key_pair(path), path.chmod(0o644)), "others may read it, so ssh refuses it; chmod 600"),
     ],
 )
 def test_a_private_key_that_ssh_cannot_use_is_refused(tmp_path, make, why):
