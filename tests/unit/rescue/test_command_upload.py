@@ -23,9 +23,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.imag
     find_command,
 )
 from tests.folders import put
+from tests.unit.rescue.test_protocol import answer
 
 NAME = "image-url-command-x"
-BOOT_ID = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
 
 
 class Rescue:
@@ -62,11 +62,6 @@ def sent(monkeypatch) -> list[tuple[Any, ...]]:
     return sent
 
 
-def status(job: str, state: str, code: str) -> str:
-    fields = {"job": job, "id": "1.", "boot": BOOT_ID, "state": state, "exit": code, "marker": "1", "end": "1"}
-    return "kubenode-runner=1\n" + "".join(f"{key}={value}\n" for key, value in fields.items())
-
-
 def test_a_small_command_costs_no_call(tmp_path, sent):
     rescue = Rescue()
     run_of(inputs(tmp_path, LARGEST_SENT_ALONG), rescue)._before_start(None)
@@ -101,7 +96,8 @@ def test_its_bytes_are_its_identity(tmp_path):
 def test_it_is_uploaded_only_for_a_start(tmp_path, sent, state, code, of_this_job, uploads):
     rescue = Rescue()
     run = run_of(inputs(tmp_path, LARGEST_SENT_ALONG + 1), rescue)
-    rescue.answer = status(run._job.digest if of_this_job else "0" * 64, state, code)
+    job = run._job.digest if of_this_job else "0" * 64
+    rescue.answer = answer(job=job, state=state, exit=code, marker="1")
     run._before_start(None)
     assert (rescue.calls, bool(sent)) == (1, uploads)
 

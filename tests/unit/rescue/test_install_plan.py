@@ -128,12 +128,20 @@ def test_the_port_of_the_installed_system_is_the_inventorys(playbook):
     assert port() is None
 
 
+def whole(machine: dict) -> dict:
+    """All that `machine_install.run` looks at; what a machine does not say is nothing."""
+    nothing = {"refused": None, "notes": None, "installed": False, "address": None, "may_be_late": False}
+    return {**nothing, "second_try": False, **dict.fromkeys(machine_install.STEPS), **machine}
+
+
 class Host:
+    """The connection to a machine."""
+
     name = "node-1"
     check_mode = False
 
     def close(self) -> None:
-        self.closed = True
+        """It holds nothing."""
 
 
 def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, dict[str, dict]]:
@@ -156,19 +164,7 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
 
     for name, (specification, _step) in list(machine_install.STEPS.items()):
         monkeypatch.setitem(machine_install.STEPS, name, (specification, step(name)))
-    full = {
-        "refused": None,
-        "notes": None,
-        "installed": False,
-        "address": None,
-        "may_be_late": False,
-        "second_try": False,
-        **dict.fromkeys(machine_install.STEPS),
-        **machine,
-    }
-    host = Host()
-    result = machine_install.run(host, full)
-    return result, given
+    return machine_install.run(Host(), whole(machine)), given
 
 
 def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
@@ -267,9 +263,7 @@ def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_repo
         "robot_installimage": (steps["robot_installimage"][0], written),
     })  # fmt: skip
 
-    machine = {**dict.fromkeys(steps), "notes": None, "refused": None, "address": None, "installed": False,
-               **planned(INSTALLIMAGE)}  # fmt: skip
-    result = machine_install.run(Host(), machine)
+    result = machine_install.run(Host(), whole(planned(INSTALLIMAGE)))
     assert said == ["node-1: sdb could boot", "(written)", "node-1: odd name"]
     assert result["warned"] == ["node-1: sdb could boot", "node-1: odd name"]
 

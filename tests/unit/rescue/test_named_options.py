@@ -16,18 +16,9 @@ from ansible_collections.kubenode.provision.plugins.action import installimage_c
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs, specification
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, machine_install
+from tests.unit.rescue.test_install_plan import Host, whole
 
 NAMES = machine_specs.variable_names("machine_install")
-
-
-def machine(step: str, options: dict[str, Any]) -> dict[str, Any]:
-    steps = dict.fromkeys(machine_install.STEPS)
-    return {"name": "n1", "address": None, "refused": None, "notes": [], "installed": False, "may_be_late": False,
-            "second_try": False, **steps, step: options}  # fmt: skip
-
-
-def host() -> Any:
-    return SimpleNamespace(name="n1", check_mode=False, close=lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -48,19 +39,19 @@ def test_a_step_that_fails_names_variables(monkeypatch, step, text, words, raise
         return {"failed": True, "msg": text, "changed": False, "warnings": [text]}
 
     monkeypatch.setitem(machine_install.STEPS, step, (dict, take))
-    found = machine_install.run(host(), machine(step, {}), NAMES)
+    found = machine_install.run(Host(), whole({"name": "n1", step: {}}), NAMES)
     assert found["failed"]
     assert words in found["msg"]
     assert [words in warning for warning in found["warned"]] == ([] if raises else [True])
     # options of a play of a user's own are named as they are
-    assert text in machine_install.run(host(), machine(step, {}))["msg"]
+    assert text in machine_install.run(Host(), whole({"name": "n1", step: {}}))["msg"]
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(3, 2.0), (11, 3.0), (49, 12.5), (999, 15.0)])
 def test_the_programs_of_many_machines_are_looked_at_less_often(size, seconds):
-    machines = [machine("image_url_command", {}) for _number in range(size)]
+    machines = [whole({"image_url_command": {}}) for _number in range(size)]
     machines[0]["image_url_command"] = {"poll": 7.0}
-    machine_install.poll_by_size([*machines, machine("machine_boot", {})])
+    machine_install.poll_by_size([*machines, whole({"machine_boot": {}})])
     assert {one["image_url_command"]["poll"] for one in machines} == {7.0, seconds}
 
 
