@@ -185,6 +185,8 @@ def test_hostnames_are_rfc_1123(name):
         ({"agent_image": ""}, "IRONIC_AGENT_IMAGE"),
         ({"agent_image": "a b"}, "IRONIC_AGENT_IMAGE"),
         ({"agent_image": "--privileged"}, "IRONIC_AGENT_IMAGE"),
+        ({"agent_image": 'quay.io/a"b'}, "IRONIC_AGENT_IMAGE"),
+        ({"agent_image": "docker://u:p@quay.io/a b"}, r"'docker://\*{8}@quay.io/a b' is no image"),
         ({"ironic_urls": ()}, "IRONIC_BASE_URL.* is empty"),
         ({"ironic_urls": ("bad url",)}, "IRONIC_BASE_URL.*no http or https"),
         ({"ironic_urls": ("ftp://x",)}, "no http or https"),
@@ -199,6 +201,7 @@ def test_hostnames_are_rfc_1123(name):
         ({"ntp_servers": ("a b",)}, "ADDITIONAL_NTP_SERVERS"),
         ({"ntp_servers": ("a\nb",)}, "ADDITIONAL_NTP_SERVERS"),
         ({"http_proxy": "http://a\nEnvironment=B=c"}, "HTTP_PROXY.*line break"),
+        ({"no_proxy": "a\nb"}, "NO_PROXY.*line break"),
         ({"ip_options": "a\nb"}, "IP_OPTIONS.*line break"),
         ({"ip_options": "foo bar"}, "IP_OPTIONS.*'foo bar' has no kernel argument in it, such as ip=dhcp"),
         (
