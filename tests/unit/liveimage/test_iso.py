@@ -127,22 +127,6 @@ def test_an_area_inside_a_boot_image_cannot_grow(tmp_path):
         iso.customise(iso.inspect(str(base)), random.Random(5).randbytes(maker.AREA * 2), enlarge=True)
 
 
-def test_a_customised_base_is_refused_unless_forced(current, tmp_path):
-    image = written(iso.customise(iso.inspect(str(current)), IGNITION), tmp_path)
-    found = iso.inspect(str(image))
-    with pytest.raises(ImageError, match=r"customised already \(config.ign\)"):
-        iso.customise(found, b"{}")
-    forced = written(iso.customise(found, b"{}", force=True), tmp_path)
-    assert iso.inspect(str(forced)).embedded == {"config.ign": b"{}"}
-
-
-def test_network_profiles_go_where_the_initramfs_reads_them(current, tmp_path):
-    profile = {"eth0.nmconnection": "[connection]\nid=eth0\n"}
-    image = written(iso.customise(iso.inspect(str(current)), IGNITION, profile), tmp_path)
-    embedded = iso.inspect(str(image)).embedded
-    assert embedded["etc/coreos-firstboot-network/eth0.nmconnection"] == b"[connection]\nid=eth0\n"
-
-
 def test_network_profiles_need_an_image_that_reads_them(tmp_path):
     base = maker.make(tmp_path / "old.iso", maker.LAYOUTS["2021-header"])
     with pytest.raises(ImageError, match="does not read network profiles"):
@@ -167,14 +151,6 @@ def test_minimal_image_is_byte_for_byte_the_published_one(current, tmp_path):
     extent = small.files.find("/coreos/kargs.json")
     original = maker.contents(maker.Layout())["/coreos/kargs.json"]
     assert read(back.patched([(extent.offset, original)]), 0, back.size) == published
-
-
-def test_minimal_image_can_be_customised(current, tmp_path):
-    small = iso.minimal(iso.inspect(str(current)), URL)
-    image = written(iso.customise(small, IGNITION, force=True), tmp_path)
-    found = iso.inspect(str(image))
-    assert found.embedded == {"config.ign": IGNITION}
-    assert f"coreos.live.rootfs_url={URL}" in found.kernel_arguments.current
 
 
 def test_a_changed_base_makes_no_minimal_image(current, tmp_path):
