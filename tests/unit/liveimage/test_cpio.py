@@ -1,10 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives are read back, and damaged ones end in one kind of error."""
+"""Archives are read back, and their limits; fuzz/ has what is damaged."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import lzma
 
@@ -47,23 +46,6 @@ def test_archives_may_follow_one_another_with_zeros_between(parts):
         data += bytes(cpio.aligned(len(data))) + cpio.archive(files, compression) + bytes(4 * zeros)
         expected.update(files)
     assert plain(data) == expected
-
-
-@settings(max_examples=150, deadline=None)
-@given(FILES, st.sampled_from(cpio.COMPRESSIONS), st.data())
-def test_damage_ends_in_one_kind_of_error(files, compression, data):
-    packed = bytearray(cpio.archive(files, compression))
-    for _change in range(data.draw(st.integers(0, 4))):
-        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
-    cut = bytes(packed[: data.draw(st.integers(0, len(packed)))])
-    with contextlib.suppress(ImageError):
-        list(cpio.members(cut))
-
-
-@given(st.binary(max_size=400))
-def test_noise_ends_in_one_kind_of_error(noise):
-    with contextlib.suppress(ImageError):
-        list(cpio.members(noise))
 
 
 def test_a_bomb_is_refused():

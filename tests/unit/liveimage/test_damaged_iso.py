@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Truncated, changed and foreign ISO images end in one kind of error, or in an image whose areas lie inside it."""
+"""Truncated, wrong and foreign ISO images are refused; fuzz/ has those of which some bytes are changed."""
 
 from __future__ import annotations
 
@@ -29,42 +29,26 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return maker.make(tmp_path_factory.mktemp("iso") / "base.iso", SMALL).read_bytes()
 
 
-def inspected(data: bytes) -> iso.Iso | None:
-    """The image, or None when it was refused; everything else is a failure of the test."""
+def refused(data: bytes) -> None:
+    """The bytes are no image, and that is what is said."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "base.iso")
         path.write_bytes(data)
-        try:
-            found = iso.inspect(str(path))
-        except ImageError:
-            return None
-        arguments = found.kernel_arguments.areas if found.kernel_arguments else ()
-        areas = [found.area.extent, *(area.extent for area in arguments)]
-        assert all(0 <= area.offset <= area.offset + area.length <= len(data) for area in areas)
-        return found
+        with pytest.raises(ImageError):
+            iso.inspect(str(path))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=CALM)
 @given(st.data())
 def test_truncated(good, data):
-    length = data.draw(st.one_of(st.integers(0, len(good) - 1), st.integers(0, 60 * 2048)))
-    assert inspected(good[:length]) is None
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=CALM)
-@given(st.lists(st.tuples(st.integers(16 * 2048, 60 * 2048), st.integers(0, 255)), min_size=1, max_size=8))
-def test_changed_descriptors_and_directories(good, changes):
-    data = bytearray(good)
-    for place, value in changes:
-        data[place] = value
-    inspected(bytes(data))
+    refused(good[: data.draw(st.one_of(st.integers(0, len(good) - 1), st.integers(0, 60 * 2048)))])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=4096))
 def test_noise(noise):
-    assert inspected(noise) is None
-    assert inspected(bytes(16 * 2048) + b"\x01CD001" + noise) is None
+    refused(noise)
+    refused(bytes(16 * 2048) + b"\x01CD001" + noise)
 
 
 @pytest.mark.parametrize(

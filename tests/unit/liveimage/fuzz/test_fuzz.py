@@ -32,7 +32,7 @@ def test_damaged_inputs(parser, seed):
     TARGETS[parser](mutated(parser, random.Random(seed), seeds(parser)))
 
 
-@settings(max_examples=25, deadline=None, database=None)
+@settings(max_examples=60, deadline=None, database=None)
 @given(seed=st.integers(0, 2**64))
 def test_damaged_images(seed):
     TARGETS["iso"](mutated("iso", random.Random(seed), []))
