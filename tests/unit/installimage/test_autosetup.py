@@ -18,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import EXTRA, autosetup
 from tests.unit.installimage.specifications import specified
+from tests.unit.installimage.test_layout import part
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
 IMAGE = {"kind": "name", "location": f"{specs.IMAGES}/{NAME}", "file_name": NAME, "digest": "", "shown": NAME}
@@ -64,10 +65,6 @@ def made(**fields) -> dict:
     return specified(
         **{"machine": "node1", "hostname": "node1", "image": dict(IMAGE), "devices": ["wwn-0x1"], **fields}
     )
-
-
-def part(mount: str, filesystem: str, size: str, crypt: bool = False) -> dict:
-    return {"mount": mount, "filesystem": filesystem, "size": size, "crypt": crypt}
 
 
 def text_of(spec: dict, drives: list[str], image: str, uefi: bool = False, mask: bool = False) -> str:

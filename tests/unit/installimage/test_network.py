@@ -15,6 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
     system_network,
 )
 from tests.folders import put_files, put_programs
+from tests.unit.installimage import parts
 
 V4 = {"family": "inet", "local": "203.0.113.20", "prefixlen": 26, "scope": "global"}
 V6 = {"family": "inet6", "local": "2001:db8:1::2", "prefixlen": 64, "scope": "global"}
@@ -172,14 +173,7 @@ def settled(top, files, programs=(), services=()):
     own = put_programs(top / "programs", {**dict.fromkeys(programs, ""), "systemctl": systemctl})
     for name in ("awk", "base64", "cat", "chmod", "find", "grep", "mkdir", "mv", "sed"):
         (own / name).symlink_to(subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout[:-1])
-    part = post_install.network_part(FOUND).replace("top=''", f"top='{top}'")
-    put = post_install._SCRIPT[post_install._SCRIPT.index("put() {") : post_install._SCRIPT.index("say begin")]
-    helpers = 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n' + put
-    done = subprocess.run(
-        ["/bin/sh", "-c", helpers + part], env={"PATH": str(own)}, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.strip()
+    said = parts.said(top, post_install.network_part(FOUND), str(own)).strip()
     written = {
         path: (top / path).read_text() for path in (NETWORKD_FILE, KEYFILE_FILE, NO_CLOUD) if (top / path).exists()
     }

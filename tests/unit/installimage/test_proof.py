@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import post_install
 from tests.folders import put_files, put_programs
+from tests.unit.installimage import parts
 from tests.unit.installimage.specifications import specified
 
 ENTRY = """\
@@ -57,13 +58,9 @@ def proven(top, changes, uefi):
     """What the proof says of a system that differs from the good one; a file without content is missing."""
     put_files(top, {path: content for path, content in {**SYSTEM, **changes}.items() if content is not None})
     programs = put_programs(top / "programs", DEVICES)
-    part = post_install.proof([f"{top}/dev/sda", f"{top}/dev/sdb"], uefi).replace("top=''", f"top='{top}'")
-    helpers = 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n'
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", helpers + part], env=environment, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.returncode == int(done.stdout.startswith("failed"))
-    return done.stdout.replace(str(top), "").removeprefix("failed 0 the new system would not start: ")
+    part = post_install.proof([f"{top}/dev/sda", f"{top}/dev/sdb"], uefi)
+    said = parts.said(top, part, f"{programs}:{os.environ['PATH']}")
+    return said.removeprefix("failed 0 the new system would not start: ")
 
 
 @pytest.mark.parametrize(

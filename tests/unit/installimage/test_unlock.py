@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
@@ -13,6 +12,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.system_network import Network
 from tests.folders import put_files, put_programs
+from tests.unit.installimage import parts
 from tests.unit.installimage.specifications import specified
 
 ED, RSA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB"
@@ -85,17 +85,9 @@ def run(top, breaks="", hooks=HOOKS):
     }
     put_files(top, files)
     put_programs(top / "programs", PROGRAMS)
-    whole = post_install.script(specified(hostname="n"), "5f", "i", {}, ["/dev/sda"], False)
-    put = whole[whole.index("put() {") : whole.index("say begin")]
-    helpers = f"top='{top}'\ndir='{top}/dir'\nconfig=x\n"
-    helpers += 'say() { echo "$*"; }\nfail() { say "failed $*"; exit 1; }\n'
-    helpers += "named() { echo /initrd.img-6.1.0-1-amd64; }\n" + put
-    part = post_install.unlock_part(f"a {ED}\n", "IP=x\n")
-    environment = {"PATH": f"{top}/programs:{os.environ['PATH']}", "TOP": str(top), "BREAK": breaks}
-    done = subprocess.run(["sh", "-c", helpers + part], env=environment, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.returncode == int(done.stdout.startswith("failed"))
-    return done.stdout.replace(str(top), "")
+    before = f"dir='{top}/dir'\nconfig=x\nnamed() {{ echo /initrd.img-6.1.0-1-amd64; }}\n"
+    part = before + post_install.unlock_part(f"a {ED}\n", "IP=x\n")
+    return parts.said(top, part, f"{top}/programs:{os.environ['PATH']}", TOP=str(top), BREAK=breaks)
 
 
 def test_the_new_initramfs_is_made_and_its_host_key_is_said(tmp_path):
