@@ -101,11 +101,6 @@ def test_towards_os(state, expected):
     assert decision.towards_os(state) == expected
 
 
-@pytest.mark.parametrize("rearm", [True, False])
-def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
-    assert decision.towards_rescue(seen(decision.INSTALLED, rearm=rearm)) not in ARMING
-
-
 @pytest.mark.parametrize("answer", [decision.SILENT, decision.DENIED])
 @pytest.mark.parametrize("proven", [True, False])
 def test_a_server_that_may_be_in_use_is_not_reset(answer, proven):
