@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as bases_module
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
@@ -41,10 +40,7 @@ GOOD = b"interfaces: [{name: eth0, type: ethernet, state: up}]"
 
 
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
-    place = tmp_path_factory.mktemp("bases")
-    make(place / "live.iso", LAYOUTS["2023-igninfo"])
-    (place / "live.img").write_bytes(b"INITRD" * 3333)
+def bases(place: Path) -> Bases:
     return Bases(str(place / "live.iso"), str(place / "live.img"), "", "x86_64")
 
 
@@ -164,10 +160,9 @@ def test_a_defect_of_ours_hurts_one_host(bases, tmp_path, monkeypatch):
     assert world.problems.all() == {"host a": f"{tmp_path}/a.yaml: a defect of the image server: ZeroDivisionError"}
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_is_reported_is_in_accord_with_what_is_served(bases, tmp_path, monkeypatch):
     """Who waits for a problem to come or to go finds what it says at once, whatever all hosts have in common."""
-    for wait in ("_CACHED", "_SETTLED"):
-        monkeypatch.setattr(bases_module, wait, 0)
     folder, bundle = tmp_path / "hosts", tmp_path / "ca.pem"
     folder.mkdir()
     (folder / "a.yaml").write_bytes(GOOD)
@@ -251,10 +246,9 @@ def test_a_problem_that_is_reported_counts_in_the_metrics_already(bases, tmp_pat
     assert counted == [1]
 
 
-def test_hosts_whose_base_is_bad_are_not_served(bases, tmp_path, monkeypatch, caplog):
+@pytest.mark.usefixtures("at_once")
+def test_hosts_whose_base_is_bad_are_not_served(bases, tmp_path, caplog):
     """The line in the log, the metric and what readiness says: the base's fault, and a host's own with its document."""
-    for wait in ("_CACHED", "_SETTLED"):
-        monkeypatch.setattr(bases_module, wait, 0)
     caplog.set_level("INFO", "kubenode.images")
     folder = tmp_path / "hosts"
     folder.mkdir()

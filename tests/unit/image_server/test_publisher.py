@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as bases_module
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso, urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
@@ -26,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import publisher as module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.answers import Registry
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
-from tests.unit.liveimage.maker import LAYOUTS, Layout, make
+from tests.unit.liveimage.maker import Layout, make
 
 SECRET = b"s" * 32
 INPUTS = AgentInputs(agent_image="example.test/ipa:1", ironic_urls=("http://ironic.test",))
@@ -51,26 +50,16 @@ class World:
         return self.registry.get(url.removeprefix(ADDRESS))
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("bases")
-    make(found / "live.iso", LAYOUTS["2023-igninfo"])
-    (found / "live.img").write_bytes(b"INITRD" * 3333)
-    return found
-
-
 @pytest.fixture
 def world(place) -> World:
     return World(place)
 
 
 @pytest.fixture
-def own(place: Path, tmp_path: Path, monkeypatch) -> Path:
-    """Bases that a test may replace, without a wait until they count as whole."""
+def own(place: Path, tmp_path: Path, at_once) -> Path:
+    """Bases that a test may replace."""
     for path in (place / "live.iso", place / "live.img"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(bases_module, "_SETTLED", 0.0)
-    monkeypatch.setattr(bases_module, "_CACHED", 0.0)
     return tmp_path
 
 
@@ -136,9 +125,8 @@ def test_too_large_is_known_when_it_is_published(world):
     assert not world.publisher.offer("key", host, "", BOTH, enlarge=True).problems
 
 
-def test_a_missing_base_is_waited_for(tmp_path, place, monkeypatch):
-    monkeypatch.setattr(bases_module, "_SETTLED", 0.0)
-    monkeypatch.setattr(bases_module, "_CACHED", 0.0)
+@pytest.mark.usefixtures("at_once")
+def test_a_missing_base_is_waited_for(tmp_path, place):
     world = World(tmp_path)
     with pytest.raises(NotReady, match="there is no file for architecture x86_64"):
         world.publisher.publish("key", HOST, "", ["iso"])
