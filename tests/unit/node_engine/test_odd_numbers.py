@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import io
 import re
 import tarfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,35 +30,16 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
 )
 from tests.unit.common import odd
 
-DATA = b"a program"
-SHA = hashlib.sha256(DATA).hexdigest()
-PLACES = ("http://[", "http://127.0.0.1:99999/", "http://127.0.0.1:²/", "http://a..b/", "http://h:" + "9" * 30 + "/")
+SHA = "5f" * 32
 DIGIT_TEXTS = [text for text in odd.WORDS if not (text.isascii() and text.isdigit())]
 
 
 # --- downloads
 
 
-def fetched(url: str, folder: Path) -> int:
-    return fetch.Fetcher(retries=1, timeout=10).fetch(url, str(folder / "x"), SHA)
-
-
-@pytest.mark.parametrize("length", odd.WORDS)
-def test_a_size_that_is_no_number_is_an_error(length, tmp_path):
-    with odd.server(odd.answer(body=DATA, Content_Length=length)) as url:
-        with pytest.raises(fetch.FetchError, match="as a number"):
-            fetched(url, tmp_path)
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_redirect_to_what_is_no_url_is_an_error(place, tmp_path):
-    with odd.server(odd.answer("302 Found", Location=place)) as url, pytest.raises(fetch.FetchError):
-        fetched(url, tmp_path)
-
-
 def test_a_host_that_is_none_is_an_error(tmp_path):
     with pytest.raises(fetch.FetchError, match="no URL"):
-        fetched("http://a..b/", tmp_path)
+        fetch.Fetcher(retries=1, timeout=10).fetch("http://a..b/", str(tmp_path / "x"), SHA)
 
 
 @odd.examples()
