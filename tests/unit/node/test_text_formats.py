@@ -24,6 +24,12 @@ DOCUMENTS = st.recursive(
     lambda below: st.dictionaries(TEXT, st.one_of(VALUES, below), max_size=4),
     max_leaves=8,
 )
+LIKE_NAMED = st.recursive(
+    SCALARS,
+    lambda below: st.dictionaries(st.sampled_from("abcd"), below, max_size=3) | st.lists(below, max_size=2),
+    max_leaves=8,
+)
+OVERLAPPING = st.dictionaries(st.sampled_from("abcd"), LIKE_NAMED, max_size=4)
 
 
 @unhurried
@@ -48,13 +54,14 @@ def test_toml_leaves_nulls_out():
 
 
 @unhurried
-@given(DOCUMENTS, DOCUMENTS)
+@given(OVERLAPPING, OVERLAPPING)
 def test_merging_holds_everything_of_the_user(base, over):
     result = templates.merged(base, over)
     assert set(result) == set(base) | set(over)
     for key, value in over.items():
         if not isinstance(value, dict):
             assert result[key] == value
+    assert templates.merged(result, over) == result
 
 
 @unhurried
@@ -66,7 +73,10 @@ def test_merging_with_nothing_changes_nothing(document):
 
 def test_a_null_of_the_user_takes_away():
     base = {"plugins": {"cri": {"a": 1, "b": 2}}, "version": 3}
-    assert templates.merged(base, {"plugins": {"cri": {"a": None}}}) == {"plugins": {"cri": {"b": 2}}, "version": 3}
+    assert templates.merged(base, {"plugins": {"cri": {"a": None}}, "no": None}) == {
+        "plugins": {"cri": {"b": 2}},
+        "version": 3,
+    }
     assert base["plugins"]["cri"] == {"a": 1, "b": 2}
 
 

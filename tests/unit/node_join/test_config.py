@@ -8,33 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet, kubelet_config, templates
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet, kubelet_config
 
 FIELDS = kubelet_config.FIELDS["1.36"]
-TREES = st.recursive(
-    st.integers() | st.booleans() | st.text(max_size=3),
-    lambda below: st.dictionaries(st.sampled_from("abcd"), below, max_size=3) | st.lists(below, max_size=2),
-    max_leaves=8,
-)
-DICTIONARIES = st.dictionaries(st.sampled_from("abcd"), TREES, max_size=4)
-
-
-@given(DICTIONARIES, DICTIONARIES)
-def test_merge(base, over):
-    kept = dict(base)
-    result = templates.merged(base, over)
-    assert base == kept
-    assert set(result) == set(base) | set(over)
-    for name, value in over.items():
-        if not isinstance(value, dict):
-            assert result[name] == value
-    assert templates.merged(result, over) == result
-
-
-def test_merge_takes_away_what_is_null():
-    assert templates.merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {
-        "a": {"c": 2}
-    }
 
 
 @pytest.mark.parametrize(
