@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from ..node_plan import templates
+from ..node_plan.plan_types import absent, file, setting
 from ..role_specs import plain
 from . import pack_program, role_inputs
 from .role_inputs import RoleInputs
@@ -194,7 +196,7 @@ def artifacts(inputs: RoleInputs) -> list[dict[str, Any]]:
     ]
 
 
-def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, Any]]:
+def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[Setting]:
     """What node_settings is to bring about. ``record``: what an earlier run wrote down, empty at the first."""
     if inputs["state"] == "absent":
         return _absent(record)
@@ -203,41 +205,38 @@ def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, A
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
         *(
-            {"id": f"folder{path}", "step": "folders", "kind": "directory", "path": path, "mode": "0750", **_GROUPED}
+            setting("directory", f"folder{path}", step="folders", path=path, mode="0750", **_GROUPED)
             for path in _FOLDERS
         ),
-        _file("program", here, "0755", content_b64=base64.b64encode(content).decode("ascii")),
-        {"id": "launcher", "step": "program", "kind": "link", "path": role_inputs.LAUNCHER, "target": here},
+        setting("file", "program", path=here, mode="0755", content_b64=base64.b64encode(content).decode("ascii")),
+        setting("link", "launcher", step="program", path=role_inputs.LAUNCHER, target=here),
         *files,
-        _file("unit", role_inputs.UNIT_FILE, "0644", content=unit(inputs, here, url(inputs, node))),
+        file("unit", role_inputs.UNIT_FILE, unit(inputs, here, url(inputs, node))),
         # before what it names: a run that is cut off leaves nothing that no record names
         *_outdated(record, mine),
-        _file("record", role_inputs.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
+        file("record", role_inputs.RECORD, json.dumps(mine, indent=1, sort_keys=True) + "\n"),
         *_links(inputs, node),
         *(
-            _file(f"host/{name}", role_inputs.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
+            setting(
+                "file",
+                f"host/{name}",
+                path=role_inputs.host(name),
+                mode="0640",
+                content_secret=f"host/{name}",
+                **_GROUPED,
+            )
             for name in (*sorted(inputs["documents"]), *sorted(inputs["own"]))
         ),
     ]
     if inputs["firewall"] == "open":
         ports = [f"{role_inputs.address(inputs['bind_addr'])[1]}/tcp"]
-        found.append({"id": "firewall", "step": "firewall", "kind": "firewall", "ports": ports})
+        found.append(setting("firewall", "firewall", ports=ports))
     read_at_start = [item["id"] for item in files if item["id"] not in _RELOADED]
-    found.append(
-        {
-            "id": "service",
-            "step": "service",
-            "kind": "unit",
-            "name": role_inputs.UNIT,
-            "enabled": True,
-            "state": "started",
-            "restart_on": ["program", "unit", *read_at_start, "packages"],
-            "reload_on": list(_RELOADED),
-            "wait": 150,
-        }
-    )
+    restart_on = ["program", "unit", *read_at_start, "packages"]
+    started = {"enabled": True, "state": "started", "restart_on": restart_on, "reload_on": list(_RELOADED)}
+    found.append(setting("unit", "service", name=role_inputs.UNIT, wait=150, **started))
     # last, since the running one may still read it
-    return [*found, *([_gone("program/old", record["program"])] if record["program"] not in ("", here) else [])]
+    return [*found, *([absent("program/old", record["program"])] if record["program"] not in ("", here) else [])]
 
 
 def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
@@ -251,13 +250,13 @@ def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
     return {**found, "secret": (inputs["secret"] or random.token_hex(32)) + "\n"}
 
 
-def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
+def _configuration(inputs: RoleInputs, node: Facts) -> list[Setting]:
     """The files of `_CONFIGURATION`; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
-    found = [_file("secret", _CONFIGURATION["secret"], "0600", **secret)]
+    found = [setting("file", "secret", path=_CONFIGURATION["secret"], mode="0600", **secret)]
     environment = environment_file(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
-    found.append(_file("environment", _CONFIGURATION["environment"], "0600", **shown))
+    found.append(setting("file", "environment", path=_CONFIGURATION["environment"], mode="0600", **shown))
     values: Mapping[str, object] = inputs
     for name, mode, content in (
         ("pull_secret", "0600", {"content_secret": "pull_secret"}),
@@ -268,7 +267,8 @@ def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
         ("ca_bundle", "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
         path = _CONFIGURATION[name]
-        found.append(_file(name, path, mode, **content) if values[name] else _gone(name, path))
+        wanted = setting("file", name, path=path, mode=mode, **content)
+        found.append(wanted if values[name] else absent(name, path))
     return found
 
 
@@ -292,15 +292,15 @@ def _record(inputs: RoleInputs, node: Facts, here: str) -> dict[str, Any]:
     }
 
 
-def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
+def _outdated(record: Facts, mine: Facts) -> list[Setting]:
     """What an earlier run wrote and this one does not want: documents, bases, records of downloads."""
     hosts = sorted(set(record["hosts"]) - set(mine["hosts"]))
     files = sorted(set(record["bases"]) - set(mine["bases"]))
     fetched = sorted(set(record["fetched"]) - set(mine["fetched"]))
     return [
-        *(_gone(f"host/{name}", role_inputs.host(name)) for name in hosts),
-        *(_gone(f"base/{path.rpartition('/')[2]}", path) for path in files),
-        *(_gone(f"fetched/{name}", f"{role_inputs.ARTIFACTS}/{name}.json") for name in fetched),
+        *(absent(f"host/{name}", role_inputs.host(name)) for name in hosts),
+        *(absent(f"base/{path.rpartition('/')[2]}", path) for path in files),
+        *(absent(f"fetched/{name}", f"{role_inputs.ARTIFACTS}/{name}.json") for name in fetched),
     ]
 
 
@@ -317,9 +317,8 @@ def _believed(record: Facts) -> dict[str, Any]:
     }
 
 
-def _absent(record: Facts) -> list[dict[str, Any]]:
+def _absent(record: Facts) -> list[Setting]:
     record = _believed(record)
-    service = {"id": "service", "step": "service", "kind": "unit", "name": role_inputs.UNIT, "optional": True}
     files = {
         "unit": role_inputs.UNIT_FILE,
         "launcher": role_inputs.LAUNCHER,
@@ -330,14 +329,14 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
         files["program"] = record["program"]
     nothing: dict[str, Any] = {"hosts": [], "bases": [], "fetched": []}
     return [
-        {**service, "state": "stopped", "enabled": False},
-        *(_gone(name, path) for name, path in files.items()),
+        setting("unit", "service", name=role_inputs.UNIT, optional=True, state="stopped", enabled=False),
+        *(absent(name, path) for name, path in files.items()),
         *_outdated(record, nothing),
-        _gone("record", role_inputs.RECORD),
+        absent("record", role_inputs.RECORD),
     ]
 
 
-def _links(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
+def _links(inputs: RoleInputs, node: Facts) -> list[Setting]:
     """Bases that are on the machine already, and which of all the usual ones are."""
     own = own_architecture(inputs, node)
     found = {
@@ -345,8 +344,7 @@ def _links(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
     }
     found.update({role_inputs.base(kind): role_inputs.base(kind, own) for kind in sorted(inputs["bases"].get(own, {}))})
     return [
-        {"id": f"base/{path.rpartition('/')[2]}", "step": "base", "kind": "link", "path": path, "target": target}
-        for path, target in found.items()
+        setting("link", f"base/{path.rpartition('/')[2]}", path=path, target=target) for path, target in found.items()
     ]
 
 
@@ -365,14 +363,6 @@ def _address(node: Facts) -> str:
         if route:
             return str(route["address"])
     return ""
-
-
-def _file(name: str, path: str, mode: str, **more: Any) -> dict[str, Any]:
-    return {"id": name, "step": name.partition("/")[0], "kind": "file", "path": path, "mode": mode, **more}
-
-
-def _gone(name: str, path: str) -> dict[str, Any]:
-    return {"id": name, "step": name.partition("/")[0], "kind": "absent", "path": path}
 
 
 # --- the image server's unit and its environment file, as text (pure)

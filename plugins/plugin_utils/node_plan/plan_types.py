@@ -187,7 +187,7 @@ HEADER = "# Written by kubenode.provision (base); changes are overwritten.\n"
 
 
 def setting(kind: str, identity: str, **fields: Any) -> Setting:
-    """One setting; ``identity`` is step/name, the step comes from it. Fields that are None are left out."""
+    """One setting; ``identity`` is step/name, the step comes from it where none is given. None is left out."""
     given = {name: value for name, value in fields.items() if value is not None}
     return cast(Setting, {"id": identity, "step": identity.partition("/")[0], "kind": kind, **given})
 
