@@ -56,8 +56,8 @@ def _attachment(network: Mapping[str, Any], wanted: Mapping[str, Any]) -> Attach
         raise Unfit(text) from error
     asked = wanted.get("subnet")
     if asked is not None and str(asked) not in [str(one) for one in subnets]:
-        listed = ", ".join(str(one) for one in subnets) or "none"
-        raise Unfit(f"networks: '{name}' has no subnet '{asked}'; there are: {listed}")
+        there = ", ".join(str(one) for one in subnets) or "none"
+        raise Unfit(f"networks: '{name}' has no subnet '{asked}'; there are: {there}")
     where = [ipaddress.ip_network(str(asked))] if asked is not None else subnets or [block]
     aliases = wanted.get("alias_ips") or []
     if not isinstance(aliases, list):
@@ -82,8 +82,8 @@ def _check_address(name: str, text: str, block: Any, where: Sequence[Any]) -> No
         raise Unfit(f"networks: '{text}' is no IPv4 address, and '{name}' has no others") from error
     inside = [one for one in where if address in one]
     if not inside:
-        listed = ", ".join(str(one) for one in where)
-        raise Unfit(f"networks: '{text}' is in none of the subnets of '{name}'; choose one of {listed}")
+        there = ", ".join(str(one) for one in where)
+        raise Unfit(f"networks: '{text}' is in none of the subnets of '{name}'; choose one of {there}")
     # The API keeps them: the first one of the network is its gateway.
     if address in (inside[0].network_address, inside[0].broadcast_address, block.network_address + 1):
         raise Unfit(f"networks: '{text}' is kept by the API for '{name}' (network, broadcast or gateway); take another")

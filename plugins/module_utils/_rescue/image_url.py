@@ -212,10 +212,6 @@ class NotFetchable(Exception):
     """The server would not hand out the image; the text says why, and holds no secret."""
 
 
-class _Passing(Exception):
-    """An error that another try may heal."""
-
-
 class _Final(Exception):
     """An error that no other try heals."""
 
@@ -247,7 +243,7 @@ def check_fetchable(url: str, token: str = "", pause: float = 1.0, patience: flo
             reason = f"{error}; check the URL and who may read it"
             if error.code not in BUSY:
                 break
-        except (_Passing, http.client.HTTPException, OSError) as error:
+        except (http.client.HTTPException, OSError) as error:
             reason = str(error) or type(error).__name__
         except (_Final, web.BadRedirect) as error:
             reason = str(error)
@@ -282,7 +278,7 @@ def _way_to(url: str, token: str) -> Callable[[], object] | None:
 def _file(location: str, login: str) -> bytes | None:
     try:
         return _ask(location, login, "HEAD")
-    except (_Status, _Passing, OSError, http.client.HTTPException):
+    except (_Status, OSError, http.client.HTTPException):
         # Some servers take no HEAD, and a signed URL may be for GET alone.
         try:
             return _ask(location, login, "GET", {"Range": "bytes=0-0"})
@@ -313,7 +309,7 @@ def _ask(location: str, login: str, method: str, headers: dict[str, str] | None 
             raise _Final(error.reason.verify_message) from None
         if getattr(error.reason, "reason", "") in NO_TLS:
             raise _Final("the server does not speak TLS (https) there") from None
-        raise _Passing(str(error.reason)) from None
+        raise ConnectionError(str(error.reason)) from None
 
 
 class _Registry:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..programs import ABSENT, kill_group
 from . import post_install
@@ -138,11 +139,11 @@ def _title(text: str) -> str:
     return (outcome.group(1) if outcome else _BUSY.split(text)[0]).strip(" .…")
 
 
-class Failure:
+class Failure(NamedTuple):
     """Why it failed. ``permanent``: trying again as it is cannot help."""
 
-    def __init__(self, reason: str, permanent: bool = False) -> None:
-        self.reason, self.permanent = reason, permanent
+    reason: str
+    permanent: bool = False
 
 
 def judge(code: int | None, terminal: str, debug: str, report: Report, steps: Steps) -> Failure | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 from .config_words import ALL, RHEL_FAMILY, ImageName, check_size, check_word, mebibytes, release, shown
@@ -58,19 +59,15 @@ class Subvolume(TypedDict):
     mount: str
 
 
+@dataclass
 class Layout:
     """Partitions, volumes and subvolumes as the user wrote them, and the RAID below."""
 
-    def __init__(
-        self,
-        partitions: Sequence[Part],
-        logical_volumes: Sequence[LogicalVolume] = (),
-        subvolumes: Sequence[Subvolume] = (),
-        swraid: int = 0,
-        level: int = 1,
-    ) -> None:
-        self.partitions, self.logical_volumes, self.subvolumes = partitions, logical_volumes, subvolumes
-        self.swraid, self.level = swraid, level
+    partitions: Sequence[Part]
+    logical_volumes: Sequence[LogicalVolume] = ()
+    subvolumes: Sequence[Subvolume] = ()
+    swraid: int = 0
+    level: int = 1
 
     @property
     def raid(self) -> int | None:
