@@ -236,17 +236,13 @@ class BootFleet(ABC):
 
     def run(self) -> list[dict[str, Any]]:
         """Returns the results of all machines, in the order given; raises FleetError."""
-        self.check_input()
+        # An entry may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
+        refuse_findings(self.words.findings + name_findings(self.options.machines) + self.more_findings())
         runs = [self.run_of(machine) for machine in self.options.machines]
         active = [run for run in runs if not run.result["failed"]]
         if active:
             self.work(active)
         return [run.finish(self.api.calls_of.get(run.name, 0)) for run in runs]
-
-    def check_input(self) -> None:
-        """Raise FleetError for input that cannot work."""
-        # An entry may name machines that are not of this call: of a larger fleet, not created, or left out by --limit.
-        refuse_findings(self.words.findings + name_findings(self.options.machines) + self.more_findings())
 
     def more_findings(self) -> list[str]:
         """What is wrong with a provider's own input."""

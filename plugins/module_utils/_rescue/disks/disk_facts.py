@@ -254,14 +254,11 @@ class Groups:
         """The names of all devices that belong together with this one."""
         return sorted({name for key in self._keys(node) for name in self._names[key]})
 
-    def volume_group(self, node: Node) -> str:
-        """Name of the volume group of a physical volume."""
-        return self._volume_group(node)[1]
-
     def _roots(self, node: Node) -> set[str]:
         return {disk for disk, below in self._disks.items() if node.name in below}
 
-    def _volume_group(self, node: Node) -> tuple[str, str]:
+    def volume_group(self, node: Node) -> tuple[str, str]:
+        """UUID and name of the volume group of a physical volume."""
         row = self._pvs.get(node.path) or self._pvs.get("/dev/" + node.name) or {}
         return row.get("vg_uuid", ""), row.get("vg_name", "")
 
@@ -272,7 +269,7 @@ class Groups:
             if one["usage"] == LOST:
                 continue
             if kind == "LVM2_member":
-                group = self._volume_group(node)
+                group = self.volume_group(node)
                 if any(group):
                     keys.append(("lvm",) + group)
                 elif not self._raw.has_lvm:
@@ -422,7 +419,7 @@ def _classify(raw: Raw, node: Node, one: Content, groups: Groups) -> tuple[str, 
 
 
 def _of_physical_volume(raw: Raw, node: Node, groups: Groups) -> str:
-    name = groups.volume_group(node)
+    name = groups.volume_group(node)[1]
     if not name:
         return "physical volume of no volume group" if raw.has_lvm else "physical volume; lvm2 is not there"
     volumes = [row["lv_name"] for row in raw.lvs if row.get("vg_name") == name and row.get("lv_name")]

@@ -187,25 +187,21 @@ class Disk:
         if uses:
             raise Refused(f"root device {self.path}: it is in use: {'; '.join(uses)}")
 
-    def kernel_partitions(self) -> dict[int, KernelPartition]:
-        """Return what the kernel has, by number in the order of place."""
-        return kernel_partitions(self.sysfs)
-
     def partition_device(self, number: int) -> str:
         """Return the device number of a partition; wait for one that the kernel is just learning again."""
         for _pause in patience():
-            found = self.kernel_partitions().get(number)
+            found = kernel_partitions(self.sysfs).get(number)
             if found:
                 return found.device
         raise Refused(f"root device {self.path}: partition {number} has gone from the kernel")
 
     def extents(self) -> Extents:
         """Return start and length of the partitions by number, in sectors, as the kernel has them."""
-        return {number: (one.start, one.length) for number, one in self.kernel_partitions().items()}
+        return {number: (one.start, one.length) for number, one in kernel_partitions(self.sysfs).items()}
 
     def uses(self) -> list[str]:
         """Say what holds the disk or a partition of it: md and device mapper, mounts, swap; each with the way out."""
-        partitions = self.kernel_partitions().values()
+        partitions = kernel_partitions(self.sysfs).values()
         folders = [self.sysfs, *(one.folder for one in partitions)]
         numbers = {self.number, *(one.device for one in partitions)}
         found = []

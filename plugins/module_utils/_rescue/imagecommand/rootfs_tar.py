@@ -371,7 +371,7 @@ class RootFs:
                 self.survey.check(self.wanted)
                 write_into(top, "/etc/fstab", self._fstab(volumes).encode(), 0o644)
                 facts = inside(top, look_around)
-            root = Root(dict(zip(self._purposes(), partitions))["/"], ".", facts)
+            root = Root(next(one for volume, one in volumes if volume.purpose == "/"), ".", facts)
             say(f"root: {root.partition}, {facts['name']}")
             seed_root(root, partitions, work, self.job.bootstrap, record(), say)
             self._boot_loaders(volumes, work)
@@ -383,9 +383,6 @@ class RootFs:
             unpacker.close()
         for download in self.downloads:
             download.close()
-
-    def _purposes(self) -> list[str]:
-        return [one.purpose for one in self.layout.volumes]
 
     @staticmethod
     def _empty(disk: Disk) -> tuple[bytes, int, bytes]:
