@@ -41,6 +41,8 @@ from .system_network import Network
 
 #: Begins the path of the directory below which installimage mounts the new system.
 WORKPLACE = "/installimage."
+#: For programs that end soon.
+_run = functools.partial(run, limit=60)
 
 
 def is_uefi() -> bool:
@@ -548,11 +550,6 @@ class Program:
     def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
             raise Refused("the image did not come within the time limit; set timeout higher")
-
-
-def _run(argv: Sequence[str]) -> tuple[int, str, str]:
-    """One that ends soon."""
-    return run(argv, limit=60)
 
 
 def say(text: str) -> None:
