@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "join_plan": ("node_plan.join_plan", "join_plan"),
     "image_server_plan": ("image_server.role_plan", "image_server_plan"),
     "variable_findings": ("preflight.conflicts", "variable_findings"),
+    "role_findings": ("preflight.conflicts", "role_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),
     "inventory_folder": ("preflight.controller_paths", "inventory_folder"),
     "path_of_ssh": ("preflight.controller_paths", "of_ssh"),

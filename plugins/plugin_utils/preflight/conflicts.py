@@ -133,6 +133,15 @@ OF_THE_RUN: dict[str, Sequence[str]] = {one.name: one.once for one in specificat
 _ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
 
 
+def role_findings(names: Iterable[str], role: str, host: str) -> list[str]:
+    """A sentence for each of these names of variables of a host that is nearly one of a role's, each a warning, too."""
+    given = {**dict.fromkeys(names), "inventory_hostname": host}
+    found = specification.unknown_of_roles([given], [role])
+    for sentence in found:
+        Display().warning(sentence)
+    return found
+
+
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
     """A sentence for each contradiction among the variables of the hosts of a run.
 

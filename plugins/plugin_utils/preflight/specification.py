@@ -175,7 +175,7 @@ _OF_PLAYBOOKS = """
 """
 OF_PLAYBOOKS = frozenset(_OF_PLAYBOOKS.split())
 #: What the roles say to those who run them.
-_MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
+_MADE_BY_ROLES = frozenset(["base_changed_steps", "image_server_url", "join_failure"])
 #: How near a name must be, from 0 to 1, to be suggested.
 _NEAR = 0.8
 

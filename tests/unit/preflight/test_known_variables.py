@@ -105,6 +105,14 @@ def test_a_misspelt_variable_of_a_role_is_named_too():
     ]
 
 
+def test_a_role_that_runs_alone_warns_of_a_misspelt_variable():
+    names = ["image_server_agent_imag", "image_server_url", "image_server_state", "image_server_of_the_users"]
+    assert conflicts.role_findings(names, "image_server", "images-1") == [
+        "image_server_agent_imag, set for images-1, is no variable of kubenode.provision and does nothing; "
+        "image_server_agent_image is one"
+    ]
+
+
 # --- values of variables that no machine can be made with are found before anything is created
 
 
