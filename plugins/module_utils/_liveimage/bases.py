@@ -49,6 +49,7 @@ class Bases:
         self.own_arch = known_arch(own_arch or platform.machine())
         self._lock = threading.RLock()
         self._found: dict[str, dict[str, str]] = {}
+        self._seen: set[tuple[str, str]] = set()  # kind and architecture of every base that was ever there
         self._looked = float("-inf")
         self._isos: dict[str, tuple[Signature, iso.Iso]] = {}
         self._initramfs: dict[str, tuple[Signature, Overlay]] = {}
@@ -62,6 +63,7 @@ class Bases:
             now = time.monotonic()
             if now - self._looked >= _CACHED:
                 self._found = {kind: dict(self._look(kind)) for kind in KINDS}
+                self._seen.update((kind, arch) for kind, found in self._found.items() for arch in found)
                 self._looked = now
             found = self._found[kind]
         wanted = known_arch(arch)
@@ -74,8 +76,14 @@ class Bases:
         return bool(self._paths[kind])
 
     def supports(self, arch: str) -> bool:
-        """Whether there is an ISO and an initramfs of it."""
-        return all(self.find(arch, kind) is not None for kind in KINDS)
+        """Whether an ISO and an initramfs of it are configured or were ever there, be they there now or not."""
+        wanted = known_arch(arch) or self.own_arch
+        return all(
+            self.find(arch, kind) is not None
+            or (wanted == self.own_arch and self.given(kind))
+            or (kind, wanted) in self._seen
+            for kind in KINDS
+        )
 
     def path(self, arch: str, kind: str) -> str:
         """The path of a base; NotReady when there is none."""

@@ -111,6 +111,16 @@ def test_a_base_that_is_replaced_is_noticed(world, start, bases):
         new = until(whole, "the image over the new base")
         assert new.startswith((bases / "live_s390x.iso").read_bytes()[:32768])
         assert world.ready("host-1")["status"]["imageUrl"] == before["imageUrl"]
+        (bases / "live_s390x.iso").rename(bases / "away.iso")
+        waits = world.until("host-1", lambda found: "is not ready yet" in conditions(found)["Ready"][2])["status"]
+        assert waits["imageUrl"] == before["imageUrl"]
+        assert conditions(waits)["Ready"][2].endswith("there is no file for architecture s390x there or beside it")
+        assert conditions(waits)["Error"][0] == "False"
+        failed = "kubenode_image_server_hosts_failed"
+        until(lambda: f"{failed} 1\n" in replica.watch("/metrics"), "an image that is not served")
+        (bases / "away.iso").rename(bases / "live_s390x.iso")
+        assert world.ready("host-1")["status"]["imageUrl"] == before["imageUrl"]
+        until(lambda: f"{failed} 0\n" in replica.watch("/metrics"), "the image")
 
 
 def account(world: World, folder, rules, name="weak"):

@@ -93,9 +93,20 @@ def test_only_files_count(tmp_path):
 
 def test_a_base_that_comes_later_is_found(tmp_path, at_once):
     found = bases(tmp_path)
-    assert not found.supports("")
+    assert found.find("", "iso") is None
     folder(tmp_path, "live.iso", "live.img")
-    assert found.supports("")
+    assert found.find("", "iso") == str(tmp_path / "live.iso")
+
+
+def test_an_architecture_is_supported_while_its_base_is_away(tmp_path, at_once):
+    found = bases(tmp_path)
+    assert all(found.supports(arch) for arch in ("", "x86_64"))  # configured, and still to come
+    assert not found.supports("aarch64")
+    folder(tmp_path, "live_aarch64.iso", "live_aarch64.img")
+    assert found.supports("aarch64")
+    (tmp_path / "live_aarch64.img").unlink()  # to be replaced
+    assert found.supports("arm64")
+    assert not Bases(str(tmp_path / "live.iso"), "", "", "x86_64").supports("")
 
 
 def test_a_base_is_read_once(tmp_path):

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.imag
 
 from . import kubernetes_api
 from .kubernetes_api import LABEL, LABEL_VALUE, Api, ApiFailed, Conflict, Forbidden, Unreachable
-from .reconcile import LOG, Images, Key, Reconciler, key_of
+from .reconcile import LOG, Images, Key, Reconciler, key_of, problem_of
 
 _NO_FINALIZER = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
 _TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
@@ -222,6 +222,7 @@ class Controller:
         self._again, self._asked = threading.Event(), False  # wakes the supervisor; what for
         self._wants: dict[Key, str] = {}  # object → name of its Secret
         self._failures: dict[Key, int] = {}
+        self._unserved: set[Key] = set()
         self._unseen: set[Key] | None = None  # objects that had no pass yet; None: not listed yet
         self._problem = "the cluster's images were not read yet"
         self._lock = threading.Lock()
@@ -263,6 +264,12 @@ class Controller:
         """What of it has died; "" when nothing has."""
         dead = [thread.name for thread in self._threads if thread.ident is not None and not thread.is_alive()]
         return "" if self._stop.is_set() or not dead else f"{', '.join(dead)} died"
+
+    @property
+    def failed(self) -> int:
+        """Images that are not served, whether their inputs, their base or the cluster is to blame."""
+        with self._lock:
+            return len(self._unserved)
 
     def metrics(self) -> str:
         """Lines in Prometheus' format."""
@@ -360,29 +367,42 @@ class Controller:
 
     def _reconcile(self, key: Key) -> float | None:
         self._passes += 1
+        problem = ""
+
+        def remember(image: Mapping[str, Any]) -> None:
+            nonlocal problem
+            problem = problem_of(image)
+            self._remember(image)
+
         try:
-            delay = self._reconciler.reconcile(*key, self._remember)
+            delay = self._reconciler.reconcile(*key, remember)
         except Conflict:
             return random.uniform(0.05, 0.5)  # another replica works on it; the two must not come again at once
         except ApiFailed as error:
-            self._problems.report(_problem_of(key), str(error))
+            self._report_of(key, str(error))
             longest = _LONGEST_UNREACHABLE if isinstance(error, Unreachable) else _LONGEST_RETRY
         except Exception as error:
             LOG.exception("%s/%s", *key)
-            self._problems.report(_problem_of(key), f"a defect of the image server: {type(error).__name__}")
+            self._report_of(key, f"a defect of the image server: {type(error).__name__}")
             longest = _LONGEST_RETRY
         else:
             self._failures.pop(key, None)
-            self._problems.report(_problem_of(key), "")
+            self._report_of(key, problem)
             return delay
         self._errors += 1
         count = self._failures[key] = self._failures.get(key, 0) + 1
         return min(_FIRST_RETRY * 2.0 ** min(count - 1, 20), longest)
 
+    def _report_of(self, key: Key, problem: str) -> None:
+        self._problems.report(_problem_of(key), problem)
+        with self._lock:
+            (self._unserved.add if problem else self._unserved.discard)(key)
+
     def _image_event(self, kind: str, image: Mapping[str, Any]) -> None:
         if kind == "DELETED":
             with self._lock:
                 self._wants.pop(key_of(image), None)
+                self._unserved.discard(key_of(image))
             self._problems.forget(_problem_of(key_of(image)))
         else:
             self._remember(image)

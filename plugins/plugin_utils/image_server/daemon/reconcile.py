@@ -74,8 +74,8 @@ class Images:
             created = max(unix_time(metadata.get("creationTimestamp")), of_secret)
             urls = self._publisher.publish(key, host, request.architecture, (kind,), modified=created)
             files = self._publisher.boot_files(request.architecture) if kind == "initramfs" else {}
-        except NotReady:
-            return NotYet()
+        except NotReady as error:
+            return NotYet(str(error))
         except ImageError as error:
             with self._lock:
                 if place in self._held:
@@ -157,6 +157,7 @@ class Reconciler:
             if denied is not None:
                 raise denied
             if plan.status is not None and (plan.retry is not None or built):
+                remember(seen.image)
                 return plan.retry
         return 1.0
 
@@ -290,7 +291,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class NotYet:
-    """An image can be made later: its base is missing, or being replaced."""
+    """An image can be made later: its base is missing, or being replaced. ``message`` names the file."""
+
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -391,7 +394,26 @@ def _image(seen: Observed) -> Plan:
         return _write(seen, _made(seen, wanted, seen.outcome, GENERATED))
     if isinstance(seen.outcome, Refused):
         return _failed(seen, BUILD_INVALID, "Cannot generate image: " + seen.outcome.message)
-    return _write(seen, _condition(seen, status, READY, False, SUCCESS, NOT_YET), retry=RETRY)
+    return _write(seen, _condition(seen, status, READY, False, SUCCESS, _not_yet(status, seen.outcome)), retry=RETRY)
+
+
+def _not_yet(status: Mapping[str, Any], outcome: NotYet) -> str:
+    """What is said already stays: replicas that lack different files would else correct each other without end."""
+    said = str(kubernetes_api.condition(status, READY).get("message") or "")
+    return said if said.startswith(NOT_YET) else f"{NOT_YET}: {outcome.message}" if outcome.message else NOT_YET
+
+
+def problem_of(image: Mapping[str, Any]) -> str:
+    """What its status says of an image of ours that is not served; "" when it is, or is about to be."""
+    if FINALIZER not in (image["metadata"].get("finalizers") or ()):
+        return ""
+    status = image.get("status") or {}
+    for kind, value in ((ERROR, "True"), (READY, "False")):
+        found = kubernetes_api.condition(status, kind)
+        message = str(found.get("message") or "")
+        if found.get("status") == value and (kind == ERROR or message.startswith(NOT_YET)):
+            return message
+    return ""
 
 
 def _changed(seen: Observed, status: Mapping[str, Any], wanted: Mapping[str, Any]) -> Plan:

@@ -213,6 +213,7 @@ class Program:
         failed = (self._static.failed if self._static is not None else 0) + (
             self._descriptors.failed if self._descriptors is not None else 0
         )
+        failed += self._controller.failed if self._controller is not None else 0
         text = self._metrics.text(len(self._registry), self._progress.fetched, failed)
         return text + (self._controller.metrics() if self._controller is not None else "")
 

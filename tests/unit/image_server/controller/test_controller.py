@@ -12,6 +12,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import kubernetes_api
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import WorkQueue
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.watched import Problems
+from tests.unit.image_server.controller.objects import image, with_metadata, with_status
 
 
 def test_keys_come_in_the_order_they_are_due():
@@ -178,6 +179,24 @@ def test_an_object_that_cannot_be_looked_at_is_a_problem_until_it_can(monkeypatc
     assert len(found._problems) == 1
     assert found._reconcile(key) == 7
     assert found._problems.all() == {}
+
+
+def test_an_image_that_is_not_served_is_a_problem_and_counts(monkeypatch):
+    found = controller(monkeypatch, EVERYTHING, ())
+    body = with_metadata(image(), finalizers=["preprovisioningimage.metal3.io"])
+    said = "Architecture not supported"
+    statuses = [{"conditions": [{"type": "Error", "status": "True", "message": said}]}, {}]
+
+    def reconcile(_namespace, _name, remember):
+        remember(with_status(body, statuses.pop(0)))
+
+    found._reconciler.reconcile = reconcile
+    found._reconcile(("metal", "host-1"))
+    assert found._problems.all() == {"image metal/host-1": said}
+    assert found.failed == 1
+    found._reconcile(("metal", "host-1"))
+    assert found._problems.all() == {}
+    assert found.failed == 0
 
 
 def test_the_problem_of_an_object_goes_with_it(monkeypatch):

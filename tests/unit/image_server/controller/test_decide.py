@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
     Plan,
     Refused,
     decide,
+    problem_of,
 )
 from tests.unit.image_server.controller.cluster import Shelf
 from tests.unit.image_server.controller.objects import NOW, THEN, conditions, image, secret, with_metadata, with_status
@@ -230,6 +231,36 @@ def test_an_image_that_is_not_ready_is_asked_for_every_ten_seconds():
     assert decide(seen(with_status(body, plan.status), secret=secret(), outcome=NotYet())) == Plan(retry=10)
 
 
+def test_an_image_without_its_base_keeps_its_url_and_names_the_file():
+    body = with_status(image(), READY)
+    plan = decide(seen(body, secret=secret(), outcome=NotYet("base /bases/live.iso is being written")))
+    assert plan.retry == 10
+    assert plan.status["imageUrl"] == READY["imageUrl"]
+    said = "Image is not ready yet: base /bases/live.iso is being written"
+    assert conditions(plan.status) == {
+        "Ready": ("False", "ImageSuccess", said),
+        "Error": ("False", "ImageSuccess", ""),
+    }
+    after = with_status(body, plan.status)
+    assert problem_of(with_metadata(after, finalizers=[FINALIZER])) == said
+    # another replica lacks another file: they do not correct each other without end
+    assert decide(seen(after, secret=secret(), outcome=NotYet("base /other is gone"))) == Plan(retry=10)
+
+
+@pytest.mark.parametrize(
+    ("status", "finalizers", "problem"),
+    [
+        ({}, [FINALIZER], ""),
+        (READY, [FINALIZER], ""),
+        (NOT_READY, [FINALIZER], ""),  # about to be made
+        (FAILED, [FINALIZER], "NetworkData secret not found"),
+        (FAILED, [], ""),  # not ours
+    ],
+)
+def test_what_keeps_an_image_from_being_served_is_in_its_status(status, finalizers, problem):
+    assert problem_of(with_metadata(with_status(image(), status), finalizers=finalizers)) == problem
+
+
 def test_nothing_is_written_when_nothing_differs():
     body = with_status(image(), READY)
     assert decide(seen(body, secret=secret(), outcome=Built("http://a/old.iso"))) == Plan()
@@ -296,7 +327,7 @@ def test_images_over_other_bases_are_outdated_until_they_are_built_again():
     states["x86_64"] = 2
     assert images.outdated() == [("metal", "host-1")]
     shelf.based = False
-    assert images.build(image(), wish) == NotYet()
+    assert images.build(image(), wish) == NotYet("there is no base")
     assert images.outdated() == [("metal", "host-1")]
     shelf.based = True
     images.build(image(), wish)
