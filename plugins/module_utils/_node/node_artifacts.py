@@ -441,10 +441,15 @@ def _each(
         return list(pool.map(one, artifacts))
 
 
+def part_path(artifact: Artifact) -> str:
+    """Where it lies when it was fetched and is not installed. Pure."""
+    return os.path.join(CACHE, f"{artifact['name']}-{pinned_digest(artifact)[1]}.part")
+
+
 def _part(host: Host, artifact: Artifact, fetcher: fetch.Fetcher) -> tuple[str, int]:
     """The whole file, where the next run finds it, too; and the bytes that came."""
     algorithm, digest = pinned_digest(artifact)
-    part = os.path.join(host.path(CACHE), f"{artifact['name']}-{digest}.part")
+    part = host.path(part_path(artifact))
     return part, fetcher.fetch(artifact["url"], part, str(digest), algorithm)
 
 

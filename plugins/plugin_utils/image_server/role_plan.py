@@ -14,7 +14,9 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import without_login
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
+from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
 
 from ..node_plan import templates
@@ -44,20 +46,22 @@ _CONFIGURATION = {
     "ca_bundle": role_inputs.CA_BUNDLE,
 }
 #: purposes that need nothing that was seen on the machine
-_WITHOUT_NODE = ("inputs", "queries", "artifacts")
+_WITHOUT_NODE = ("inputs", "queries", "artifacts", "unfit")
 Facts = Mapping[str, Any]
 
 
 def image_server_plan(
-    inputs: Mapping[str, Any], purpose: str, node: Facts | None = None, record: Facts | None = None
-) -> Any:
+    inputs: Mapping[str, Any], purpose: str, node: Facts | None = None, record: Facts | None = None,
+    found: Facts | None = None,
+) -> Any:  # fmt: skip
     """What the role asks for; a ValueError names all that is wrong.
 
     ``inputs``: for ``inputs``, the role's variables without ``image_server_``; else what ``inputs`` returned.
     ``purpose``: ``inputs`` (checked, with defaults), ``refusals`` (why this machine cannot become an image server),
     ``warnings`` (what may not work as it is meant), ``missing`` (Debian packages to install), ``url`` (where machines
-    find the images), or the options of a module: ``queries`` of node_info, ``artifacts``, ``settings`` and
-    ``secrets``. ``record``: what an earlier run wrote.
+    find the images), ``unfit`` (why the server would not start, by what ``trial`` ``found``), or the options of a
+    module: ``queries`` of node_info, ``artifacts``, ``trial`` of command, ``settings`` and ``secrets``. ``record``:
+    what an earlier run wrote.
     """
     inputs_, node_, record_ = plain(inputs), plain(node), plain(record) or {}
     answers: dict[str, Callable[[], Any]] = {
@@ -68,6 +72,8 @@ def image_server_plan(
         "missing": lambda: missing(inputs_, node_),
         "url": lambda: url(inputs_, node_),
         "artifacts": lambda: artifacts(inputs_),
+        "trial": lambda: trial(inputs_, node_),
+        "unfit": lambda: unfit(inputs_, plain(found) or {}),
         "settings": lambda: settings(inputs_, node_, record_),
         "secrets": lambda: secrets(inputs_, node_),
     }
@@ -180,7 +186,7 @@ def url(inputs: RoleInputs, node: Facts) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def artifacts(inputs: RoleInputs) -> list[dict[str, Any]]:
+def artifacts(inputs: RoleInputs) -> list[node_artifacts.Artifact]:
     """The bases to fetch, as node_artifacts takes them."""
     return [
         {
@@ -194,6 +200,78 @@ def artifacts(inputs: RoleInputs) -> list[dict[str, Any]]:
         for arch, kind, source in _sources(inputs)
         if "url" in source
     ]
+
+
+#: Takes the program and its settings on standard input, so that nothing is written but for the moment.
+_TRIAL = """
+import base64, json, sys, tempfile
+given = json.load(sys.stdin)
+with tempfile.TemporaryDirectory() as folder:
+    with open(folder + "/program", "wb") as file:
+        file.write(base64.b64decode(given["program"]))
+    sys.path.insert(0, folder + "/program")
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.command_line import trial
+    sys.exit(trial(given["argv"], given["environ"], given))
+"""
+
+
+def trial(inputs: RoleInputs, node: Facts) -> dict[str, Any]:
+    """Options for command: whether the server would start with these settings in place of the one that may run."""
+    fetched = {artifact["name"]: artifact for artifact in artifacts(inputs)}
+    bases = {}
+    for arch, kind, source in _sources(inputs):
+        files = [source["path"]] if "path" in source else [
+            node_artifacts.part_path(fetched[_artifact(arch, kind)]), role_inputs.base(kind, arch)
+        ]  # fmt: skip
+        bases[_base_name(arch, kind, source)] = [kind, *files]
+    python, given, _program, *words = arguments(inputs, "", url(inputs, node))
+    stdin = {
+        "program": base64.b64encode(pack_program.program_bytes(python)).decode("ascii"),
+        "argv": words,
+        "environ": {"DEPLOY_ISO": role_inputs.base("iso")},
+        "unit": role_inputs.UNIT,
+        "bases": bases,
+    }
+    return {"argv": [python, given, "-c", _TRIAL], "stdin": json.dumps(stdin)}
+
+
+def unfit(inputs: RoleInputs, found: Facts) -> list[str]:
+    """Why the server would not start, or has a base that is none; a line each. ``found``: the result of command."""
+    if "rc" not in found:  # in check mode, before there are the packages
+        return []
+    try:
+        said = json.loads(str(found.get("stdout", "")).strip().rpartition("\n")[2]) if found["rc"] == 0 else None
+        problems = [(str(name), str(text)) for name, text in said or ()]
+    except (TypeError, ValueError):
+        said = None
+    if not isinstance(said, list):
+        lines = (str(found.get("stderr") or found.get("msg") or "").strip() or "it says nothing").splitlines()
+        return [_no_python(inputs, f"it cannot run the image server: {lines[-1][:200]}")]
+    sources = {_base_name(arch, kind, source): (kind, source) for arch, kind, source in _sources(inputs)}
+    return [_unfit(inputs, name, text, sources) for name, text in problems]
+
+
+def _unfit(inputs: RoleInputs, name: str, text: str, sources: Mapping[str, tuple[str, Mapping[str, str]]]) -> str:
+    if name in sources:
+        kind, source = sources[name]
+        given = without_login(source.get("path") or source["url"])
+        wanted = {"iso": "the published live ISO", "initramfs": "the live initramfs that is published beside it"}[kind]
+        return f"image_server_{name} is {given!r}: {text}; give {wanted}. The base that was there before stays"
+    variables = {"images-bind-addr": "bind_addr", "metrics-addr": "metrics_addr", "nmstate": "nmstate"}
+    if name not in variables:
+        return _no_python(inputs, text)
+    values: Mapping[str, object] = inputs
+    fix = "" if name == "nmstate" else "; end what uses it, or give an address and a port that this machine has free"
+    return f"image_server_{variables[name]} is {values[variables[name]]!r}: {text}{fix}"
+
+
+def _no_python(inputs: RoleInputs, why: str) -> str:
+    named = f"image_server_python is {inputs['python']!r}" if inputs["python"] else pack_program.PYTHON
+    return f"{named}: {why}; give a Python 3.8 or newer that has httptools and PyYAML in image_server_python"
+
+
+def _base_name(arch: str, kind: str, source: Mapping[str, str]) -> str:
+    return f"bases[{arch}].{kind}.{'path' if 'path' in source else 'url'}"
 
 
 def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[Setting]:

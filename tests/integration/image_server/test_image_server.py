@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role image_server on machines that really boot, and what their service then does and cannot do."""
 
+import hashlib
 import json
 import re
 import ssl
@@ -75,7 +76,7 @@ def test_check_mode_changes_nothing_and_foretells_the_run(runs: Runs):
 def test_the_second_run_changes_nothing(runs: Runs):
     for name in ("images-1", "images-2"):
         assert runs.second.changed(name) == []
-        assert len(runs.second.remote(name)) == 5
+        assert len(runs.second.remote(name)) == 6
     assert touched(runs.node) == ""
 
 
@@ -286,6 +287,46 @@ def test_a_base_that_is_not_there_is_refused_before_anything_changes(runs: Runs,
     play = world.run(*options, bases={"x86_64": {"iso": {"path": path}}}).fails()
     assert f"image_server_bases[x86_64].iso.path is '{path}', and " in play.error("images-1")
     assert touched(runs.node) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bases": {"x86_64": {"iso": {"path": "/srv/junk"}}}}, "image_server_bases[x86_64].iso.path is '/srv/junk': "),
+        (
+            {"bases": {"x86_64": {"iso": {"path": "/srv/good.iso"}, "initramfs": {"path": "/srv/good.iso"}}}},
+            "].initramfs.path is '/srv/good.iso': base /srv/good.iso is an ISO, and no initramfs",
+        ),
+        ({"bind_addr": ":22"}, "image_server_bind_addr is ':22': port 22 is in use by sshd"),
+        ({"metrics_addr": "192.0.2.77:8085"}, "metrics_addr is '192.0.2.77:8085': Cannot assign requested"),
+        ({"python": "/usr/bin/perl"}, "image_server_python is '/usr/bin/perl': it cannot run the image server: "),
+        ({"python": "/opt/bare"}, "No module named 'yaml'"),
+    ],
+    ids=["junk", "kinds", "port", "address", "perl", "libraries"],
+)
+def test_the_server_that_serves_stays_when_another_one_would_not(runs: Runs, world: World, changes, words):
+    node, before = runs.node, pid(runs.node)
+    node.run(f"cp {DATA}/bases/coreos_x86_64.iso /srv/good.iso; echo junk > /srv/junk")
+    node.run("printf '#!/bin/sh\nexec /usr/bin/python3 -S \"$@\"\n' > /opt/bare; chmod +x /opt/bare")
+    node.run("touch /run/mark && sleep 0.1")
+    play = world.run(**changes).fails()
+    assert words in play.error("images-1"), play.output
+    assert touched(node) == ""
+    assert pid(node) == before
+    assert node.ssh(f"systemctl is-active {UNIT}").returncode == 0
+
+
+def test_a_fetched_base_that_is_none_does_not_take_the_place_of_a_good_one(runs: Runs, world: World):
+    node, before = runs.node, pid(runs.node)
+    good = node.run(f"sha256sum {DATA}/bases/coreos_x86_64.iso")
+    world.web.files["/junk.iso"] = b"junk\n"
+    url = world.web.url("/junk.iso", host=world.address)
+    digest = hashlib.sha256(b"junk\n").hexdigest()
+    play = world.run(bases={"x86_64": {"iso": {"url": url, "sha256": digest}}}).fails()
+    assert f"image_server_bases[x86_64].iso.url is '{url}': " in play.error("images-1")
+    assert "The base that was there before stays" in play.error("images-1")
+    assert node.run(f"sha256sum {DATA}/bases/coreos_x86_64.iso") == good
+    assert pid(node) == before
 
 
 @pytest.mark.long

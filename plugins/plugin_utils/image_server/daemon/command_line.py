@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
@@ -227,6 +229,21 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return asyncio.run(program.run())
     except ImageError as error:
         return _failed(error, FAILED)
+
+
+def trial(argv: Sequence[str], environ: Mapping[str, str], given: Mapping[str, Any]) -> int:
+    """Print what keeps the program from starting with these settings, as JSON; nothing is changed.
+
+    ``given``: ``unit``, in whose place it would start, and ``bases`` to look at, see `trial.problems`.
+    """
+    from . import trial as trying
+
+    try:
+        found = [*trying.problems(parse(argv, environ), given["unit"], given["bases"])]
+    except ImageError as error:
+        found = [("", str(error))]
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
 
 
 def _failed(error: ImageError, code: int) -> int:
