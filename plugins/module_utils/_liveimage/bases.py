@@ -98,6 +98,16 @@ class Bases:
         """Another one as soon as what is made of these bases has to be made again: identities, or what is wrong."""
         return tuple(self._state(arch, kind) for kind in KINDS)
 
+    def away(self, arch: str) -> str:
+        """What keeps these bases from being used now; "" when nothing does."""
+        found = []
+        for kind in KINDS:
+            try:
+                self.source(arch, kind)
+            except NotReady as error:
+                found.append(str(error))
+        return "; ".join(found)
+
     def settle(self, *archs: str) -> None:
         """Compute what others wait for, and would for these architectures; for a thread that may take long."""
         with self._lock:

@@ -112,15 +112,19 @@ def test_a_base_that_is_replaced_is_noticed(world, start, bases):
         assert new.startswith((bases / "live_s390x.iso").read_bytes()[:32768])
         assert world.ready("host-1")["status"]["imageUrl"] == before["imageUrl"]
         (bases / "live_s390x.iso").rename(bases / "away.iso")
-        waits = world.until("host-1", lambda found: "is not ready yet" in conditions(found)["Ready"][2])["status"]
-        assert waits["imageUrl"] == before["imageUrl"]
-        assert conditions(waits)["Ready"][2].endswith("there is no file for architecture s390x there or beside it")
+        lacks = "there is no file for architecture s390x there or beside it"
+        until(lambda: lacks in replica.watch("/status"), "the problem")
+        assert replica.serves(before["imageUrl"])  # over the file that was there
+        world.create("host-2", architecture="s390x")
+        waits = world.until("host-2", lambda found: "not ready yet: " in str(found.get("conditions")))["status"]
+        assert conditions(waits)["Ready"][2].endswith(lacks)
         assert conditions(waits)["Error"][0] == "False"
         failed = "kubenode_image_server_hosts_failed"
-        until(lambda: f"{failed} 1\n" in replica.watch("/metrics"), "an image that is not served")
+        until(lambda: f"{failed} 1\n" in replica.watch("/metrics"), "the image that is not served")
         (bases / "away.iso").rename(bases / "live_s390x.iso")
-        assert world.ready("host-1")["status"]["imageUrl"] == before["imageUrl"]
+        world.ready("host-2")
         until(lambda: f"{failed} 0\n" in replica.watch("/metrics"), "the image")
+        until(lambda: lacks not in replica.watch("/status"), "the end of the problem")
 
 
 def account(world: World, folder, rules, name="weak"):

@@ -106,6 +106,7 @@ def test_an_architecture_is_supported_while_its_base_is_away(tmp_path, at_once):
     assert found.supports("aarch64")
     (tmp_path / "live_aarch64.img").unlink()  # to be replaced
     assert found.supports("arm64")
+    assert "there is no file for architecture aarch64" in found.away("aarch64")
     assert not Bases(str(tmp_path / "live.iso"), "", "", "x86_64").supports("")
 
 

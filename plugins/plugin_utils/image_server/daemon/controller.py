@@ -213,7 +213,7 @@ class Controller:
         environ: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """The other parts are those of the server; ImageError when there is no way to an API server."""
-        self._settings, self._problems = settings, problems
+        self._settings, self._bases, self._problems = settings, bases, problems
         self._connection = kubernetes_api.configuration(os.environ if environ is None else environ)
         self._api = Api(self._connection)
         self._images = Images(publisher, bases.state)
@@ -298,6 +298,7 @@ class Controller:
                     synced = float("-inf")  # events may have been missed
                 for key in self._images.outdated():
                     self._queue.put(key)
+                self._report_bases()
                 resync = self._settings.resync if self._watched else min(self._settings.resync, _UNWATCHED)
                 if self._asked or time.monotonic() - synced >= resync:
                     self._asked = False
@@ -309,6 +310,11 @@ class Controller:
             self._again.wait(_AGAIN)
         if watcher is not None:
             watcher.join(10.0)
+
+    def _report_bases(self) -> None:
+        """A base that is away is told of, although what is served over it may go on until the next start."""
+        for arch in self._images.architectures():
+            self._problems.report(f"bases of {arch or self._bases.own_arch}", self._bases.away(arch))
 
     def _check(self) -> None:
         """Raise why watching is impossible: no such kind in the cluster, rights that are missing."""

@@ -101,6 +101,11 @@ class Images:
         with self._lock:
             return list(self._held)
 
+    def architectures(self) -> set[str]:
+        """Those that something is served of."""
+        with self._lock:
+            return {entry.architecture for entry in self._held.values()}
+
     def outdated(self) -> list[Key]:
         """The objects whose images were made of bases that are others now."""
         with self._lock:
