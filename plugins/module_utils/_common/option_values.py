@@ -131,11 +131,11 @@ VARIABLES = {"type": "dict", "default": {}}
 
 # An option with an underscore is no word of a sentence. In a path, an URL and a quoted value it stays as it is.
 _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
-# Other options may be words of sentences. They count at the beginning of a finding, with a member behind them, and
-# where the text says that something is to be set.
+# Other options may be words of sentences. They count at the beginning of a finding, with a member behind them
+# (which the kernel arguments of Ignition only seem to have), and where the text says that something is to be set.
 _AT_FIRST = r"(?:^|(?<=\n)|(?<=\n- ))(%s)(?![\w/-])"
 _OF_A_MACHINE = r"(?:(?<=': )|(?<=; )|(?<= failed: )|(?<= fail: ))(%s)(?=: | [\"'\[{]|[.\[])"
-_WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
+_WITH_MEMBER = r"(?<![\w./:'\"@-])(?!ignition\.(?:firstboot|platform|config\.url)\b)(%s)(?=\.[a-z]|\[[0-9])"
 _TO_SET = r"(?:(?<=\b[Ss]et )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
 # With a value that means something, as in "as proof: port says".
 _WITH_VALUE = r"(?<![\w./:'\"@-])(%s)(?=: [\w-]+ (?:says|asks|ignores|skips)\b)"

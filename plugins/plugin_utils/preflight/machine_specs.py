@@ -101,7 +101,8 @@ def variable_names(module: str) -> dict[str, Any]:
     """
     if module == "preprov_image_build":  # each of its options is one variable, and is called like it
         listed = specification.taken_by("preprov_images")
-        return {one.name.removeprefix(_OF_IMAGES): one.name for one in listed if one.name.startswith(_OF_IMAGES)}
+        found = {one.name.removeprefix(_OF_IMAGES): one.name for one in listed if one.name.startswith(_OF_IMAGES)}
+        return {**found, "hosts[].name": _OF_IMAGES + "name"}
     if module == "machine_install":
         return {step: specification.of_step(step) for step in specification.STEPS}
     more = specification.of_machines("access") if module in _WITH_ACCESS else {}

@@ -155,3 +155,19 @@ def test_a_wrong_value_of_one_host_is_named_before_anything_is_made(site):
         assert said in words
     assert ("s3cret" in printed, (site.folder / "images").exists()) == (False, False)
     assert recap["web-1"]["failed"] == 1
+
+
+def test_a_server_that_the_inventory_does_not_have_is_refused(site):
+    recap, printed = site.run(kubenode_image_server="imags-1")
+    words = " ".join(printed.split())
+    assert "kubenode_image_server names imags-1, and the inventory has no such host or group; correct the name" in words
+    assert recap["web-1"]["failed"] == 1
+    assert "ssh" not in words
+
+
+def test_an_initramfs_that_is_none_is_named(site):
+    (site.folder / "junk").write_bytes(b"junk\n")
+    base = str(site.folder / "junk")
+    _recap, printed = site.run(kubenode_image_base_initramfs=base, kubenode_image_outputs=["initramfs"])
+    assert f"base {site.folder}/junk is no initramfs" in " ".join(printed.split())
+    assert not (site.folder / "images").exists()

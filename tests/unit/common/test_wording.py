@@ -26,6 +26,8 @@ VARIABLES = {
     "proof": "kubenode_proof",
     "success": "kubenode_success",
     "wait_cloud_init": "kubenode_wait_cloud_init",
+    "ignition": "kubenode_ignition",
+    "hosts[].name": "kubenode_image_name",
 }
 
 
@@ -57,6 +59,12 @@ VARIABLES = {
         ("not verified, as proof: port says", "not verified, as kubenode_proof: port says"),
         ("it ended with 1 (success: marker ignores it)", "it ended with 1 (kubenode_success: marker ignores it)"),
         ("wait_cloud_init: false skips this", "kubenode_wait_cloud_init: false skips this"),
+        ("ignition.version is '2'", "kubenode_ignition.version is '2'"),
+        (
+            "kernel_arguments: ignition.firstboot and ignition.platform.id=x are the live system's",
+            "kernel_arguments: ignition.firstboot and ignition.platform.id=x are the live system's",
+        ),
+        ("hosts[].name: 'a' is given twice", "kubenode_image_name: 'a' is given twice"),
         ("ssh_private_key '/k': no", "ansible_ssh_private_key_file '/k': no"),
     ],
 )

@@ -28,7 +28,7 @@ from typing import Any
 
 from ..._common.safe_files import replacing
 from ..._common.text import json_object
-from .. import iso, urls
+from .. import base_kinds, iso, urls
 from ..base_file import Signature, glance, identify, signature_of
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
@@ -230,6 +230,8 @@ class Maker:
         path = self._bases.find(wanted.architecture, INITRAMFS)
         if path is None and not self._bases.find(wanted.architecture, ISO):
             self._bases.path(wanted.architecture, INITRAMFS)  # says what is missing
+        if path:
+            base_kinds.check(path, INITRAMFS)
         base = self._bases.initramfs(path) if path else iso.boot_file(self._iso(wanted), "initramfs")
         if base.base.identity + INITRAMFS not in self._checked and not self._common.force:
             members = inspection.appended_members(base)
@@ -248,6 +250,7 @@ class Maker:
         if name not in self._shared:
             given = getattr(self._common, f"base_{kind}")
             if given and arch == self._bases.own_arch:
+                base_kinds.check(given, kind)
                 overlay = whole(identify(given))
             elif self._bases.find(arch, ISO):
                 overlay = iso.boot_file(self._iso(wanted), kind)

@@ -259,7 +259,7 @@ def test_outputs_share_kernel_and_rootfs_and_point_at_each_other(workshop):
 def test_a_base_initramfs_that_has_an_ignition_already_is_refused(workshop):
     workshop.build({"name": "web-1"}, outputs=["initramfs"])
     used = workshop.folder / "used.initramfs"
-    used.write_bytes((workshop.dest / "web-1.initramfs").read_bytes())
+    used.write_bytes(b"070701" + (workshop.dest / "web-1.initramfs").read_bytes()[6:])
     result = workshop.build({"name": "web-2"}, outputs=["initramfs"], base_initramfs=str(used))["web-2"]
     assert "is customised already (config.ign)" in result["msg"]
     assert not workshop.build({"name": "web-2"}, outputs=["initramfs"], base_initramfs=str(used), force=True)["web-2"][
