@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import without_login
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.context import Setting
@@ -240,7 +241,7 @@ def unfit(inputs: RoleInputs, found: Facts) -> list[str]:
     if "rc" not in found:  # in check mode, before there are the packages
         return []
     try:
-        said = json.loads(str(found.get("stdout", "")).strip().rpartition("\n")[2]) if found["rc"] == 0 else None
+        said = json_value(str(found.get("stdout", "")).strip().rpartition("\n")[2]) if found["rc"] == 0 else None
         problems = [(str(name), str(text)) for name, text in said or ()]
     except (TypeError, ValueError):
         said = None

@@ -300,7 +300,7 @@ def test_a_base_that_is_not_there_is_refused_before_anything_changes(runs: Runs,
         ({"bind_addr": ":22"}, "image_server_bind_addr is ':22': port 22 is in use by sshd"),
         ({"metrics_addr": "192.0.2.77:8085"}, "metrics_addr is '192.0.2.77:8085': Cannot assign requested"),
         ({"python": "/usr/bin/perl"}, "image_server_python is '/usr/bin/perl': it cannot run the image server: "),
-        ({"python": "/opt/bare"}, "No module named 'yaml'"),
+        ({"python": "/opt/bare"}, "'/opt/bare': the Python library httptools is missing"),
     ],
     ids=["junk", "kinds", "port", "address", "perl", "libraries"],
 )

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs, role_plan
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import trial
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line, trial
 from tests.unit.image_server.test_image_server_role import AGENT, NODE, PAIR, take
 from tests.unit.liveimage.maker import Layout, make
 
@@ -77,6 +77,14 @@ def test_what_is_no_python_is_refused(python):
     (said,) = tried(take(python=python, **FREE), python=python)
     assert said.startswith(f"image_server_python is '{python}': it cannot run the image server: ")
     assert said.endswith("; give a Python 3.8 or newer that has httptools and PyYAML in image_server_python")
+
+
+def test_each_library_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(trial.requests, "HAS_HTTPTOOLS", False)
+    monkeypatch.setattr(trial.importlib.util, "find_spec", lambda _name: None)
+    settings = command_line.parse(["--overlays-dir", "/x", "--guessable", "--images-bind-addr", "127.0.0.1:0"], {})
+    found = [text for name, text in trial.problems(settings, "none.service", {}) if not name]
+    assert found == ["the Python library httptools is missing", "the Python library PyYAML is missing"]
 
 
 def test_what_a_machine_says_need_not_be_an_answer():

@@ -312,7 +312,7 @@ class Controller:
             watcher.join(10.0)
 
     def _report_bases(self) -> None:
-        """A base that is away is told of, although what is served over it may go on until the next start."""
+        """A base that is away is a problem, although what is served over it may go on until the next start."""
         for arch in self._images.architectures():
             self._problems.report(f"bases of {arch or self._bases.own_arch}", self._bases.away(arch))
 

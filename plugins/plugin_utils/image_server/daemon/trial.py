@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import re
 import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base_kinds
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.image_error import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.conversion import chosen
@@ -30,6 +32,8 @@ def problems(settings: Settings, unit: str, bases: Mapping[str, Sequence[str]]) 
     """
     if not requests.HAS_HTTPTOOLS:
         yield "", "the Python library httptools is missing"
+    if importlib.util.find_spec("yaml") is None:
+        yield "", "the Python library PyYAML is missing"
     try:
         chosen(settings.nmstate)
     except ImageError as error:
@@ -84,7 +88,7 @@ def _others(port: int, unit: str) -> list[str]:
     )  # fmt: skip
     own = said.stdout.decode("ascii", "replace").strip()
     found, known = set(), set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in filter(is_digits, os.listdir("/proc")):
         mine = inodes & set(_sockets(pid))
         if mine:
             known |= mine
