@@ -390,7 +390,7 @@ machines:
     price_hourly:
       description:
         - Net price of the server for an hour, without its addresses and its traffic. V(null) if the API does not
-          report it, and with O(state=absent).
+          report it, or there is no server.
       type: float
       sample: 0.0064
     price_monthly:

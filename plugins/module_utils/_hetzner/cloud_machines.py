@@ -431,9 +431,8 @@ class MachineFleet:
         )
         if server["status"] in ("running", "stopping", "rebuilding"):
             known["fresh"] = False
-        if self._state != "absent":
-            hour, month = catalogs.prices_of(server.get("server_type"), known["location"])
-            known.update(price_hourly=hour, price_monthly=month, server_created=server.get("created"))
+        hour, month = catalogs.prices_of(server.get("server_type"), known["location"])
+        known.update(price_hourly=hour, price_monthly=month, server_created=server.get("created"))
         return known
 
     def _differences(self, machine: Machine, server: Server) -> str:

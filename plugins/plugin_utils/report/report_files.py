@@ -336,6 +336,13 @@ class ReportFiles:
         self.json_path, self.page_path = (
             os.path.abspath(os.path.expanduser(one)) if one else "" for one in (json_path, page_path)
         )
+        if self.page_path and self.page_path == self.json_path:
+            self._warn(
+                f"report_file (KUBENODE_REPORT_FILE) is {json_path}, which is the JSON file and would be the page, "
+                "too; no page is written. For a page alone, set report_file empty and report_html "
+                "(KUBENODE_REPORT_HTML) to this file"
+            )
+            self.page_path = ""
 
     def begin(self) -> None:
         """Take the place of an older report before the first machine is touched; the second time, nothing."""

@@ -116,6 +116,7 @@ def test_a_server_of_another_user_is_refused_and_adopted_only_on_demand(project)
 def test_absent_deletes_what_is_ours_and_is_idempotent(project):
     project.run("hcloud_machine", machines=[project.machine("n1"), project.machine("n2")])
     run = project.run("hcloud_machine", machines=[{"name": "n1"}, {"name": "never"}], state="absent").ok()
+    assert [machine["price_hourly"] is not None for machine in run.result["machines"]] == [True, False]
     assert run.machines["n1"]["status"] == "deleted"
     assert run.machines["never"]["changed"] is False
     assert list(project.servers()) == ["n2"]

@@ -320,6 +320,15 @@ def test_files_lie_where_they_are_wanted(files, tmp_path, monkeypatch):
         assert (files.json_path, files.page_path) == found
 
 
+@pytest.mark.parametrize("page", [None, "report.html"])
+def test_the_page_does_not_take_the_place_of_the_json_file(files, warnings, tmp_path, monkeypatch, page):
+    monkeypatch.chdir(tmp_path)
+    files.place("report.html", page)
+    assert (files.json_path, files.page_path) == (f"{tmp_path}/report.html", "")
+    (said,) = warnings
+    assert said.startswith("report_file (KUBENODE_REPORT_FILE) is report.html, which is the JSON file and would be")
+
+
 def test_a_text_that_cannot_be_written_is_a_warning_too(files, warnings):
     files.note("localhost", machine("n\ud800"))
     assert [one.partition(": ")[2].partition(":")[0] for one in warnings] == ["UnicodeEncodeError"]

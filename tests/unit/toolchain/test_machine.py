@@ -134,3 +134,15 @@ def test_what_the_makefile_and_programs_of_dev_start_is_there():
             started.update(re.findall(r'\$\(dirname -- "\$0"\)/([\w-]+)', path.read_text(encoding="utf-8")))
     assert {"run", "image-server"} <= started
     assert [name for name in sorted(started) if not os.access(CHECKOUT / "dev" / name, os.X_OK)] == []
+
+
+@pytest.mark.parametrize(("program", "kept"), [("ansible-playbook", True), ("python", False)])
+def test_what_a_person_tells_ansible_reaches_ansible_and_no_test(monkeypatch, program, kept):
+    started = []
+    monkeypatch.setattr(environments.os, "execve", lambda *arguments: started.append(arguments))
+    monkeypatch.setenv("ANSIBLE_CALLBACKS_ENABLED", "kubenode.provision.provision_report")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", "/elsewhere")
+    environments.run([program, "--version"])
+    ((_path, _command, environment),) = started
+    assert ("ANSIBLE_CALLBACKS_ENABLED" in environment) == kept
+    assert environment["ANSIBLE_COLLECTIONS_PATH"].startswith(str(paths.linked_tree()))
