@@ -58,11 +58,19 @@ own:
   description: Whether that Node is the machine's own.
   returned: success
   type: bool
+machine_id:
+  description: The machine ID with which that Node was registered.
+  returned: when RV(existed)
+  type: str
+ready:
+  description: Whether that Node is Ready.
+  returned: when RV(existed)
+  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain
 
 
 def main() -> None:
@@ -74,10 +82,12 @@ def main() -> None:
         module.exit_json(changed=False, existed=False, own=False, name=params["name"])
     if not mine:
         module.warn(f"the Node {params['name']} was not registered by this machine and is left alone")
-    changed = mine
+    changed, there = mine, node or {}
     if mine and not module.check_mode:
-        changed = reached.delete_node(node or {})
-    module.exit_json(changed=changed, existed=True, own=mine, name=params["name"])
+        changed = reached.delete_node(there)
+    machine_id = ((there.get("status") or {}).get("nodeInfo") or {}).get("machineID") or ""
+    about = {"name": params["name"], "machine_id": machine_id, "ready": drain.is_ready(there)[0]}
+    module.exit_json(changed=changed, existed=True, own=mine, **about)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,27 @@ def test_what_is_named_goes_and_the_rest_stays(account):
     assert "1 pods evicted, Node old-1 deleted, rescue disarmed, deleted, forgotten here" in done.output
     assert "Node old-2 is not its own and was left alone" in done.output
 
-    account.run(**given).ok().says("has no server", "changed=0")
+    # the Node of a machine whose server is gone may be another one's
+    left = "has no server, the Node old-2 (machine ID m2, Ready) is still in the cluster; if it is what the machine"
+    account.run("--check", **given).ok().says(left, "left: kubectl delete node old-2", "changed=0")
+    done = account.run(**given).ok().says(left, "left: kubectl delete node old-2", "changed=0")
+    assert "the Node old-1" not in done.output
+    assert set(account.api.nodes) == {"old-2", "kept-1"}
+
+
+def test_what_a_server_that_is_gone_leaves_in_its_cluster(account):
+    """Deleted at the console: nothing proves whose the Node is, so it is named and stays."""
+    account.hosts["gone-1.k8s.example.com"] = {}
+    account.remember("gone-1.k8s.example.com")
+    account.api.add(node("gone-1", "", ready="Unknown"))
+    given = {"kubenode_delete": ["gone-1.k8s.example.com"], "kubenode_kubeconfig": str(account.api.kubeconfig)}
+    for flags in (["--check"], []):
+        done = account.run(*flags, **given).ok()
+        done.says("has no server, the Node gone-1 (machine ID unknown, NotReady) is still in the cluster", "forg")
+        assert account.api.writes == []
+    assert account.files() == {"logs/gone-1.k8s.example.com/stdout"}
+    account.api.nodes.clear()
+    assert "still in the cluster" not in account.run(**given).ok().says("has no server").output
 
 
 @pytest.mark.parametrize(
