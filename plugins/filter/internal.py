@@ -76,6 +76,8 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "site_plan": ("preflight.site", "site_plan"),
     "machine_names": ("preflight.site", "machine_names"),
     "new_systems": ("preflight.site", "new_systems"),
+    "user_data_problems": ("preflight.user_data", "problems"),
+    "user_data_of_hosts": ("preflight.user_data", "of_hosts"),
     "upgrade_problems": ("preflight.site", "upgrade_problems"),
     "inventory_hosts": ("records.machine_inventory", "hosts_of"),
     "known_access": ("records.machine_inventory", "access"),

@@ -58,7 +58,9 @@ options:
         description: The cluster's CA in PEM, written to C(/etc/kubenode/provision/ca.crt).
         type: str
       token:
-        description: The bootstrap token. Its file is removed when the machine has joined.
+        description:
+          - The bootstrap token. Required, here or in O(_input.vars), unless only base is done. Its file is removed when
+            the machine has joined.
         type: str
       cloud_provider:
         description: The same as C(join_cloud_provider).

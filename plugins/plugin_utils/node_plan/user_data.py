@@ -317,8 +317,15 @@ def _together(inputs: UserData) -> list[str]:
         if inputs["phase"] == "join":
             errors.append("prebake: ends after base, but phase is join; leave one of them out")
         inputs["phase"] = "base"
-    if inputs["phase"] != "base" and not (inputs["api_server"] or inputs["vars"].get("join_api_server")):
-        errors.append(f"api_server: is missing; phase {inputs['phase']} joins a cluster: https://host:6443")
+    if inputs["phase"] == "base":
+        return errors
+    joins, given = f"phase {inputs['phase']} joins a cluster", inputs["vars"]
+    if not (inputs["api_server"] or given.get("join_api_server")):
+        errors.append(f"api_server: is missing; {joins}: https://host:6443")
+    if not (inputs["token"] or given.get("join_token")):
+        errors.append(f"token: is missing; {joins}, and join_token_create makes one from a controller only")
+    if given.get("join_state") == "absent":
+        errors.append(f"join_state: is absent; {joins}, so leave it out")
     return errors
 
 
@@ -330,6 +337,14 @@ _BECOMES = {
     "cloud_provider": "join_cloud_provider",
     "token": "join_token",
 }
+
+
+def in_role(line: str) -> str:
+    """A line about an input, with the variable of the role node_user_data in the place of its key."""
+    key, colon, text = line.partition(": ")
+    if not colon or key not in KEYS or key == "vars":
+        return line
+    return f"{_BECOMES.get(key, 'node_user_data_' + key)}: {text}"
 
 
 def variables(inputs: UserData) -> dict[str, Any]:

@@ -240,3 +240,19 @@ def test_any_value_is_taken_or_refused_by_name(name, value):
     for line in user_data.findings(given_, user_data.ROLES):
         assert "_" in line
         assert line.isprintable()
+
+
+def test_a_machine_that_joins_has_its_token_and_does_not_leave():
+    create = {"join_token_create": {"kubeconfig": "x"}}
+    missing = "token: is missing; phase all joins a cluster, and join_token_create makes one from a controller only"
+    assert missing in refused({**JOINS, "token": "", "vars": create})
+    assert "phase join joins a cluster" in refused({**JOINS, "token": None, "phase": "join"})
+    assert node_user_data({**JOINS, "token": None, "vars": {"join_token": FULL["token"]}})
+    assert "join_state: is absent" in refused({**JOINS, "vars": {"join_state": "absent"}})
+
+
+def test_a_line_for_the_role_names_its_variable():
+    assert user_data.in_role("token: is missing") == "join_token: is missing"
+    assert user_data.in_role("pause: is 0") == "node_user_data_pause: is 0"
+    for line in ("vars: has 'x'", "join_taints: 'a' is no taint", "the user data is 9 bytes"):
+        assert user_data.in_role(line) == line
