@@ -159,6 +159,9 @@ _QUARANTINE = "kubenode.provision.machine_quarantine"
 _OF_MACHINES = frozenset(
     f"kubenode.provision.{name}" for name in ("hcloud_machine", "hcloud_rescue", "robot_rescue", "machine_install")
 )
+_DRAIN, _DELETE_NODE = "kubenode.provision.cluster_drain", "kubenode.provision.cluster_node"
+#: What an interruption may have stopped half way; what comes before it only looks.
+_CHANGES = _OF_MACHINES | {_DRAIN, _DELETE_NODE, "kubenode.provision.machine_boot"}
 
 
 def _is_ours(task: Any) -> bool:
@@ -240,6 +243,10 @@ class CallbackModule(CallbackBase):
         self._inventory: Any = None
         #: Whether a task was begun that tags can leave out.
         self._is_begun = False
+        #: Whether a playbook of ours has begun to change something.
+        self._is_changing = False
+        #: Host → its Node that takes no pods until the run ends; empty while it is drained.
+        self._cordoned: dict[str, str] = {}
         self._exports = exports.Exports(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
@@ -280,6 +287,28 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         self._begun[host.get_name(), task._uuid] = time.time()
+        if self._pattern and task.resolved_action in _CHANGES and not task.check_mode:
+            self._is_changing = True
+            if task.resolved_action == _DRAIN:
+                self._cordoned.setdefault(host.get_name(), "")
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        self._forget_drain(result._host.get_name())
+
+    def _forget_drain(self, host: str) -> None:
+        """Forget a drain that has not cordoned its Node."""
+        if not self._cordoned.get(host):
+            self._cordoned.pop(host, None)
+
+    def _note_changes(self, action: str, host: str, data: Mapping[str, Any]) -> None:
+        """Take from a result what an interruption after it leaves."""
+        self._is_changing = self._is_changing or bool(self._pattern and data.get("changed"))
+        if action == _DRAIN and data.get("own_cordon") and data.get("unschedulable"):
+            self._cordoned[host] = spaced(data.get("name"), 253)
+        elif (action == _DRAIN and "unschedulable" in data) or (action == _DELETE_NODE and data.get("changed")):
+            self._cordoned.pop(host, None)
+        else:
+            self._forget_drain(host)
 
     def _collect(self, result: Any, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
@@ -291,9 +320,11 @@ class CallbackModule(CallbackBase):
         if result._task.resolved_action == _QUARANTINE and not failed:
             return  # what it changes is a note of this controller, and no machine
         self._phase(result, failed)
+        host = result._host.get_name()
+        if not result._task.check_mode:
+            self._note_changes(result._task.resolved_action, host, data)
         if data.get("_ansible_no_log"):
             return
-        host = result._host.get_name()
         # What fails in a task for all hosts is no error of the first one, in whose name it is reported.
         ours = _is_ours(result._task)
         of_all = failed and ours and (result._task.run_once or host in _NO_MACHINES)
@@ -355,16 +386,18 @@ class CallbackModule(CallbackBase):
 
     def _interrupted(self) -> None:
         """Write and send what is known of a run that was interrupted."""
-        if (self._report or self._files.is_begun) and not self._ended and os.getpid() == self._process:
+        has_report = bool(self._report or self._files.is_begun)
+        if (has_report or self._is_changing) and not self._ended and os.getpid() == self._process:
             self._ended = True
             _end_workers()
             self._files.take_back()
             module_progress.take_rest(C.DEFAULT_LOCAL_TMP)
-            data = self._files.data(time.time(), final=True, interrupted=True)
-            for path in self._files.end(data):
-                self._say(f"Report: {path}")
-            self._exports.send(data)
-            for line in _after_interruption(self._report.machines):
+            if has_report:
+                data = self._files.data(time.time(), final=True, interrupted=True)
+                for path in self._files.end(data):
+                    self._say(f"Report: {path}")
+                self._exports.send(data)
+            for line in [*_after_interruption(self._report.machines), *_still_cordoned(self._cordoned)]:
                 self._say(line)
 
     def _terminated(self, before: Any, number: int, frame: Any) -> None:
@@ -399,6 +432,16 @@ def _after_interruption(machines: Iterable[results.Machine]) -> list[str]:
     elif not left:
         lines = ["Run the same command again: it makes the images that are missing."]
     return [f"The run was interrupted. {lines[0]}", *lines[1:]]
+
+
+def _still_cordoned(nodes: Mapping[str, str]) -> list[str]:
+    """Which Nodes take no pods. ``nodes``: of each host, empty where the drain was not heard of any more."""
+    return _at_most(
+        f"The Node {node} stays cordoned until then. To give that up: kubectl uncordon {node}"
+        if node
+        else f"The Node of {host} may be cordoned until then; kubectl get nodes shows it."
+        for host, node in nodes.items()
+    )
 
 
 # --- the report as the table that a person reads at the end of a run (pure)

@@ -242,6 +242,52 @@ def test_what_an_interrupted_run_that_makes_images_has_left_is_named(tmp_path, m
         said.clear()
 
 
+def of_drain(host, check_mode=False, action="cluster_drain", **data):
+    """The result of a task about the Node of a host."""
+    task = SimpleNamespace(check_mode=check_mode, run_once=False, _uuid="u", get_path=lambda: "")
+    task.resolved_action = f"kubenode.provision.{action}"
+    return SimpleNamespace(_result=data, _host=SimpleNamespace(get_name=lambda: host), _task=task)
+
+
+def test_an_interrupted_run_names_nodes_that_stay_cordoned(tmp_path, monkeypatch):
+    """No module of the report was run; that a playbook of ours had begun to change something is enough."""
+    monkeypatch.setattr(provision_report, "_end_workers", lambda: None)
+    report = provision_report.CallbackModule()
+    monkeypatch.setattr(report, "get_option", {"currency": ""}.get)
+    said = []
+    monkeypatch.setattr(report, "_say", said.append)
+    report._files.place(str(tmp_path / "report.json"), "")
+
+    def goes(host, then=None, **data):
+        result = of_drain(host, **data)
+        report.v2_runner_on_start(result._host, result._task)
+        if then:
+            then(result)
+
+    cordoned = {"name": "n1.example.com", "own_cordon": True, "unschedulable": True}
+    free = {"own_cordon": False, "unschedulable": False}
+    goes("n1", report.v2_runner_on_ok, **cordoned)
+    report._interrupted()
+    assert (said, report._ended) == ([], False)  # no playbook of ours: it ends as Ansible does
+    report._pattern = "all"
+    goes("n0", report.v2_runner_on_ok, check_mode=True, changed=True, **cordoned)
+    goes("n1", report.v2_runner_on_ok, **cordoned)
+    goes("n2", report.v2_runner_on_ok, **cordoned)
+    goes("n2", report.v2_runner_on_ok, changed=True, **free)
+    goes("n3", report.v2_runner_on_skipped)
+    goes("n4", report.v2_runner_on_ok, **{**cordoned, "own_cordon": False})
+    goes("n5", report.v2_runner_on_ok, changed=True, **cordoned)
+    goes("n5", report.v2_runner_on_ok, action="cluster_node", changed=True, own=True)
+    goes("n6")
+    report._interrupted()
+    assert said == [
+        "The run was interrupted. Run the same command again: it goes on where this one was.",
+        "The Node n1.example.com stays cordoned until then. To give that up: kubectl uncordon n1.example.com",
+        "The Node of n6 may be cordoned until then; kubectl get nodes shows it.",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_is_interrupted_while_servers_are_made_reports_them(tmp_path, monkeypatch):
     """Four of eight machines exist, and the worker that heard of them has written the first one alone."""
     names = [f"e-{number}" for number in range(1, 9)]
