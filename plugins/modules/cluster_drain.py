@@ -134,6 +134,11 @@ own_cordon:
   description: Whether O(field_manager) is the one who has cordoned it, now or in an earlier call.
   returned: always
   type: bool
+cordoned_by:
+  description: The O(field_manager) that has cordoned it, as its annotation says; empty when it was something else.
+  returned: always
+  type: str
+  sample: kubenode.provision/node_reboot
 evicted:
   description: The pods that were evicted, or would be, as C(namespace/name).
   returned: when O(state=drain)
@@ -274,16 +279,18 @@ class Node:
         before = {"unschedulable": not unschedulable}
         self.result.update(changed=True, diff={"before": before, "after": {"unschedulable": unschedulable}})
         if self._module.check_mode:
-            self.result.update(unschedulable=unschedulable, own_cordon=unschedulable)
+            manager = self._module.params["field_manager"] if unschedulable else ""
+            self.result.update(unschedulable=unschedulable, own_cordon=unschedulable, cordoned_by=manager)
             return
         self._node = self._cluster.cordon(self._node, unschedulable, self._module.params["field_manager"])
         self._note()
 
     def _note(self) -> None:
         spec = self._node.get("spec") or {}
-        manager = self._module.params["field_manager"]
+        manager = api_server.cordoned_by(self._node) if self._mine else ""
         self.result["unschedulable"] = bool(self._mine and spec.get("unschedulable"))
-        self.result["own_cordon"] = bool(self._mine and api_server.cordoned_by(self._node, manager))
+        self.result["cordoned_by"] = manager
+        self.result["own_cordon"] = manager != "" and manager == self._module.params["field_manager"]
 
     def _fail(self, code: str, text: str, **more: Any) -> NoReturn:
         self._module.fail_json(msg=text, failure={"code": code, "detail": text}, **dict(self.result, **more))

@@ -232,22 +232,22 @@ def check_address(module: Any) -> None:
 CORDONED = "kubenode.provision/cordoned-by"
 
 
-def cordoned_by(node: Mapping[str, Any], manager: str) -> bool:
-    """Whether the Node is cordoned, and ``manager`` is the one who did it, in this call or in an earlier one.
+def cordoned_by(node: Mapping[str, Any]) -> str:
+    """The manager of ours that has cordoned the Node, in this call or in an earlier one; empty without such a cordon.
 
     The annotation says so. A person who uncordons the Node leaves it there, so where the API server notes who has set
     the field, that counts as well.
     """
-    metadata = node["metadata"]
-    noted = (metadata.get("annotations") or {}).get(CORDONED) == manager
-    if not noted or not (node.get("spec") or {}).get("unschedulable"):
-        return False
+    metadata = node.get("metadata") or {}
+    manager = str((metadata.get("annotations") or {}).get(CORDONED) or "")
+    if not (node.get("spec") or {}).get("unschedulable"):
+        return ""
     holders = [
         entry.get("manager")
         for entry in metadata.get("managedFields") or []
         if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
     ]
-    return not holders or manager in holders
+    return manager if not holders or manager in holders else ""
 
 
 def ready_condition(node: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -201,10 +201,11 @@ def test_only_an_own_cordon_is_taken_back(api, drain):
     api.cordon("node-1", "kubectl")
     assert drain("cluster_drain", state="cordon")["changed"] is False
     kept = drain(state="uncordon", own_cordon=True)
-    assert (kept["changed"], kept["unschedulable"], kept["own_cordon"]) == (False, True, False)
+    assert (kept["changed"], kept["unschedulable"], kept["own_cordon"], kept["cordoned_by"]) == (False, True, False, "")
     assert drain(state="uncordon")["changed"] is True
     assert drain(state="cordon", field_manager="ours")["own_cordon"] is True
-    assert drain(state="uncordon", own_cordon=True, field_manager="another")["changed"] is False
+    kept = drain(state="uncordon", own_cordon=True, field_manager="another")
+    assert (kept["changed"], kept["own_cordon"], kept["cordoned_by"]) == (False, False, "ours")
     done = drain(state="uncordon", own_cordon=True, field_manager="ours")
     assert (done["changed"], done["unschedulable"]) == (True, False)
     assert drain(state="uncordon")["changed"] is False

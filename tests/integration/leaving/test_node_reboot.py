@@ -37,9 +37,12 @@ class Scene(Controller):
     def boots(self):
         return {name: machine.boot_id() for name, machine in self.nodes.items()}
 
-    def run(self, *flags, **variables):
+    def start(self, *flags, **variables):
         given = {"kubenode_kubeconfig": str(self.api.kubeconfig), "kubenode_dir": str(self.kept), **variables}
-        return self.play("kubenode.provision.node_reboot", *flags, **given)
+        return self.start_play("kubenode.provision.node_reboot", *flags, **given)
+
+    def run(self, *flags, **variables):
+        return self.start(*flags, **variables).wait()
 
     def notes(self):
         return sorted(path.name for path in self.kept.glob("reboots/*"))
@@ -94,6 +97,20 @@ def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
     scene.run(hosts=["reboot-1"]).ok().says("it stays cordoned, as it was before")
     assert scene.boots()["reboot-1"] != before["reboot-1"]
     assert scene.api.nodes["reboot-1"]["spec"]["unschedulable"] is True
+
+
+@pytest.mark.long
+def test_an_interrupted_run_names_the_node_that_stays_cordoned(scene, tmp_path):
+    scene.api.nodes["reboot-2"]["spec"].pop("unschedulable", None)
+    report = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report"}
+    report["KUBENODE_REPORT_FILE"] = str(tmp_path / "report.json")
+    running = scene.start(hosts=["reboot-2"], env=report)
+    running.until("TASK [Reboot, unless that has happened")
+    said = "The run was interrupted. Run the same command again: it goes on where this one was."
+    running.interrupt().says(said, "The Node reboot-2 stays cordoned until then. To give that up: kubectl uncordon ")
+    assert scene.api.nodes["reboot-2"]["spec"]["unschedulable"] is True
+    scene.run(hosts=["reboot-2"]).ok().says("Node Ready, uncordoned")
+    assert not scene.api.nodes["reboot-2"]["spec"].get("unschedulable")
 
 
 @pytest.mark.long

@@ -39,7 +39,7 @@ def test_what_cannot_make_a_node_is_refused_in_the_words_of_the_role(controller)
         "join_state: is absent; phase all joins a cluster, so leave it out",
         "node_user_data_prebake: ends after base, but phase is join",
         "node_user_data_attempts: is 0; it must be",
-        "node_user_data_format: is 'yaml'; choose one of cloud-init, ignition; node_user_data_phase: is 'joint'; choose",
+        "node_user_data_format: is 'yaml'; choose one of cloud-init, ignition; node_user_data_phase: is 'joint'; ",
     )  # fmt: skip
     assert "argument_spec" not in done.output
     assert done.output.count("failed=1") == len(wrong)

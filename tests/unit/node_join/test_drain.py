@@ -63,7 +63,7 @@ def test_whose_cordon_it_is(noted, entries, unschedulable, ours):
     managed = [{"manager": manager, "fieldsV1": fields and {"f:spec": fields}} for manager, fields in entries]
     about = {"managedFields": managed, "annotations": {api_server.CORDONED: noted} if noted else None}
     node = {"metadata": about, "spec": {"unschedulable": unschedulable}}
-    assert api_server.cordoned_by(node, "us") is ours
+    assert (api_server.cordoned_by(node) == "us") is ours
 
 
 def test_ready_counts_for_the_boot_that_was_asked_for():

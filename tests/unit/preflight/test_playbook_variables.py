@@ -43,6 +43,27 @@ def test_a_machine_without_a_server_does_not_exist(found, exists):
     assert derived(["common", "leave"], "kubenode__exists", kubenode_found=found) is exists
 
 
+@pytest.mark.parametrize(
+    ("result", "check", "words"),
+    [
+        ({"changed": True, "unschedulable": False}, False, "uncordoned"),
+        ({"changed": True, "unschedulable": False}, True, "would be uncordoned"),
+        ({"changed": False, "unschedulable": False, "cordoned_by": ""}, False, ""),
+        ({"changed": False, "unschedulable": True, "cordoned_by": ""}, False, "it stays cordoned, as it was before"),
+        (
+            {"changed": False, "unschedulable": True, "cordoned_by": "kubenode.provision/node_reboot"},
+            False,
+            "it stays cordoned, as it was before (by kubenode.provision/node_reboot)",
+        ),
+        ({"changed": False, "skipped": True}, False, ""),
+        (None, False, ""),
+    ],
+)
+def test_what_became_of_a_cordon_is_said(result, check, words):
+    given = {"ansible_check_mode": check, **({} if result is None else {"kubenode_uncordoned": result})}
+    assert derived(["common", "leave"], "kubenode__cordon_text", **given) == words
+
+
 @pytest.mark.parametrize("name", ["image_url", "robot"])
 def test_the_last_word_of_the_api_phase_counts(name):
     armed = "kubenode_armed" if name == "image_url" else "kubenode_reset"

@@ -303,13 +303,12 @@ class Check:
 
     def _note(self, node: Mapping[str, Any]) -> None:
         status = node.get("status") or {}
-        noted = ((node.get("metadata") or {}).get("annotations") or {}).get(api_server.CORDONED)
         self.result["node"] = {
             "exists": True,
             "ready": api_server.ready_condition(node).get("status") == "True",
             "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
             "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion"),
-            "cordoned_by": noted if noted and api_server.cordoned_by(node, noted) else None,
+            "cordoned_by": api_server.cordoned_by(node) or None,
         }
 
     def _api(self, **credentials: Any) -> Api:
