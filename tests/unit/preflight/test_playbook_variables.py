@@ -43,6 +43,15 @@ def test_a_machine_without_a_server_does_not_exist(found, exists):
     assert derived(["common", "leave"], "kubenode__exists", kubenode_found=found) is exists
 
 
+def test_a_run_that_goes_on_by_itself_does_not_say_how_to_go_on():
+    text = "/srv/kubenode/inventory.yml says how it is reached."
+    said = {"msg": f"{text} To go on: ansible-playbook -i a kubenode.provision.node"}
+    assert derived(["common"], "kubenode__reached_words", kubenode_inventory=said) == said["msg"]
+    of_site = ["common", "image_url", "robot", "leave", "site"]
+    assert derived(of_site, "kubenode__reached_words", kubenode_inventory=said) == text
+    assert derived(of_site, "kubenode__reached_words", kubenode_inventory={"msg": ""}) == ""
+
+
 @pytest.mark.parametrize(
     ("result", "check", "words"),
     [
