@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import (
@@ -25,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
 from ..report import exports, report_files
+from ..shown_warnings import warn
 from . import controller_paths, machine_specs, site, specification
 from .site import HCLOUD, HCLOUD_NAME, INSTALLIMAGE, ROBOT, SITE
 
@@ -157,7 +157,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     kinds = site.by_way(hosts) if playbook == SITE else {}
     found = [*strangers, *unused(hosts, playbook), *_unused_of_kinds(kinds), *unsent(hosts, playbook), *warnings]
     for sentence in [*found, *named_strangers(hosts, playbook)]:
-        Display().warning(sentence)
+        warn(sentence)
     found = [
         *specification.misspelt(hosts, playbook),
         *mistyped(hosts, playbook),

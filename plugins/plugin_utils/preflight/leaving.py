@@ -8,12 +8,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
+from ..shown_warnings import warn
 from . import controller_paths, kubeconfigs, site, specification
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
@@ -40,7 +40,7 @@ def leave_plan(
         raise ValueError(f"leave_plan: word is {word!r}; use delete or release, or leave it out")
     hosts = list(hosts)
     for sentence in specification.unknown(hosts):
-        Display().warning(sentence)
+        warn(sentence)
     return plan(hosts, word, given, known, specification.of_the_command_line())
 
 

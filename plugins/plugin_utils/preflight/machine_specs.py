@@ -10,7 +10,6 @@ from typing import Any
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleFilterError
 from ansible.plugins.loader import connection_loader
-from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._common import option_values as values
@@ -18,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.spec import IMAGES
 
+from ..shown_warnings import warn
 from . import controller_paths, specification
 
 #: What a list of machines is for; for most of them the module of that name.
@@ -47,7 +47,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
     for sentence in [*specification.misspelt(hosts), *specification.unknown(hosts)]:
-        Display().warning(sentence)
+        warn(sentence)
     return specs
 
 

@@ -29,6 +29,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..node_image.run_server import pid_of_run
 from ..report import report_files
+from ..shown_warnings import warn
 from .fleet_state import DONE, FAILED, LATE, WORDS, Fleet, Machine, percent, speed
 
 FLEET, LINES, NONE = CHOICES = ("fleet", "lines", "none")
@@ -420,7 +421,7 @@ def requests(made: int, limit: int | None, remaining: int | None) -> None:
 
 
 def warning(message: str) -> None:
-    _say(lambda: _display.warning(message))
+    _say(lambda: warn(message))
 
 
 def view_of(names: Sequence[str], mode: str | None, states: bool = False) -> FleetView:

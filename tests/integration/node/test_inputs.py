@@ -130,3 +130,15 @@ def test_one_refusal_of_the_preflight_ends_the_role(tmp_path):
     assert done.rc == 2, done.output
     assert "the kernel is too old" in done.output
     assert ("good goes on" in done.output, "bad goes on" in done.output) == (True, False)
+
+
+@pytest.mark.parametrize("hidden", [("SKIPPED",), ("SKIPPED", "OK")])
+def test_a_misspelt_variable_is_seen_whatever_the_callback_leaves_out(tmp_path, hidden):
+    """From ansible-core 2.19 on, a warning of a task is left out with the result of the task."""
+    controller = Controller(None, tmp_path)
+    controller.hosts["far"] = FAR
+    flags = ["--check", "-e", "base_manage_kubelett=false"]
+    play = controller.play(BASE, *flags, env={f"ANSIBLE_DISPLAY_{one}_HOSTS": "no" for one in hidden})
+    assert "base_manage_kubelett" in play.output
+    play.says("is no variable of kubenode.provision and does nothing; base_manage_kubelet is one")
+    assert play.output.count("[WARNING]: base_manage_kubelett") == 1

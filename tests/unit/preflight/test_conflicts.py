@@ -177,7 +177,7 @@ def test_an_address_that_two_machines_have_is_found_before_a_look_arms_anything(
 @pytest.mark.parametrize(("names", "warned"), [(["c", "m"], 0), (["c"], 1)])
 def test_a_word_of_the_command_line_is_for_those_of_a_mixed_fleet_that_take_it(monkeypatch, names, warned):
     said: list[str] = []
-    monkeypatch.setattr(conflicts.Display, "warning", lambda _self, text, **_more: said.append(text))
+    monkeypatch.setattr(conflicts, "warn", said.append)
     word = {"kubenode_first_contact": "reset"}
     fleet = {
         "c": {"kubenode_image_name": "debian-13"},

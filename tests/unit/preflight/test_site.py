@@ -116,7 +116,7 @@ def test_one_private_key_serves_the_whole_run():
 
 def test_each_machine_is_checked_by_what_its_own_kind_uses(monkeypatch):
     said = []
-    monkeypatch.setattr(conflicts.Display, "warning", lambda _self, text: said.append(text))
+    monkeypatch.setattr(conflicts, "warn", said.append)
     fleet = [
         *hosts("c1", "c2", kubenode_wipe=["S1"], kubenode_drift="report"),
         *hosts("m1", kubenode_server_number=7, kubenode_wipe=["S1"], kubenode_drift="report"),
