@@ -119,7 +119,7 @@ def _host(host: Mapping[str, Any]) -> dict[str, Any]:
     for name in IN_FILES[:3]:
         # a file that cannot be read is this host's error, and the module names it
         if name not in spec and host.get(f"{PREFIX}{name}_file"):
-            spec[f"{name}_file"] = host[f"{PREFIX}{name}_file"]
+            spec[f"{name}_file"] = _place(host, f"{name}_file", str(host[f"{PREFIX}{name}_file"]))
     for name, key, read in (("files", "content_base64", _bytes), ("units", "contents", _text)):
         entries = spec.get(name)
         if isinstance(entries, list):
@@ -131,9 +131,10 @@ def _inlined(host: Mapping[str, Any], name: str, entry: Any, key: str, read: Any
     """An entry of files or units with its content instead of the name of a file."""
     if not isinstance(entry, Mapping) or not entry.get("src"):
         return entry
-    content = read(_place(host, name, str(entry["src"])))
+    path = _place(host, name, str(entry["src"]))
+    content = read(path)
     if content is None:
-        return dict(entry)
+        return {**entry, "src": path}
     rest = {one: value for one, value in entry.items() if one != "src"}
     return {**rest, key: base64.b64encode(content).decode("ascii") if isinstance(content, bytes) else content}
 

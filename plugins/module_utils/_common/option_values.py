@@ -129,6 +129,8 @@ def _shortened(text: str, limit: int) -> str:
 #: Documented by the fragment C(hetzner.variables).
 VARIABLES = {"type": "dict", "default": {}}
 
+# What is quoted is of others: a value, the name of a file, what a document has.
+_QUOTED = r"(?<!\w)'[^'\n]*'(?!\w)"
 # An option with an underscore is no word of a sentence. In a path, an URL and a quoted value it stays as it is.
 _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 # Other options may be words of sentences. They count at the beginning of a finding, with a member behind them
@@ -150,6 +152,8 @@ def in_variables(text: str, variables: Mapping[str, str] | None) -> str:
     words = "|".join(sorted((re.escape(option) for option in known if "_" not in option), key=len, reverse=True))
     patterns = [_NAME % names] if names else []
     patterns += [one % words for one in (_AT_FIRST, _OF_A_MACHINE, _WITH_MEMBER, _TO_SET, _WITH_VALUE)] if words else []
-    return re.sub(
-        "|".join(patterns), lambda found: known[next(name for name in found.groups() if name)], text, flags=re.ASCII
-    )
+
+    def named(found: re.Match[str]) -> str:
+        return next((known[name] for name in found.groups() if name), found[0])
+
+    return re.sub("|".join([_QUOTED, *patterns]), named, text, flags=re.ASCII)

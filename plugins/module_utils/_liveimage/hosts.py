@@ -169,7 +169,7 @@ def _valid(what: str, config: Any) -> Mapping[str, Any]:
     """A configuration that was given; one without a version is of the version that is written here."""
     if isinstance(config, Mapping) and "ignition" not in config:
         config = {"ignition": {"version": ignition.VERSION}, **config}
-    wrong = ignition.problems(config)
+    wrong = ignition.problems(config) or ignition.unknown_keys(config)
     if wrong:
         raise ImageError(f"{what}: {'; '.join(wrong[:5])}")
     return dict(config)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import functools
 import json
 import math
@@ -53,6 +54,7 @@ _SHAPES = {  # of what is read here, and of what Ignition would only refuse on t
     }.items()
     for kind in kinds.split()
 }
+_TOP = ("ignition", "kernelArguments", "passwd", "storage", "systemd")
 _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
     ("storage", "files"): "path",
     ("storage", "directories"): "path",
@@ -227,7 +229,7 @@ def problems(config: Any) -> list[str]:
         return found
     version = _get(config, "ignition", "version")
     if not isinstance(version, str) or not _VERSIONS.match(version):
-        found.append(f"ignition.version {_short(version)} is not 3.0.0 to 3.9.0")
+        found.append(f"'ignition.version' {_short(version)} is not 3.0.0 to 3.9.0")
     paths: dict[str, str] = {}
     for kind in ("files", "directories", "links"):
         for place, entry in _entries(config, ("storage", kind)):
@@ -330,13 +332,29 @@ def _resource(place: str, resource: Any) -> list[str]:
     return []
 
 
+def unknown_keys(config: Mapping[str, Any]) -> list[str]:
+    """What Ignition would only warn of, in the log of the host; one line each."""
+    found = []
+    for key in config:
+        if key not in _TOP:
+            near = difflib.get_close_matches(str(key)[:64], _TOP, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_TOP)}"
+            found.append(f"{escaped(str(key)[:60])}: unknown key; {hint}")
+    return found
+
+
+def _quoted(place: str) -> str:
+    """What begins as an option of ours is called, in quotes."""
+    return f"'{place}'" if place.startswith("ignition.") else place
+
+
 def _wrong_shapes(value: Any, place: str, kind: str, depth: int) -> Iterator[str]:
     """What no JSON can say, and what is of another type than Ignition reads; ``kind``: the place without numbers."""
     wanted = _SHAPES.get(kind)
     if depth > _DEEPEST:
         yield f"{place!s:.100} is nested deeper than {_DEEPEST} levels"
     elif wanted is not None and not isinstance(value, wanted) and (value is not None or kind.endswith("[]")):
-        yield f"{place} is no {_NAMES[wanted]}"
+        yield f"{_quoted(place)} is no {_NAMES[wanted]}"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str) or _SURROGATE.search(key):

@@ -196,7 +196,7 @@ def customise(
             room = iso.area.extent.length
             raise ImageError(
                 f"the Ignition is too large: packed it has {len(archive)} bytes, {len(archive) - room} more than "
-                f"the {room} of the embed area; shorten it or ask for a larger area"
+                f"the {room} of the embed area; shorten it, or set enlarge to true"
             )
     elif not iso.blank:
         patches.append((iso.area.extent.offset, Zeros(iso.area.extent.length)))

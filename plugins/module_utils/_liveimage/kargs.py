@@ -62,7 +62,7 @@ class KernelArguments:
         found = (self.default if edit.reset else self.current).split()
         for wanted in _checked(edit.delete, "delete"):
             if wanted not in found:
-                raise ImageError(f"kernel argument {wanted!r} cannot be deleted: there is {' '.join(found)}")
+                raise ImageError(f"kernel argument {wanted!r} cannot be deleted: there is '{' '.join(found)}'")
             found.remove(wanted)
         for wanted in _checked(edit.replace, "replace"):
             parts = wanted.split("=", 2)
@@ -70,7 +70,7 @@ class KernelArguments:
                 raise ImageError(f"kernel_arguments: replace {wanted!r} is not KEY=OLD=NEW")
             old, new = "=".join(parts[:2]), f"{parts[0]}={parts[2]}"
             if old not in found:
-                raise ImageError(f"kernel argument {old!r} cannot be replaced: there is {' '.join(found)}")
+                raise ImageError(f"kernel argument {old!r} cannot be replaced: there is '{' '.join(found)}'")
             found[found.index(old)] = new
         return " ".join([*found, *_checked(edit.append, "append")])
 

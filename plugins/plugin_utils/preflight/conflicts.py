@@ -37,12 +37,14 @@ _WRITING = (*_CLOUD, *_ROBOT)
 _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
 _URL = "kubenode_notify_url"
+_IMAGE_NAME = "kubenode_image_name"
 #: What no two machines of a run have; the playbooks that write in a rescue look at addresses with the other inputs.
 _OWN: Mapping[str, Sequence[str]] = {
     "kubenode_server_number": (*_ROBOT, SITE, INSPECT, "robot_release"),
     "kubenode_server_ip": (*_ROBOT, SITE, INSPECT, "robot_release"),
     "kubenode_address": (INSPECT,),
     "join_node_name": _JOINING,
+    _IMAGE_NAME: (LIVE,),
 }
 CALLBACK = "kubenode.provision.provision_report"
 #: What the first list of machines is for that a playbook makes of its hosts; it would refuse the same in its own words.
@@ -286,6 +288,7 @@ def shared(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
         whose: dict[str, list[Mapping[str, Any]]] = {}
         for host in _of_users(hosts) if playbook in playbooks else ():
             fallback = specification.variables()[variable].fallback if variable in specification.variables() else ""
+            fallback = "inventory_hostname" if variable == _IMAGE_NAME else fallback
             value = host.get(variable) if _has(host, variable) or not fallback else host.get(fallback)
             if value and not isinstance(value, (list, dict)):
                 whose.setdefault(str(value).strip().lower(), []).append(host)

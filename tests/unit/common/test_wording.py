@@ -88,6 +88,8 @@ def test_options_are_named_as_the_variables_that_hold_them(text, expected):
         "nvme printed no health",
         "it would wipe a disk that the layout does not use",
         "the time limit (timeout) has passed",
+        "'quiet' cannot be deleted: there is 'location=x image.firstboot image.platform.id=metal'",
+        "its disks' names: 'image.version' 'timeout 3' is not 3.0.0",
     ],
 )
 def test_what_names_no_option_stays(text):

@@ -68,8 +68,8 @@ def test_bad_parts_are_refused(call, message):
     ("config", "problem"),
     [
         ([], "no JSON object"),
-        ({}, "ignition.version None"),
-        ({"ignition": {"version": "2.3.0"}}, "ignition.version '2.3.0'"),
+        ({}, "'ignition.version' None"),
+        ({"ignition": {"version": "2.3.0"}}, "'ignition.version' '2.3.0'"),
         ({"storage": {"files": {}}}, "storage.files is no list"),
         ({"storage": {"files": [{"path": "x"}]}}, "storage.files[0].path: path 'x' is not absolute"),
         ({"storage": {"files": [{"path": "/x"}], "links": [{"path": "/x"}]}}, "'/x' is also storage.files[0]"),

@@ -115,6 +115,7 @@ def test_the_playbooks_give_the_names_to_every_task_of_a_step(playbook_tasks):
 
 def test_a_live_image_names_the_variables_of_its_options():
     names = machine_specs.variable_names("preprov_image_build")
+    assert names.pop("hosts[].name") == names["name"]
     options = image_build.argument_spec()
     known = {*options, *options["hosts"]["options"]}
     assert {*names} - known == {"server", "serial"}, "these are the playbook's alone"

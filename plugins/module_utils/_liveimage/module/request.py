@@ -66,6 +66,9 @@ def common(params: Mapping[str, Any]) -> Common:
         raise ImageError(
             "base_iso (DEPLOY_ISO) and base_initramfs (DEPLOY_INITRD) are missing: give at least one of them"
         )
+    for name in ("base_iso", "base_initramfs", "base_kernel", "base_rootfs"):
+        if os.path.isdir(params.get(name) or ""):
+            raise ImageError(f"{name} {params[name]} is a folder; name the file in it")
     for name in ("publish_url", "rootfs_url"):
         if params[name] and not _is_url(params[name]):
             raise ImageError(f"{name} {without_login(params[name])!r} is no http or https URL without credentials")
@@ -136,9 +139,10 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
 def names(params: Mapping[str, Any]) -> list[str]:
     """The names of the hosts as they are given, each once."""
     found = [entry["name"] for entry in params["hosts"]]
-    for name in found:
-        if found.count(name) > 1:
-            raise ImageError(f"hosts[].name: {name!r:.200} is given twice")
+    for place, name in enumerate(found):
+        if name in found[:place]:
+            first = found.index(name)
+            raise ImageError(f"hosts[].name: {name!r:.200} is given twice, for hosts[{first}] and hosts[{place}]")
     return found
 
 

@@ -35,6 +35,7 @@ COMMON = {
     ),
     "rootfs_url that is none": ({"rootfs_url": "a b"}, ["rootfs_url", "'a b'"]),
     "permissions that are none": ({"permissions": "rw"}, ["permissions", "'rw'", "0600"]),
+    "base that is a folder": ({"base_iso": "/tmp"}, ["base_iso /tmp is a folder; name the file in it"]),
     "no base at all": ({"base_iso": None}, ["base_iso (DEPLOY_ISO)", "base_initramfs (DEPLOY_INITRD)"]),
     "secret of names that is short": ({"names_secret_file": "/dev/null"}, ["names_secret_file", "32 bytes"]),
     "destination without a parent": ({"dest": "/nowhere/at/all"}, ["dest /nowhere/at/all", "not a folder"]),
@@ -61,7 +62,15 @@ HOST = {
     "hostname with a newline": ({"hostname": "a\nb"}, ["hostname", "RFC 1123"]),
     "agent image with a newline": ({"agent_image": "a\nb"}, ["agent_image"]),
     "Ignition that is no JSON": ({"ignition": "{"}, ["ignition", "no JSON"]),
-    "Ignition of version 2": ({"ignition": {"ignition": {"version": "2.3.0"}}}, ["ignition.version", "2.3.0"]),
+    "Ignition of version 2": ({"ignition": {"ignition": {"version": "2.3.0"}}}, ["'ignition.version'", "2.3.0"]),
+    "Ignition with an unknown key": (
+        {"ignition": {"ignition": {"version": "3.4.0"}, "storge": {}}},
+        ["ignition: storge: unknown key; did you mean storage?"],
+    ),
+    "Ignition with a key of something else": (
+        {"merge": '{"ignition": {"version": "3.4.0"}, "network": {}}'},
+        ["merge: network: unknown key; known are ignition, kernelArguments"],
+    ),
     "Ignition that is a list": ({"ignition": [1]}, ["ignition"]),
     "Ignition twice": ({"ignition": "{}", "ignition_file": "/x"}, ["ignition and ignition_file"]),
     "Ignition with a file twice": (
@@ -80,7 +89,7 @@ HOST = {
     "unit that is none": ({"units": [{"name": "a b", "contents": ""}]}, ["unit 'a b'"]),
     "unit without contents": ({"units": [{"name": "a.service"}]}, ["a.service", "exactly one of contents"]),
     "unit of the agent": ({"units": [{"name": "ironic-agent.service", "contents": "x"}]}, ["ironic-agent", "twice"]),
-    "key that is none": ({"ssh_keys": ["nothing"]}, ["ssh key", "nothing"]),
+    "key that is none": ({"ssh_keys": ["nothing"]}, ["ssh_keys (IRONIC_RAMDISK_SSH_KEY): 'nothing' is no line"]),
     "argument with a blank": ({"kernel_arguments": {"append": ["a b"]}}, ["kernel_arguments: append", "a b"]),
     "argument with a newline": ({"kernel_arguments": {"append": ["a\nb"]}}, ["kernel_arguments: append"]),
     "argument to delete that is not there": ({"kernel_arguments": {"delete": ["nothing"]}}, ["'nothing'"]),
@@ -127,7 +136,7 @@ def test_a_name_becomes_a_file_and_a_path_and_must_be_fit_for_that(workshop, nam
 
 
 def test_a_name_that_is_there_twice_is_refused(workshop):
-    with pytest.raises(ImageError, match="'web-1' is given twice"):
+    with pytest.raises(ImageError, match=r"'web-1' is given twice, for hosts\[0\] and hosts\[1\]"):
         workshop.build({"name": "web-1"}, {"name": "web-1"})
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import base64
 import copy
+import random
+import re
 
 import pytest
 import yaml
@@ -13,12 +15,15 @@ from ansible.errors import AnsibleFilterError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.provision.plugins.filter import preprov_images
+from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, machine_specs
 from tests.unit.docs.plugin_specs import CHECKOUT
 
 PLAY = yaml.safe_load((CHECKOUT / "playbooks/preprov_images.yml").read_text(encoding="utf-8"))[-1]
 MODULE = "kubenode.provision.preprov_image_build"
+#: What no packing makes small enough for an embed area.
+RANDOM = random.Random(1).randbytes(400_000).hex()
 
 
 def host(name="web-1", folder="/inventory", **variables):
@@ -81,8 +86,12 @@ def test_files_are_read_where_the_inventory_is(tmp_path):
 def test_a_file_of_one_host_that_is_missing_is_left_to_the_module_to_tell(tmp_path):
     found = inputs(host(folder=tmp_path, network_file="none.yml", units=[{"name": "a.service", "src": "none"}]))
     assert found["hosts"] == [
-        {"name": "web-1", "network_file": "none.yml", "units": [{"name": "a.service", "src": "none"}]}
-    ]
+        {
+            "name": "web-1",
+            "network_file": str(tmp_path / "none.yml"),
+            "units": [{"name": "a.service", "src": str(tmp_path / "none")}],
+        }
+    ], "by their folders"
 
 
 @pytest.mark.parametrize(
@@ -218,3 +227,37 @@ def test_what_the_module_would_refuse_for_all_hosts_is_found_before_with_host_an
 def test_a_wrong_dictionary_is_named_with_its_keys_and_no_secret(name, value, said):
     found = conflicts.variable_findings([host(), host("web-2", **{name: value})], "preprov_images")
     assert [text for text in found if "counts for the whole run" not in text] == [f"web-2: kubenode_image_{name}{said}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"kernel_arguments": {"delete": ["nope"]}},
+            "kernel argument 'nope' cannot be deleted: there is 'coreos.liveiso=… ignition.firstboot "
+            "ignition.platform.id=metal'",
+        ),
+        (
+            {"ignition": {"ignition": {"version": "2.2.0"}}},
+            "kubenode_image_ignition: 'ignition.version' '2.2.0' is not 3.0.0 to 3.9.0",
+        ),
+        ({"ssh_keys": ["nothing"]}, "kubenode_image_ssh_keys (IRONIC_RAMDISK_SSH_KEY): 'nothing' is no line of a"),
+        ({"name": "Web"}, "kubenode_image_name 'Web' is not in lower case"),
+        ({"network_file": "/inventory/nope.yml"}, "kubenode_image_network_file: /inventory/nope.yml cannot be read"),
+        ({"files": [{"path": "/a", "content": RANDOM}]}, "shorten it, or set kubenode_image_enlarge to true"),
+    ],
+)
+def test_a_message_names_what_the_user_has_set_and_leaves_the_rest_as_it_is(workshop, options, said):
+    given = inputs(host(**options))["hosts"]
+    result = workshop.build(*given, on_error="report")[given[0]["name"]]
+    message = in_variables(result["msg"], machine_specs.variable_names("preprov_image_build"))
+    assert said in re.sub(r"coreos\.liveiso=\S+", "coreos.liveiso=…", message)
+
+
+def test_two_hosts_of_one_name_are_named_before_anything_is_made():
+    names = {"a": "same", "b": None, "c": "same", "d": "b"}
+    hosts = [{**host(inventory_name), "kubenode_image_name": name} for inventory_name, name in names.items()]
+    assert [text for text in conflicts.variable_findings(hosts, "preprov_images") if "_name is" in text] == [
+        "a, c: kubenode_image_name is same for each of them; give each machine its own",
+        "b, d: kubenode_image_name is b for each of them; give each machine its own",
+    ]
