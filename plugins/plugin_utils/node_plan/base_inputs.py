@@ -43,6 +43,8 @@ NODE_ARCHIVE = "kubernetes-node"
 IN_NODE_ARCHIVE = ("kubelet", "kubeadm")
 _FOLDER = re.compile(r"[^\x00-\x1f\x7f]+\Z")
 _UNIT_DROP_IN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf\Z")
+#: empty lines and comments, then a section or nothing
+_SECTION = re.compile(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*[ \t]*(?:\[|(?:[#;][^\n]*)?\Z)")
 #: drop-ins that the role writes itself
 _OWN_DROP_INS = ("10-kubeadm.conf", "10-kubenode.conf", "20-kubenode-proxy.conf")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*\Z")
@@ -245,6 +247,9 @@ def _check_drop_ins(inputs: Raw, problems: Problems) -> None:
                     problems.add(f"unit_drop_ins.{unit}", name, fix)
                 elif not _text(text):
                     problems.add(f"unit_drop_ins.{unit}.{name}", text, "use the text of a drop-in")
+                elif not _SECTION.match(text):
+                    fix = "begin with the section that the lines are for, such as [Service]; systemd ignores others"
+                    problems.add(f"unit_drop_ins.{unit}.{name}", text, fix)
 
 
 def unit_names(inputs: Mapping[str, Any]) -> list[str]:

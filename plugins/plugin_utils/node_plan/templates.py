@@ -9,12 +9,14 @@ what the plan gives it besides. The filters ``to_json``, ``toml`` and ``systemd_
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -23,6 +25,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..preflight import controller_paths
 from ..role_specs import ROLES
+from ..shown_warnings import warn
+
+
+_ROLES = ("base", "join")
 
 
 class TemplateFailed(ValueError):
@@ -39,6 +45,21 @@ def folders(role: str, given: Iterable[str], inventory_dir: str | None, search: 
             raise TemplateFailed(f"{role}_template_path: {error}") from error
         if not os.path.isdir(found[-1]):
             raise TemplateFailed(f"{role}_template_path: {found[-1]} is no folder; give folders that hold templates")
+        for text in _unused(found[-1]):
+            warn(f"{role}_template_path: {text}")
+    return found
+
+
+def _unused(folder: str) -> list[str]:
+    """A sentence for each template in a folder that no role has and no other one there names."""
+    ours = sorted(file.name for role in _ROLES for file in (ROLES / role / "templates").iterdir())
+    texts = {file.name: file.read_bytes() for file in Path(folder).glob("*.j2") if file.is_file()}
+    found = []
+    for name in sorted(set(texts).difference(ours)):
+        if not any(os.fsencode(name) in text for other, text in texts.items() if other != name):
+            near = difflib.get_close_matches(name, ours, 1)
+            hint = f"did you mean {near[0]}?" if near else f"the roles have {', '.join(ours)}"
+            found.append(f"{os.path.join(folder, name)} is never used, as no role has a template of that name; {hint}")
     return found
 
 

@@ -162,10 +162,35 @@ def test_a_drop_in_that_is_no_longer_wanted_is_removed():
             "base_unit_drop_ins.kubelet.service.a.conf is 1; use the text of a drop-in",
         ),
         ("x", "base_unit_drop_ins is 'x'; use a dictionary"),
+        *(
+            ({"kubelet.service": {"50-nice.conf": text}}, "begin with the section that the lines are for, such as [Service]")
+            for text in ("Nice=-5\n", "# mine\n\n Nice=-5\n[Service]\n", "x")
+        ),
     ],
 )
 def test_what_is_no_drop_in_is_refused(drop_ins, message):
     assert message in base_plan({"unit_drop_ins": drop_ins}, "inputs", versions=data(), fail=False)["refused"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# a\n; b\n\n [Service]\nNice=-5\n", "# nothing yet", "[Unit]"])
+def test_a_drop_in_may_begin_with_comments_or_have_nothing(text):
+    taken(unit_drop_ins={"kubelet.service": {"a.conf": text}})
+
+
+def test_a_template_that_no_role_has_is_a_warning(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(templates, "warn", said.append)
+    for name, text in {
+        "kubelet.service.j2": "{% include 'part.j2' %}", "part.j2": "x", "kubelet.env.j2": "y", "notes.txt": "z",
+        "kubelet.services.j2": "", "other.j2": "",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    base_plan({"template_path": [str(tmp_path)]}, "inputs", versions=data())
+    assert [text.partition(";")[2].partition(",")[0] for text in said] == [
+        " did you mean kubelet.service.j2?",
+        " the roles have containerd-config.toml.j2",
+    ]
+    assert said[0].startswith(f"base_template_path: {tmp_path}/kubelet.services.j2 is never used, as no role has")
 
 
 def test_the_documents_name_every_template():
