@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "base_plan": ("node_plan.base_plan", "base_plan"),
     "join_plan": ("node_plan.join_plan", "join_plan"),
     "image_server_plan": ("image_server.role_plan", "image_server_plan"),
+    "image_server_findings": ("preflight.image_servers", "image_server_findings"),
     "variable_findings": ("preflight.conflicts", "variable_findings"),
     "role_findings": ("preflight.conflicts", "role_findings"),
     "variable_names": ("preflight.machine_specs", "variable_names"),

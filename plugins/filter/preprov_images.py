@@ -187,9 +187,15 @@ def _text(path: str) -> str | None:
         return None
 
 
+_URLS = "/run/kubenode-image-server/urls.json"
+
+
 def _table(results: list[Mapping[str, Any]], *, check: bool) -> list[str]:
-    """A line for each image: host, kind, size, URL or path; one for each host that failed."""
-    rows = [("host", "image", "MiB", "where")]
+    """A line for each image: host, kind, size, URL or path; one for each host that failed.
+
+    Where a server did not say what its URLs begin with, the last line says where they are.
+    """
+    rows, silent = [("host", "image", "MiB", "where")], []
     for result in results:
         entries = [*(result.get("hosts") or []), {"name": "(shared)", "images": result.get("shared") or []}]
         for host in entries:
@@ -199,12 +205,20 @@ def _table(results: list[Mapping[str, Any]], *, check: bool) -> list[str]:
             for image in host["images"]:
                 size = f"{image['size'] / 2**20:.1f}"
                 place = image["url"] or image["path"]
+                if not image["url"] and result.get("item", "localhost") != "localhost":
+                    silent.append(str(result["item"]))
                 place = f"would be at {place}" if check and image["changed"] else place
                 rows.append((host["name"], image["kind"], size, place))
             if not host["images"] and host.get("msg"):
                 rows.append((host["name"], "none", "", host["msg"]))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in dict.fromkeys(rows)]
+    lines = [
+        f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in dict.fromkeys(rows)
+    ]
+    if silent:
+        where = f"their URLs are in {_URLS} (for root) on {', '.join(dict.fromkeys(silent))}"
+        lines.append(f"{where}; set kubenode_image_publish_url to what they begin with, and they are shown here")
+    return lines
 
 
 class FilterModule:

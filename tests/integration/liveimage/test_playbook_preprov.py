@@ -111,14 +111,23 @@ def test_descriptors_on_a_server_that_serves_them(site):
         site.hosts[name]["kubenode_image_nmstate"] = "builtin"
     with Program("--overlays-dir", str(overlays), "--guessable", bases=site.folder) as server:
         given = {
-            "kubenode_image_server": "images-1", "kubenode_image_dest": str(overlays), "kubenode_image_group": "root",
+            "kubenode_image_server": "images-1", "kubenode_image_group": "root",
             "image_server_url": server.url(""), "image_server_unguessable": False,
             "kubenode_image_outputs": ["iso", "pxe"],
         }  # fmt: skip
-        recap, printed = site.run("--check", **given)
+        folder = ("-e", f"kubenode__image_folder={site.folder}")
+        recap, printed = site.run("--check", *folder, **{**given, "kubenode_image_dest": "/srv/images"})
+        assert "kubenode_image_dest is /srv/images, but images-1 serves the descriptors in" in printed, printed
+        del site.variables["kubenode_image_dest"]
+        site.hosts["images-1"]["image_server_hosts"] = {"web-2": {}}
+        recap, printed = site.run(*folder, **given)
+        assert (list(overlays.iterdir()), {count["failed"] for count in recap.values()}) == ([], {1}), (recap, printed)
+        assert "web-2: images-1 has an image of that name by its image_server_hosts" in printed
+        del site.hosts["images-1"]["image_server_hosts"]
+        recap, printed = site.run("--check", *folder, **given)
         assert (list(overlays.iterdir()), recap["web-1"]["failed"]) == ([], 0), printed
         assert f"would be at {server.url('/web-1.ipxe')}" in printed
-        recap, printed = site.run(**given)
+        recap, printed = site.run(*folder, **given)
         assert server.url("/web-1.ipxe") in printed
         assert "would be at" not in printed
         assert "images-1.iso" not in printed  # the server itself gets no image
