@@ -213,7 +213,9 @@ def ssh_key(line: str) -> str:
     try:
         parse_host_key(line)
     except InvalidHostKey as error:
-        raise ImageError(f"ssh_keys (IRONIC_RAMDISK_SSH_KEY): {line!r:.60} is no line of a .pub file: {error}") from error
+        raise ImageError(
+            f"ssh_keys (IRONIC_RAMDISK_SSH_KEY): {line!r:.60} is no line of a .pub file: {error}"
+        ) from error
     if not _KEY.match(line):
         raise ImageError(f"ssh_keys (IRONIC_RAMDISK_SSH_KEY): {line!r:.60} is no line of a .pub file")
     return line

@@ -27,7 +27,6 @@ from ..preflight import controller_paths
 from ..role_specs import ROLES
 from ..shown_warnings import warn
 
-
 _ROLES = ("base", "join")
 
 

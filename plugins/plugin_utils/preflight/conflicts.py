@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, ssh_access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.option_values import (
     in_variables,

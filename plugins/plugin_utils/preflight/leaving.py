@@ -8,7 +8,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard

@@ -163,7 +163,10 @@ def test_a_drop_in_that_is_no_longer_wanted_is_removed():
         ),
         ("x", "base_unit_drop_ins is 'x'; use a dictionary"),
         *(
-            ({"kubelet.service": {"50-nice.conf": text}}, "begin with the section that the lines are for, such as [Service]")
+            (
+                {"kubelet.service": {"50-nice.conf": text}},
+                "begin with the section that the lines are for, such as [Service]",
+            )
             for text in ("Nice=-5\n", "# mine\n\n Nice=-5\n[Service]\n", "x")
         ),
     ],
