@@ -43,6 +43,8 @@ _MISSING = re.compile(r"^missing required arguments: (.*) found in value(?: -> .
 
 def wrong_value(option: Mapping[str, Any], value: object) -> str:
     """A value that cannot be an option's, and what can; empty when it can."""
+    members = option.get("options")
+    inside = _inside(option, value) if members and not option.get("no_log") else []
     try:
         given = {"value": _as_specified(option, value)}
         checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate(given)
@@ -58,18 +60,52 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
         isinstance(value, list) or (isinstance(value, str) and not is_digits(value[value.startswith("-") :]))
     )
     odd = odd or (option.get("type") == "path" and isinstance(value, str) and no_path(value) != "")
-    if not messages and not odd:
+    if not messages and not odd and not inside:
         return ""
-    text = str(value) if isinstance(value, str) or not option.get("options") else _outlined(value)
+    text = str(value) if isinstance(value, str) or not members else _outlined(value)
     shown = "(hidden)" if option.get("no_log") else repr(_shortened(_LOGIN.sub("//…@", text), _MOST))
     if "choices" in option:
         return f"{shown}: use one of {', '.join(str(choice) for choice in option['choices'])}"
-    if option.get("type") in _KINDS and not option.get("options"):
+    if option.get("type") in _KINDS and not option.get("options") and not inside:
         return f"{shown}: give {_KINDS[option['type']]}"
-    if option.get("type") == "dict" and option.get("options") and isinstance(value, str):
+    if option.get("type") == "dict" and option.get("options") and not isinstance(value, Mapping):
         return f"{shown}: give a dictionary with keys of these: {', '.join(sorted(option['options']))}"
+    if option.get("type") == "list" and option.get("options") and not inside and not isinstance(value, list):
+        return f"{shown}: give a list of dictionaries with keys of these: {', '.join(sorted(option['options']))}"
+    if inside:
+        messages = [*inside, *(text for text in messages if _UNKNOWN.match(text) or _MISSING.match(text))]
     messages = [_MISSING.sub(r"\1 is missing", _UNKNOWN.sub(r"\1 is no key; use one of \2", text)) for text in messages]
     return f"{shown}: {escaped(_shortened('; '.join(messages), 400))}"
+
+
+def _inside(option: Mapping[str, Any], value: object, place: str = "") -> list[str]:
+    """What in a dictionary, or in a list of them, is of another kind than its option; ansible-core says it in Python."""
+    members, found = option.get("options") or {}, []
+    if option.get("type") == "list" and isinstance(value, list):
+        element = {"type": option.get("elements"), "options": members}
+        for number, item in enumerate(value):
+            found += _of_member(element, item, f"{place}[{number}]")
+    elif option.get("type") == "dict" and isinstance(value, Mapping):
+        for key in [key for key in members if value.get(key) is not None]:
+            found += _of_member(members[key], value[key], f"{place}.{key}" if place else key)
+    return found
+
+
+def _of_member(option: Mapping[str, Any], value: object, place: str) -> list[str]:
+    inside = [] if option.get("no_log") else _inside(option, value, place)
+    if inside:
+        return inside
+    members, is_container = option.get("options") or {}, isinstance(value, (list, Mapping))
+    if option.get("type") in ("str", "path") and is_container:
+        shown = "(hidden)" if option.get("no_log") else repr(_shortened(_outlined(value), _MOST))
+        return [f"{place} {shown}: give a text, not a {'list' if isinstance(value, list) else 'dictionary'}"]
+    if option.get("type") == "dict" and isinstance(value, list) and [one["type"] for one in members.values()] == ["list"]:
+        # the dictionary says only what is in the list
+        return [f"write {place.rpartition('.')[2]}: {{{next(iter(members))}: {_outlined(value)}}}"]
+    wrong = wrong_value(option, value)
+    # What is missing, or is no key, is said of the whole.
+    is_whole = bool(members) and isinstance(value, list if option.get("type") == "list" else Mapping)
+    return [f"{place} {wrong}"] if wrong and not is_whole else []
 
 
 def _outlined(value: object) -> str:

@@ -73,7 +73,7 @@ def test_no_variable_of_a_run_is_copied(playbook):
 
 @pytest.mark.parametrize("purpose", ["hcloud_machine", "image_url_check", "installimage_check"])
 def test_no_variable_of_a_machine_is_copied(purpose):
-    image = RenderedDict(url="https://i.example/x.tar.gz", digest=RenderedDict(a="b"))
+    image = RenderedDict(url="https://i.example/x.tar.gz")
     host = {"inventory_hostname": "n1", "kubenode_labels": RENDERED["dict"], "kubenode_image": image}
     (machine,) = machine_specs([host], purpose)
     assert machine["name"] == "n1"
@@ -110,6 +110,44 @@ def test_what_a_container_holds_counts(option, value, wrong):
 
 
 _IMAGE = {"type": "dict", "options": {"url": {"type": "str", "required": True}, "name": {"type": "str"}}}
+
+
+_HINTS = options.machine_disks_spec()["root_device_hints"]
+_PARTITIONS = options.robot_installimage_spec()["partitions"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wrong"),
+    [
+        (_HINTS, {"raid": ["A", "B"]}, "'{raid: […, …]}': write raid: {wwn: […, …]}"),
+        (_HINTS, {"raid": "A"}, "'{raid: …}': raid 'A': give a dictionary with keys of these: wwn"),
+        (_HINTS, {"raid": 5}, "'{raid: 5}': raid '5': give a dictionary"),
+        (_HINTS, {"raid": {"wwn": {"a": 1}}}, "'{raid: {wwn: {a: 1}}}': raid.wwn \"{'a': 1}\": give a list"),
+        (_HINTS, {"raid": {"wwn": [["A"]]}}, "'{raid: {wwn: [[…]]}}': raid.wwn[0] '[…]': give a text, not a list"),
+        (_HINTS, {"wwn": ["A"]}, "'{wwn: […]}': wwn '[…]': give a text, not a list"),
+        (_HINTS, {"smallest": "maybe"}, "'{smallest: …}': smallest 'maybe': give true or false"),
+        (_HINTS, {"kind": "ide"}, "'{kind: …}': kind 'ide': use one of nvme, sata, scsi, virtio"),
+        (
+            _HINTS,
+            {"raid": ["A"], "smallest": "maybe", "wnw": "B"},
+            "'{raid: […], smallest: …, wnw: …}': smallest 'maybe': give true or false; write raid: {wwn: […]}; "
+            "wnw is no key; use one of by_id, kind, min_size, model, query, raid, rotational, serial, smallest, wwn",
+        ),
+        (_IMAGE, ["a"], "'[…]': give a dictionary with keys of these: name, url"),
+        (
+            _PARTITIONS,
+            [{"mount": "/", "filesystem": "ext4", "size": "1G", "crypt": "maybe"}],
+            "'[{mount: …, filesystem: …, size: …, crypt: …}]': [0].crypt 'maybe': give true or false",
+        ),
+        (
+            _PARTITIONS,
+            {"mount": "/"},
+            "'{mount: …}': give a list of dictionaries with keys of these: crypt, filesystem, mount, size",
+        ),
+    ],
+)
+def test_a_wrong_kind_inside_is_named_without_words_of_python(option, value, wrong):
+    assert wrong_value(option, value) == wrong
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_the_error_lists_every_disk_and_why_not():
         ({"raid": {"wwn": ["1"]}}, "at least two"),
         ({"raid": {"wwn": ["0x1", "1"]}}, "twice"),
         ({"raid": ["1", "2"]}, "at least two"),
-        ({"min_size": "big"}, "is no size"),
+        ({"min_size": "big"}, "root_device_hints.min_size: 'big' is no size"),
         ({"min_size": "0G"}, "is nothing"),
         ({"min_size": "-5G"}, "is no size"),
         ({"min_size": "5i"}, "is no size"),

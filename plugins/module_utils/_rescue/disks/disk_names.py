@@ -162,13 +162,13 @@ def size_of(text: object) -> int:
     """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
     match = _SIZE.match(str(text).strip())
     if not match or (match.group(3) and not match.group(2)):
-        raise HintError(f"min_size {text!r} is no size; write 480G or 447GiB")
+        raise HintError(f"root_device_hints.min_size: {text!r} is no size; write 480G or 447GiB")
     base = 1024 if match.group(3) else 1000
     whole, dot, rest = match.group(1).partition(".")
     power: int = base ** _POWERS[match.group(2).upper()]
     size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
     if size < 1:
-        raise HintError(f"min_size {text!r} is nothing; write 480G or 447GiB")
+        raise HintError(f"root_device_hints.min_size: {text!r} is nothing; write 480G or 447GiB")
     return size
 
 
