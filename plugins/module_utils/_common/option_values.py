@@ -79,7 +79,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
 
 
 def _inside(option: Mapping[str, Any], value: object, place: str = "") -> list[str]:
-    """What in a dictionary, or in a list of them, is of another kind than its option; ansible-core says it in Python."""
+    """What in a dictionary, or in a list of them, is of another kind than its option; ansible-core says so in Python."""
     members, found = option.get("options") or {}, []
     if option.get("type") == "list" and isinstance(value, list):
         element = {"type": option.get("elements"), "options": members}
@@ -99,7 +99,8 @@ def _of_member(option: Mapping[str, Any], value: object, place: str) -> list[str
     if option.get("type") in ("str", "path") and is_container:
         shown = "(hidden)" if option.get("no_log") else repr(_shortened(_outlined(value), _MOST))
         return [f"{place} {shown}: give a text, not a {'list' if isinstance(value, list) else 'dictionary'}"]
-    if option.get("type") == "dict" and isinstance(value, list) and [one["type"] for one in members.values()] == ["list"]:
+    kinds = [one["type"] for one in members.values()]
+    if option.get("type") == "dict" and isinstance(value, list) and kinds == ["list"]:
         # the dictionary says only what is in the list
         return [f"write {place.rpartition('.')[2]}: {{{next(iter(members))}: {_outlined(value)}}}"]
     wrong = wrong_value(option, value)
