@@ -65,7 +65,7 @@ def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "image-url-command-raw-disk: image URL: scheme 'ftp' is not supported; use http or https; "
+        "image-url-command-raw-disk: image URL: scheme 'ftp' is not supported; use http, https or file; "
         "this command wrote nothing to a disk\n"
     )
 

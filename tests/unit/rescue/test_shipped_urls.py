@@ -41,11 +41,11 @@ def refusal(url: str, command: str) -> str:
 
 #: what raw-disk and rootfs-tar never take, and a piece of the reason
 OF_FILES = [
-    ("ftp://files.example/d.raw.zst", "scheme 'ftp' is not supported; use http or https"),
-    ("custom://files.example/d.raw.zst", "scheme 'custom' is not supported; use http or https"),
-    ("oci://r.example/a:v1", "scheme 'oci' is not supported; use http or https"),
-    ("/srv/d.raw", "scheme '' is not supported; use http or https"),
-    ("*", "scheme '' is not supported; use http or https"),
+    ("ftp://files.example/d.raw.zst", "scheme 'ftp' is not supported; use http, https or file"),
+    ("custom://files.example/d.raw.zst", "scheme 'custom' is not supported; use http, https or file"),
+    ("oci://r.example/a:v1", "scheme 'oci' is not supported; use http, https or file"),
+    ("/srv/d.raw", "scheme '' is not supported; use http, https or file"),
+    ("*", "scheme '' is not supported; use http, https or file"),
     ("http:/images.example/d.raw.zst", "the host is missing; write http://HOST/PATH"),
     ("https:images.example/d.raw.zst", "the host is missing; write https://HOST/PATH"),
     ("https:///d.raw.zst", "the host is missing; write https://HOST/PATH"),
@@ -63,6 +63,11 @@ OF_FILES = [
     (f"http://images.example/d.raw#sha256={HEX}&sha512={HEX * 2}", "give sha256 or sha512, not both"),
     (f"http://images.example/d.raw#{HEX}", "a switch behind the # is unknown; known are sha256, sha512, "),
     ("http://images.example/d.raw#sha265=aa", "the switch 'sha265' behind the # is unknown; known are sha256, "),
+    (f"http://images.example/d.raw#SHA256={HEX}", "the switch 'SHA256' behind the # is unknown; known are sha256, "),
+    (
+        "http://images.example/d.raw#keys=no&sha256=…",
+        "cannot take it: sha256=… stands for a digest; write its hex digits instead of …",
+    ),
     ("http://images.example/d.raw#keys=no&keys=no", "the switch 'keys' behind the # is given twice; correct the URL"),
     ("http://images.example/d.raw#keys=never", "keys=never is neither yes nor no; correct the URL"),
     ("http://images.example/d.raw#stall=0", "stall=0 is not a number of seconds from 1 to 9999; correct the URL"),
@@ -81,6 +86,7 @@ OF_REGISTRIES = [
     ("OCI://r.example/a:v1", "not oci://REGISTRY/NAME:TAG or oci://REGISTRY/NAME@sha256:…, in lower case"),
     ("oci://r.example/A:v1", "not oci://REGISTRY/NAME:TAG or oci://REGISTRY/NAME@sha256:…, in lower case"),
     ("oci://r.example/a@sha256:aa", "not oci://REGISTRY/NAME:TAG or oci://REGISTRY/NAME@sha256:…, in lower case"),
+    ("oci://r.example/a@sha256:…", "cannot take it: sha256:… stands for a digest; write its hex digits instead of …"),
     ("oci://r.example/a", "it names neither a tag nor a digest; add :TAG or @sha256:…"),
     ("oci://r.example:0/a:v1", "no registry has the port 0; correct the URL"),
     ("oci://r.example:65536/a:v1", "no registry has the port 65536; correct the URL"),

@@ -47,7 +47,8 @@ class Switched:
             if name not in cls.SWITCHES or name in found:
                 why = "is given twice" if name in found else f"is unknown; known are {', '.join(cls.SWITCHES)}"
                 # what looks like no switch may be the end of a secret that holds a #
-                what = f"the switch {name!r}" if re.fullmatch("[a-z0-9-]{1,20}", name) else "a switch"
+                is_plain = re.fullmatch("[a-z0-9-]{1,20}", name) or name.lower() in cls.SWITCHES
+                what = f"the switch {name!r}" if is_plain else "a switch"
                 raise Refused(f"image URL: {what} behind the # {why}")
             found[name] = value
         for name in ("adapt", "grow", "keys", "plain-http"):
@@ -73,6 +74,9 @@ class ImageUrl(Switched):
     SWITCHES: tuple[str, ...] = ("sha256", "sha512", "adapt", "grow", "keys", "stall")
 
     def __init__(self, text: str) -> None:
+        left_out = re.search("(sha256|sha512)[=:]…", text)
+        if left_out:
+            raise Refused(f"image URL: {left_out.group()} stands for a digest; write its hex digits instead of …")
         if not re.fullmatch("[!-~]+", text):
             raise Refused("image URL: spaces, control and non-ASCII characters must be percent-encoded")
         try:
@@ -82,7 +86,7 @@ class ImageUrl(Switched):
             # its text may hold a piece of the login
             raise Refused("image URL: its address or its port is none") from None
         if self.parts.scheme not in ("http", "https", "file"):
-            raise Refused(f"image URL: scheme {self.parts.scheme!r} is not supported; use http or https")
+            raise Refused(f"image URL: scheme {self.parts.scheme!r} is not supported; use http, https or file")
         if self.parts.scheme != "file" and not host:
             raise Refused(f"image URL: the host is missing; write {self.parts.scheme}://HOST/PATH")
         if port == 0:
@@ -122,6 +126,9 @@ class OciUrl(Switched):
         if "@" in place.partition("://")[2].partition("/")[0]:
             raise Refused("image URL: a login in it would be seen by many; give it as OCI_REGISTRY_AUTH_TOKEN")
         found = REFERENCE.fullmatch(place)
+        left_out = re.search("(sha256|sha512):…", place)
+        if left_out:
+            raise Refused(f"image URL: {left_out.group()} stands for a digest; write its hex digits instead of …")
         if not found:
             raise Refused("image URL: not oci://REGISTRY/NAME:TAG or oci://REGISTRY/NAME@sha256:…, in lower case")
         self.host, self.name = found.group("host"), found.group("name")
