@@ -139,7 +139,7 @@ def role_findings(names: Iterable[str], role: str, host: str) -> list[str]:
     given = {**dict.fromkeys(names), "inventory_hostname": host}
     found = specification.unknown_of_roles([given], [role])
     for sentence in found:
-        Display().warning(sentence)
+        warn(sentence)
     return found
 
 

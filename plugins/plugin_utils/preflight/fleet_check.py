@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -54,11 +55,12 @@ def fleet_check(
         if names.count(machine["name"]) > 1:
             findings.append("name: it stands in the list more than once")
         findings = [in_variables(finding, given["variables"]) for finding in findings]
+        wrong: dict[str, str] = {}
         if own is not None:
             wrong = specification.mistyped(own, *install_plan.PLAYBOOKS)
-            findings = [one for one in findings if not one.startswith(tuple(wrong))] if wrong else findings
+            findings = _but(wrong, findings)
             findings += [*wrong.values(), *specification.ways(own)]
-        findings += machine_install.findings(host, steps.get(machine["name"], {}), variables, findings)
+        findings += _but(wrong, machine_install.findings(host, steps.get(machine["name"], {}), variables, findings))
         everything += [f"{machine['name']}: {finding}" for finding in findings]
         result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}
         results.append({**result, **about} if not findings else result)
@@ -72,6 +74,12 @@ def fleet_check(
         count = f"{counted(len(everything), 'finding')}, nothing was created or changed"
         answer["msg"] = f"{count}:\n" + "\n".join(f"- {finding}" for finding in everything)
     return answer
+
+
+def _but(mistyped: Mapping[str, str], findings: list[str]) -> list[str]:
+    """Those findings that are not about a variable whose value is of a wrong kind."""
+    begin = re.compile(rf"(?:{'|'.join(map(re.escape, mistyped))})(?!\w)")
+    return [one for one in findings if not begin.match(one)] if mistyped else findings
 
 
 # --- whether SSH will be able to use a private key, found out before anything is created

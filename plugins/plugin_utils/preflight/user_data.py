@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 from ..node_plan import user_data
 from ..role_specs import plain
+from ..shown_warnings import warn
 from . import specification
 
 _ROLE = "node_user_data"
@@ -38,7 +38,7 @@ def of_hosts(hosts: Mapping[str, Any]) -> list[str]:
     kept = {name: variables[_KEPT] for name, variables in hosts.items() if _KEPT in variables}
     given = [{**dict.fromkeys(one["names"]), "inventory_hostname": name} for name, one in kept.items()]
     for sentence in specification.unknown_of_roles(given, (_ROLE, *user_data.ROLES)):
-        Display().warning(sentence)
+        warn(sentence)
     files: dict[str, list[str]] = {}
     for name, one in kept.items():
         files.setdefault(one["path"], []).append(name)

@@ -47,8 +47,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
             if "query" in wanted:
                 check_query(wanted["query"])
         except disk_names.HintError as exc:
-            way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
-            findings.append(f"{exc}{way_out}")
+            missing = "root_device_hints: missing; name the disks to write, kubenode.provision.robot_inspect lists them"
+            findings.append(str(exc) if given["root_device_hints"] else missing)
     words = {
         "wipe": consents.Words("wipe", given["wipe"]),
         "reinstall": consents.Words("reinstall", _as_words(given["reinstall"], flow.name)),

@@ -67,6 +67,9 @@ def run(
             if machine[step] is None:
                 continue
             names = (variables or {}).get(step, {})
+            if variables and "machine_disks" in found["steps"]:
+                # the devices of this step are the disks that the hints of that one chose
+                names = {**names, "root_devices": variables["machine_disks"]["root_device_hints"]}
             given = _options(specification(), {**machine[step], **_from_steps(step, found["steps"], machine[step])})
             result = named(take(host, given), names)
             found["steps"][step] = result

@@ -403,11 +403,13 @@ def _check_reference(url: str, made: specs.Image, require_digest: bool) -> list[
 def _local(value: str, made: specs.Image, find_file: Callable[[str], str], findings: list[str]) -> Path | None:
     try:
         path = Path(find_file(value))
-        found = image_file.digest_of(str(path))
+        is_empty, found = not path.stat().st_size, image_file.digest_of(str(path))
     except (AnsibleError, OSError) as exc:
         findings.append(f"image.file {shown(value)}: it cannot be read ({one_line(str(exc), 1000)})")
         return None
-    if made["digest"] and made["digest"] != found:
+    if is_empty:
+        findings.append(f"image.file {shown(value)}: it is empty; give the image")
+    elif made["digest"] and made["digest"] != found:
         findings.append(f"image.file {shown(value)}: its digest is {found}, image.digest says {made['digest']}")
     made.update({"digest": found, "shown": path.name, "location": path.name})
     return path

@@ -92,6 +92,12 @@ def test_a_local_image_gets_its_digest(tmp_path):
     assert inputs.spec["image"]["digest"] == "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
 
 
+def test_a_local_image_that_is_empty_is_found_on_the_controller(tmp_path):
+    (tmp_path / NAME).write_bytes(b"")
+    _inputs, findings = examined(image={"file": NAME}, find=lambda path: str(tmp_path / path))
+    assert findings == [f'image.file "{NAME}": it is empty; give the image']
+
+
 @pytest.mark.parametrize(
     ("fields", "fix"),
     [

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.kubenode.provision.plugins.action import installimage_check
+from ansible_collections.kubenode.provision.plugins.action import image_url_check, installimage_check
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import image_build
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs, specification
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, machine_install
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import flow, install_plan, machine_install
 from tests.unit.rescue.test_install_plan import Host, whole
 
 NAMES = machine_specs.variable_names("machine_install")
@@ -45,6 +45,29 @@ def test_a_step_that_fails_names_variables(monkeypatch, step, text, words, raise
     assert [words in warning for warning in found["warned"]] == ([] if raises else [True])
     # options of a play of a user's own are named as they are
     assert text in machine_install.run(Host(), whole({"name": "n1", step: {}}))["msg"]
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "words"),
+    [
+        ("robot_installimage", "root_devices: 2 disks are named", "kubenode_root_device_hints: 2 disks are named"),
+        ("image_url_command", 'root_devices "sda sdb": name one', 'kubenode_root_device_hints "sda sdb": name one'),
+    ],
+)
+def test_disks_that_hints_chose_are_named_by_the_hints(monkeypatch, step, text, words):
+    chosen = {"root_devices": ["sda", "sdb"], "consent": "empty", "to_empty": [], "found_empty": []}
+    times = {"boot_state": "BootingToRescue", "boot_state_since": "2026-01-01T00:00:00Z"}
+    done = {"failed": False, "changed": False, "msg": "", **chosen, **times}
+    monkeypatch.setitem(machine_install.STEPS, "machine_disks", (dict, lambda _host, _given: done))
+
+    def refuse(_host: Any, _given: Any) -> dict[str, Any]:
+        raise AnsibleActionFail(f"n1: {text}")
+
+    monkeypatch.setitem(machine_install.STEPS, step, (dict, refuse))
+    monkeypatch.setattr(machine_install, "_options", lambda _specification, given: given)
+    steps = whole({"name": "n1", "machine_disks": {}, step: {}})
+    assert words in machine_install.run(Host(), steps, NAMES)["msg"]
+    assert text in machine_install.run(Host(), steps)["msg"]
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(3, 2.0), (11, 3.0), (49, 12.5), (999, 15.0)])
@@ -84,15 +107,59 @@ def test_a_task_for_one_step_names_variables_too():
     ],
 )
 def test_the_check_of_an_installation_names_variables(options, words):
+    found = checked(options)
+    assert words in found["msg"]
+    assert "root_devices" not in found["msg"].replace("kubenode_root_devices", "")
+
+
+def checked(options: dict[str, Any]) -> Any:
     image = {"name": "Debian-1300-trixie-amd64-base.tar.gz"}
     one = {"name": "n1", "image": image, "root_device_hints": {"serial": "S1"}, **options}
     given = {"machines": [one], "variables": machine_specs.variable_names("installimage_check")}
     task = SimpleNamespace(args=given, async_val=0, action="installimage_check", check_mode=True, diff=False)
     task.get_search_path = list
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
-    found = installimage_check.ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {})
-    assert words in found["msg"]
-    assert "root_devices" not in found["msg"].replace("kubenode_root_devices", "")
+    return installimage_check.ActionModule(task, connection, SimpleNamespace(), None, None, None).run(None, {})
+
+
+def findings(action: Any, playbook: str, **variables: Any) -> list[str]:
+    """What the check of a playbook says of a host."""
+    host = {"inventory_hostname": "n1", **variables}
+    purpose = "installimage_check" if playbook == "robot_installimage" else "image_url_check"
+    given = {
+        "variables": machine_specs.variable_names(purpose),
+        "machines": machine_specs.machine_specs([host], purpose),
+        "steps": install_plan.plan([host], playbook, None, "/nowhere/at/all"),
+    }
+    task = SimpleNamespace(args=given, async_val=0, action=purpose, check_mode=True, diff=False)
+    task.get_search_path = list
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    module = action.ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    found = module.run(None, {"hostvars": {"n1": host}})
+    return found.get("msg", "").splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("action", "playbook"), [(installimage_check, "robot_installimage"), (image_url_check, "robot_image_url")]
+)
+def test_missing_hints_are_said_with_everything_else(action, playbook):
+    image = {"name": "Debian-1300-trixie-amd64-base.tar.gz"}
+    said = findings(action, playbook, kubenode_drift="never", kubenode_image=image)
+    missing = "missing; name the disks to write, kubenode.provision.robot_inspect lists them"
+    assert f"- n1: kubenode_root_device_hints: {missing}" in said
+    assert [one for one in said if "kubenode_drift" in one]
+
+
+@pytest.mark.parametrize("variable", ["kubenode_image_url_command", "kubenode_image_url"])
+def test_a_value_of_a_wrong_kind_is_one_finding(variable):
+    good = {
+        "kubenode_root_devices": ["sda"],
+        "kubenode_image_url": "https://images.example/d.raw",
+        "kubenode_image_url_command": "image-url-command-raw-disk",
+    }
+    (said,) = findings(image_url_check, "hcloud_image_url", **{**good, variable: ["a"]})
+    assert said.startswith(f"- n1: {variable} ")
+    assert said.endswith(": give a text, not a list")
 
 
 def test_every_step_has_names_for_what_it_takes():
