@@ -79,7 +79,7 @@ def wrong_value(option: Mapping[str, Any], value: object) -> str:
 
 
 def _inside(option: Mapping[str, Any], value: object, place: str = "") -> list[str]:
-    """What in a dictionary, or in a list of them, is of another kind than its option; ansible-core says so in Python."""
+    """What in a dictionary, or in a list of them, is of a wrong kind; ansible-core says so in words of Python."""
     members, found = option.get("options") or {}, []
     if option.get("type") == "list" and isinstance(value, list):
         element = {"type": option.get("elements"), "options": members}
