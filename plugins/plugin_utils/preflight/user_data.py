@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed
 
 from ..node_plan import user_data
