@@ -32,15 +32,15 @@ FOR_NOTHING = {
     "hcloud_image_url": """kubenode_image kubenode_image_name kubenode_image_newest kubenode_known_machines
         kubenode_user_data kubenode_user_data_file""",
     "hcloud_delete": "kubenode_reboot_again kubenode_ssh_keys",
-    "node_reboot": "kubenode_root_device_hints kubenode_ssh_public_key kubenode_ssh_public_key_file",
+    "node_reboot": "kubenode_ssh_public_key kubenode_ssh_public_key_file",
     "node_upgrade": "kubenode_reboot_again",
     "robot_image_url": """kubenode_image kubenode_known_machines kubenode_location kubenode_root_devices
         kubenode_server_type""",
     "robot_inspect": """kubenode_image kubenode_image_url kubenode_image_url_command kubenode_location kubenode_proof
-        kubenode_root_device_hints kubenode_server_type""",
+        kubenode_server_type""",
     "robot_installimage": """kubenode_device_strings kubenode_image_url kubenode_image_url_command
         kubenode_known_machines kubenode_location kubenode_server_type""",
-    "robot_release": "kubenode_reboot_again kubenode_root_device_hints",
+    "robot_release": "kubenode_reboot_again",
 }
 #: Read where no task names it: by the events of report/run_events.py and by the callback provision_report.
 ELSEWHERE = {
