@@ -17,7 +17,7 @@ OF_A_MACHINE = {
     "relative-url": ({"kubenode_image_url": "debian.raw"}, ["kubenode_image_url", "debian.raw"]),
     "url-of-another-scheme": (
         {"kubenode_image_url": "ftp://files.example/d.raw"},
-        ["kubenode_image_url", "ftp://files.example/d.raw", "image-url-command-raw-disk cannot take it", "use http or"],
+        ["kubenode_image_url", "ftp://files.example/d.raw", "image-url-command-raw-disk cannot take it", "use http, "],
     ),
     "digest-too-short": (
         {"kubenode_image_url": "https://i.example/x.raw#sha256=aa"},
