@@ -159,7 +159,8 @@ _QUARANTINE = "kubenode.provision.machine_quarantine"
 _OF_MACHINES = frozenset(
     f"kubenode.provision.{name}" for name in ("hcloud_machine", "hcloud_rescue", "robot_rescue", "machine_install")
 )
-_DRAIN, _DELETE_NODE = "kubenode.provision.cluster_drain", "kubenode.provision.cluster_node"
+_DRAIN = "kubenode.provision.cluster_drain"
+_DELETE_NODE = "kubenode.provision.cluster_node"
 #: What an interruption may have stopped half way; what comes before it only looks.
 _CHANGES = _OF_MACHINES | {_DRAIN, _DELETE_NODE, "kubenode.provision.machine_boot"}
 

@@ -47,7 +47,7 @@ _CONFIGURATION = {
     "ca_bundle": role_inputs.CA_BUNDLE,
 }
 #: purposes that need nothing that was seen on the machine
-_WITHOUT_NODE = ("inputs", "queries", "artifacts", "unfit")
+_WITHOUT_NODE = ("inputs", "queries", "artifacts", "unfit", "junk")
 Facts = Mapping[str, Any]
 
 
@@ -60,9 +60,9 @@ def image_server_plan(
     ``inputs``: for ``inputs``, the role's variables without ``image_server_``; else what ``inputs`` returned.
     ``purpose``: ``inputs`` (checked, with defaults), ``refusals`` (why this machine cannot become an image server),
     ``warnings`` (what may not work as it is meant), ``missing`` (Debian packages to install), ``url`` (where machines
-    find the images), ``unfit`` (why the server would not start, by what ``trial`` ``found``), or the options of a
-    module: ``queries`` of node_info, ``artifacts``, ``trial`` of command, ``settings`` and ``secrets``. ``record``:
-    what an earlier run wrote.
+    find the images), ``unfit`` (why the server would not start, by what ``trial`` ``found``), ``junk`` (fetched files
+    that are no bases, by the same), or the options of a module: ``queries`` of node_info, ``artifacts``, ``trial`` of
+    command, ``settings`` and ``secrets``. ``record``: what an earlier run wrote.
     """
     inputs_, node_, record_ = plain(inputs), plain(node), plain(record) or {}
     answers: dict[str, Callable[[], Any]] = {
@@ -75,6 +75,7 @@ def image_server_plan(
         "artifacts": lambda: artifacts(inputs_),
         "trial": lambda: trial(inputs_, node_),
         "unfit": lambda: unfit(inputs_, plain(found) or {}),
+        "junk": lambda: junk(inputs_, plain(found) or {}),
         "settings": lambda: settings(inputs_, node_, record_),
         "secrets": lambda: secrets(inputs_, node_),
     }
@@ -240,16 +241,34 @@ def unfit(inputs: RoleInputs, found: Facts) -> list[str]:
     """Why the server would not start, or has a base that is none; a line each. ``found``: the result of command."""
     if "rc" not in found:  # in check mode, before there are the packages
         return []
-    try:
-        said = json_value(str(found.get("stdout", "")).strip().rpartition("\n")[2]) if found["rc"] == 0 else None
-        problems = [(str(name), str(text)) for name, text in said or ()]
-    except (TypeError, ValueError):
-        said = None
-    if not isinstance(said, list):
+    problems = _problems(found)
+    if problems is None:
         lines = (str(found.get("stderr") or found.get("msg") or "").strip() or "it says nothing").splitlines()
         return [_no_python(inputs, f"it cannot run the image server: {lines[-1][:200]}")]
     sources = {_base_name(arch, kind, source): (kind, source) for arch, kind, source in _sources(inputs)}
     return [_unfit(inputs, name, text, sources) for name, text in problems]
+
+
+def junk(inputs: RoleInputs, found: Facts) -> list[str]:
+    """The fetched files that are no bases, which nothing would install. ``found``: the result of command."""
+    fetched = {artifact["name"]: artifact for artifact in artifacts(inputs)}
+    refused = {name for name, _text in _problems(found) or ()}
+    return [
+        node_artifacts.part_path(fetched[_artifact(arch, kind)])
+        for arch, kind, source in _sources(inputs)
+        if "url" in source and _base_name(arch, kind, source) in refused
+    ]
+
+
+def _problems(found: Facts) -> list[tuple[str, str]] | None:
+    """What the trial said: names of options and what is wrong with them; None when it said nothing of the kind."""
+    if found.get("rc") != 0:
+        return None
+    try:
+        said = json_value(str(found.get("stdout", "")).strip().rpartition("\n")[2])
+        return [(str(name), str(text)) for name, text in said] if isinstance(said, list) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _unfit(inputs: RoleInputs, name: str, text: str, sources: Mapping[str, tuple[str, Mapping[str, str]]]) -> str:

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node import node_artifacts
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs, role_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line, trial
 from tests.unit.image_server.test_image_server_role import AGENT, NODE, PAIR, take
@@ -47,6 +48,16 @@ def test_bases_are_named_by_the_variable_and_their_place(tmp_path, monkeypatch):
     assert first.startswith("image_server_bases[aarch64].iso.url is 'https://********@files.example/coreos.iso': ")
     assert second.startswith(f"image_server_bases[x86_64].iso.path is '{tmp_path}/junk': {tmp_path}/junk is no ISO")
     assert second.endswith("; give the published live ISO. The base that was there before stays")
+
+
+def test_only_what_was_fetched_and_is_no_base_is_thrown_away():
+    inputs = take(**FREE)
+    fetched = {"url": "https://files.example/x", "sha256": "5" * 64}
+    inputs["bases"] = {"x86_64": {"iso": fetched, "initramfs": fetched}, "aarch64": {"iso": {"path": "/srv/x.iso"}}}
+    said = [["bases[x86_64].initramfs.url", "no initramfs"], ["bases[aarch64].iso.path", "no ISO"], ["nmstate", "none"]]
+    (path,) = role_plan.junk(inputs, {"rc": 0, "stdout": json.dumps(said)})
+    assert path in map(node_artifacts.part_path, role_plan.artifacts(inputs))
+    assert "initramfs" in path
 
 
 def test_a_port_of_another_program_is_refused():
@@ -93,5 +104,6 @@ def test_what_a_machine_says_need_not_be_an_answer():
         assert len(role_plan.unfit(inputs, {"rc": 0, "stdout": stdout})) == 1
     assert role_plan.unfit(inputs, {"rc": 0, "stdout": "noise\n[]\n"}) == []
     assert role_plan.unfit(inputs, {"skipped": True}) == []
+    assert role_plan.junk(inputs, {"skipped": True}) == []
     (said,) = role_plan.unfit(inputs, {"rc": 1, "stderr": "Traceback\nModuleNotFoundError: No module named 'yaml'\n"})
     assert said.startswith("/usr/bin/python3: it cannot run the image server: ModuleNotFoundError: No module")
