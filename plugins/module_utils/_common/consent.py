@@ -67,6 +67,10 @@ class Words:
         """Whether the user named this machine at all."""
         return name in self._ids
 
+    def names_installation(self, name: str, record: Mapping[str, Any] | None) -> bool:
+        """Whether the user named the very installation of this record."""
+        return bool(self._ids.get(name)) and self.covers(name, record)
+
     def covers(self, name: str, record: Mapping[str, Any] | None) -> bool:
         """Whether it allows to give up the system (running or on the disk) of this record; ``None`` for no record."""
         if name not in self._ids:
@@ -86,9 +90,6 @@ class Words:
             return ""
         if intent.get("state") != "done" and not intent.get("begun"):
             # Nothing was written for it.
-            return ""
-        if self._ids[name] and intent.get("state") != "done":
-            # Whether it, or the installation of this id, is there is not known here. What lies on the disks says it.
             return ""
         known = dict(intent, installed_at=intent.get("armed_at"))
         return "" if self.covers(name, known) else self.why_not(name, known)

@@ -446,8 +446,16 @@ class BootFlow(ABC):
         """Find out who answers, and whether the option that names the machine covers that system."""
         self.look()
         answer = self.answer
-        if answer is not None and self.seen.reinstall and (self.seen.lets_us_in or not self.seen.dedicated):
+        if answer is None:
+            return
+        if self.seen.reinstall and (self.seen.lets_us_in or not self.seen.dedicated):
             self.seen.reinstall = self.may_go(answer)
+        elif self.result["used"] and answer.whole and not answer.in_rescue and self._is_named(answer):
+            # What was begun instead of it never came about: the system that the user named runs and says so.
+            self.seen.reinstall, self.result["used"] = True, ""
+
+    def _is_named(self, answer: Answer) -> bool:
+        return self.seen.lets_us_in and self.fleet.words.names_installation(self.run.name, answer.installed)
 
     def may_go(self, answer: Answer) -> bool:
         """Whether the option that names the machine covers what runs on it; the result says why not."""

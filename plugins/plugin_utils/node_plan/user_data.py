@@ -539,3 +539,16 @@ def user_data(inputs: Any, format_name: str = "cloud-init", limit: int = HETZNER
             "(CAs, archives, configuration) into the image, or serve it and give its URL"
         )
     return text
+
+
+def problems(inputs: Any, format_name: str, limit: int) -> list[str]:
+    """What is wrong with the inputs of one host, by the names of the variables of the role node_user_data."""
+    found = []
+    if format_name not in FORMATS:
+        found.append(f"node_user_data_format: is {format_name!r}; choose one of {', '.join(FORMATS)}")
+        format_name = next(iter(FORMATS))
+    try:
+        user_data(role_specs.plain(inputs), format_name, limit)
+    except InputError as error:
+        found += map(in_role, str(error).splitlines())
+    return found

@@ -22,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.option_
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
+from ..node_plan import user_data
 from ..report import exports, report_files
 from ..shown_warnings import warn
 from . import controller_paths, machine_specs, site, specification
@@ -37,6 +38,8 @@ _CONFIG = "kubenode_kubeconfig"
 _KNOWN = "kubenode_known_machines"
 _URL = "kubenode_notify_url"
 _IMAGE_NAME = "kubenode_image_name"
+#: What the role node_user_data keeps of each host before it looks at all of them: names of its variables, and its file.
+_USER_DATA = "__node_user_data_of_host"
 #: What no two machines of a run have; the playbooks that write in a rescue look at addresses with the other inputs.
 _OWN: Mapping[str, Sequence[str]] = {
     "kubenode_server_number": (*_ROBOT, SITE, INSPECT, "robot_release"),
@@ -136,10 +139,59 @@ _ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
 
 def role_findings(names: Iterable[str], role: str, host: str) -> list[str]:
     """A sentence for each of these names of variables of a host that is nearly one of a role's, each a warning, too."""
-    given = {**dict.fromkeys(names), "inventory_hostname": host}
-    found = specification.unknown_of_roles([given], [role])
-    for sentence in found:
+    return _warned(specification.unknown_of_roles([{**dict.fromkeys(names), "inventory_hostname": host}], [role]))
+
+
+def user_data_of_hosts(hosts: Mapping[str, Any]) -> list[str]:
+    """What is wrong with hosts that get user data together; a misspelt variable is a warning.
+
+    ``hosts``: the variables of all; what the role node_user_data has kept of each one is among them.
+    """
+    kept = {name: variables[_USER_DATA] for name, variables in hosts.items() if _USER_DATA in variables}
+    given = [{**dict.fromkeys(one["names"]), "inventory_hostname": name} for name, one in kept.items()]
+    _warned(specification.unknown_of_roles(given, ("node_user_data", *user_data.ROLES)))
+    files: dict[str, list[str]] = {}
+    for name, one in kept.items():
+        files.setdefault(one["path"], []).append(name)
+    return [
+        f"node_user_data_dest: {path} is the file of {listed(sorted(names))}; give each host its own, with "
+        "inventory_hostname in the name"
+        for path, names in files.items()
+        if path and len(names) > 1
+    ]
+
+
+def _warned(sentences: list[str]) -> list[str]:
+    for sentence in sentences:
         warn(sentence)
+    return sentences
+
+
+def image_server_findings(
+    hosts: Iterable[Mapping[str, Any]], servers: Iterable[Mapping[str, Any]], folder: str
+) -> list[str]:
+    """A sentence for each thing that a server would leave out, and say so on its own page of status only.
+
+    ``hosts`` and ``servers``: their variables. ``folder``: where servers of the role take descriptors from.
+    """
+    hosts, found = list(hosts), []
+    names = [str(host.get("kubenode_image_name") or host["inventory_hostname"]) for host in hosts]
+    given = [name for host, name in zip(hosts, names, strict=True) if host.get("kubenode_image_state") != "absent"]
+    for server in servers:
+        own = server.get("image_server_hosts")
+        twice = [name for name in given if isinstance(own, Mapping) and name in own]
+        who = server["inventory_hostname"]
+        if twice:
+            found.append(
+                f"{listed(twice)}: {who} has an image of that name by its image_server_hosts, and would not serve a "
+                "second one; take the host out there and run the role, or leave it out of this run"
+            )
+        dest = hosts[0].get("kubenode_image_dest") if hosts else None
+        if dest and os.path.normpath(str(dest)) != folder:
+            found.append(
+                f"kubenode_image_dest is {one_line(dest, 200)}, but {who} serves the descriptors in {folder}; leave "
+                "kubenode_image_dest out, which is for files on this controller"
+            )
     return found
 
 
@@ -157,8 +209,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     # What a machine needs and does not use depends on how it is made, also where one playbook makes all kinds.
     kinds = site.by_way(hosts) if playbook == SITE else {}
     found = [*strangers, *unused(hosts, playbook), *_unused_of_kinds(kinds), *unsent(hosts, playbook), *warnings]
-    for sentence in [*found, *named_strangers(hosts, playbook)]:
-        warn(sentence)
+    _warned([*found, *named_strangers(hosts, playbook)])
     found = [
         *specification.misspelt(hosts, playbook),
         *mistyped(hosts, playbook),

@@ -60,9 +60,12 @@ def test_what_a_permission_covers(given_words, record, covered):
 def test_an_intent_that_ended_before_anything_was_written_uses_no_permission_up(state, begun, used):
     kept = dict(intents.make("n1", MINE, "reinstall"), state=state, begun=begun)
     assert bool(consent.Words("reinstall", ["n1"]).used_by("n1", kept)) is used
-    # whether what was begun is there, or the installation that is named, only the machine knows
+    # also one that names an installation: a machine that cannot be asked is not reset for it again
     named = consent.Words("reinstall", {"n1": OTHER[:8]})
-    assert bool(named.used_by("n1", kept)) is (state == "done")
+    assert bool(named.used_by("n1", kept)) is used
+    assert named.names_installation("n1", {"installation": OTHER})
+    assert not named.names_installation("n1", {"installation": MINE})
+    assert not consent.Words("reinstall", ["n1"]).names_installation("n1", {"installation": OTHER})
 
 
 @pytest.mark.parametrize(

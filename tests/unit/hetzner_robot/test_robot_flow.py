@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.own_run import OwnRun
 from ansible_collections.kubenode.provision.plugins.module_utils._common.probe import Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
@@ -289,3 +289,21 @@ def test_a_system_that_was_seen_has_had_its_first_contact(tmp_path):
     assert proven.seen.proven
     proven.seen.answer = decision.SILENT
     assert "an earlier run saw its new system" in proven.refusal(decision.REFUSE_SILENT)
+
+
+@pytest.mark.parametrize(
+    ("runs", "lets_us_in", "taken"), [("1" * 32, True, True), ("2" * 32, True, False), ("1" * 32, False, False)]
+)
+def test_the_installation_that_runs_and_is_named_goes_though_another_one_was_begun(
+    monkeypatch, tmp_path, runs, lets_us_in, taken
+):
+    begun = intents.make("n1", "2" * 32, "reinstall", begun=True)
+    intents.write(intents.file_of(str(tmp_path), "n1"), {**begun, "state": intents.GIVEN_UP})
+    flow = flow_of(Robot(), {"name": "n1"}, {"n1": "1" * 8}, intents_dir=str(tmp_path))
+    assert not flow.seen.reinstall, "a machine that cannot be asked is not reset for it"
+    assert "names installation 11111111 of n1, but 22222222 is there" in flow.result["used"]
+    monkeypatch.setattr(flow, "look", lambda: setattr(flow.seen, "answer", decision.INSTALLED))
+    monkeypatch.setattr(RobotFlow, "answer", Answer(SYSTEM, installed={"machine": "n1", "installation": runs}))
+    monkeypatch.setattr(type(flow.seen), "lets_us_in", lets_us_in)
+    flow.ask_who_answers()
+    assert (flow.seen.reinstall, bool(flow.result["used"])) == (taken, not taken)

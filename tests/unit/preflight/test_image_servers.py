@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.filter import preprov_images
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.image_servers import image_server_findings
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.conflicts import image_server_findings
 
 FOLDER = "/var/lib/kubenode-image-server/overlays"
 SERVER = {"inventory_hostname": "images-1", "image_server_hosts": {"web-1": {}, "web-9": ""}}
