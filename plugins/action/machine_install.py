@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.controller_acti
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_install
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host, Turns
 
 
 class ActionModule(ControllerAction):
@@ -34,10 +34,16 @@ class ActionModule(ControllerAction):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AnsibleActionFail(f"machines: {', '.join(twice)} are named more than once; name each machine once")
+        if given["throttle"] < 0:
+            raise AnsibleActionFail(f"throttle {given['throttle']}: use a number of machines, or 0 for all of them")
         machine_install.poll_by_size(given["machines"])
+        turns = Turns(given["throttle"])
         hostvars = task_vars.get("hostvars", {})
         work = [
-            (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
+            (
+                Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"]), turns),
+                machine,
+            )
             for machine in given["machines"]
         ]
         take = functools.partial(_taken, variables=given["variables"])

@@ -74,6 +74,13 @@ options:
       machine_boot:
         description: Options of M(kubenode.provision.machine_boot). Without them, the step is left out.
         type: dict
+  throttle:
+    description:
+      - So many machines write their disks at once. The others wait in their rescue, each until one has written. V(0)
+        is all of them.
+      - A machine whose program runs already, or has ended, does not wait.
+    type: int
+    default: 0
   on_error:
     description: Whether the task fails when a machine has failed.
     type: str

@@ -4,7 +4,8 @@
 
 The same requests at the same times (the collection's own schedule of looks), a TCP look every quarter of a second, one
 ``ssh`` into the rescue and one into the new system. It resumes nothing, asks for no consent, and verifies no host key.
-JOB: names, key_name, private_key, user_data, image_url, command (paths and words); HCLOUD_ENDPOINT and HCLOUD_TOKEN.
+JOB: names, key_name, private_key, user_data, image_url, command (paths and words), throttle (how many machines write at
+once); HCLOUD_ENDPOINT and HCLOUD_TOKEN.
 """
 
 import asyncio
@@ -102,6 +103,7 @@ class Floor:
     def __init__(self, job: dict[str, Any]) -> None:
         self._job, self._api = job, Api()
         self._actions = Actions(self._api)
+        self._turns = asyncio.Semaphore(job["throttle"])
         self._command = Path(job["command"]).read_bytes()
         self._data = Path(job["user_data"]).read_bytes()
 
@@ -134,7 +136,8 @@ class Floor:
         await self._open(address)
         words = shlex.join([self._job["image_url"], "bootstrap.data", name, "sda"])
         script = IN_RESCUE.format(size=len(self._command), words=words)
-        said = await self._ssh(address, script, self._command + self._data, DONE)
+        async with self._turns:
+            said = await self._ssh(address, script, self._command + self._data, DONE)
         if DONE not in said:
             raise OSError(f"the image command failed: {said[-1000:]}")
         await self._closed(address)

@@ -8,6 +8,7 @@ KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.bench._fleet import COMMAND, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_peer.yml")
 FLOOR = Path(__file__).with_name("_floor.py")
+#: Emulated machines share the cores of this one: as many write at once as there are cores, as users would have it.
+THROTTLE = os.cpu_count() or 1
 CONTESTANTS = {"floor": "the leanest program", "peer": "the same job with hetzner.hcloud modules"}
 
 
@@ -26,7 +29,7 @@ def job(size: int, whose: str) -> Run:
     options = ["--kind", "nspawn", "--profile", "hetzner", "--seed", "1", "--datacenters"]
     with Testbed(RESULTS / whose, f"bench-{whose}", lab_options=options) as testbed:
         peer_variables = {"bench_command": str(COMMAND), "bench_key": KEY_NAME}
-        testbed.write_inventory(names, known_host_key=False, **peer_variables)
+        testbed.write_inventory(names, known_host_key=False, kubenode_throttle=THROTTLE, **peer_variables)
         if whose == "ours":
             return measure(testbed, names)
         return measure(testbed, names, floor(testbed, names) if whose == "floor" else by_peer(testbed, PEER))
@@ -42,6 +45,7 @@ def floor(testbed: Testbed, names: list[str]) -> list[str]:
         "user_data": settings["kubenode_bootstrap_data_file"],
         "image_url": testbed.image_url(),
         "command": str(COMMAND),
+        "throttle": THROTTLE,
     }
     path = testbed.folder / "job.json"
     path.write_text(json.dumps(job), encoding="utf-8")

@@ -14,6 +14,8 @@ UNSET = ""
 INITIALIZING = "Initializing"
 ENABLING_RESCUE = "EnablingRescue"
 BOOTING_TO_RESCUE = "BootingToRescue"
+#: Only with ``kubenode_throttle``: its rescue answers, and as many others as may write do so.
+WAITING_IN_RESCUE = "WaitingInRescue"
 RUNNING_IMAGE_COMMAND = "RunningImageCommand"
 BOOTING_TO_REAL_OS = "BootingToRealOS"
 OPERATING_SYSTEM_RUNNING = "OperatingSystemRunning"
@@ -25,6 +27,7 @@ ORDER = (
     INITIALIZING,
     ENABLING_RESCUE,
     BOOTING_TO_RESCUE,
+    WAITING_IN_RESCUE,
     RUNNING_IMAGE_COMMAND,
     BOOTING_TO_REAL_OS,
     OPERATING_SYSTEM_RUNNING,

@@ -293,6 +293,7 @@ def machine_install_spec() -> dict[str, Any]:
             },
             required=True,
         ),
+        "throttle": {"type": "int", "default": 0},
         "on_error": dict(_ON_ERROR),
         "progress": dict(_PROGRESS),
         "variables": dict(VARIABLES),

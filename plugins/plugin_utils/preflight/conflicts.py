@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.option_
     truth,
     wrong_value,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import listed, one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
 from ..node_plan import user_data
@@ -220,6 +220,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
         *shared(hosts, playbook),
         *unsendable(hosts, playbook),
         *forged(hosts, playbook),
+        *unthrottled(hosts, playbook),
         *missing(hosts, playbook),
         *_of_kinds(missing, kinds),
         *errors,
@@ -367,6 +368,16 @@ def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
     taken = playbook in specification.variables()[_KNOWN].playbooks
     given = hosts[0].get(_KNOWN) if hosts and taken else None
     return [f"{_KNOWN}: {text}" for text in ssh_access.handed_on_findings(given)] if given else []
+
+
+def unthrottled(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for a number of machines that there cannot be; what is no number is found with the other inputs."""
+    name = "kubenode_throttle"
+    value = hosts[0].get(name) if hosts and playbook in specification.variables()[name].playbooks else None
+    text = str(value).strip()
+    if not text.startswith("-") or not whole_number(text[1:]):
+        return []
+    return [f"{name} {one_line(text, 60)}: use a number of machines, or 0 for all of them"]
 
 
 def mistyped(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

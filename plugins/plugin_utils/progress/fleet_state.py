@@ -37,6 +37,7 @@ WORDS = {
         "booting the new system", "booting", "B", "boots its new system, until that is proven"
     ),
     boot_states.OPERATING_SYSTEM_RUNNING: Words("in the new system", "runs"),
+    boot_states.WAITING_IN_RESCUE: Words("waiting for their turn", "waiting", "W", "waits in its rescue for its turn"),
     boot_states.BOOTING_TO_RESCUE: Words("waiting for the rescue", "to rescue", "R", "boots into its rescue"),
     boot_states.ENABLING_RESCUE: Words("arming the rescue", "arming", "E", "its rescue is armed"),
     boot_states.INITIALIZING: Words("being created", "creating", "I", "is created"),

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible import constants as C  # noqa: N812
@@ -87,11 +89,39 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
     return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 
+class Turns:
+    """So many machines of a task write at once; the others wait in their rescue, the first one there is the next."""
+
+    def __init__(self, limit: int = 0) -> None:
+        """``limit``: 0 for all of them."""
+        self.limit = limit
+        self._free = threading.Semaphore(limit) if limit else None
+
+    @contextlib.contextmanager
+    def turn(self, needed: Callable[[], bool], waits: Callable[[], None]) -> Iterator[bool]:
+        """The turn of one machine, for as long as it writes; whether it had to wait for it.
+
+        ``needed`` says whether it will write and not go on with what was begun. ``waits``: called before it waits.
+        """
+        if self._free is None or not needed():
+            yield False
+            return
+        waited = not self._free.acquire(blocking=False)
+        if waited:
+            waits()
+            self._free.acquire()
+        try:
+            yield waited
+        finally:
+            self._free.release()
+
+
 class Flow:
     """One machine in one task."""
 
-    def __init__(self, options: Mapping[str, Any], host: str) -> None:
+    def __init__(self, options: Mapping[str, Any], host: str, turns: Turns | None = None) -> None:
         """``host``: its name in the inventory, which is the machine's where no other one is given."""
+        self.turns = turns or Turns()
         self.name = options.get("machine_name") or host
         try:
             names.check_machine_name(self.name)
@@ -142,12 +172,13 @@ class Host:
         action: ActionBase,
         connect: Callable[[], Any] | None,
         variables: Mapping[str, Any] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only.
 
-        ``variables``: of the host, when the options come from them.
+        ``variables``: of the host, when the options come from them. ``turns``: those of the fleet.
         """
-        self.name, self.only_checks = name, connect is None
+        self.name, self.only_checks, self._turns = name, connect is None, turns
         self.check_mode = self.only_checks or bool(action._task.check_mode)
         self.diff = bool(action._task.diff)
         self.find_file = image_inputs.file_finder(action, variables)
@@ -171,7 +202,7 @@ class Host:
 
     def flow(self, given: Mapping[str, Any]) -> Flow:
         """One step with these options."""
-        return Flow(given, self.name)
+        return Flow(given, self.name, self._turns)
 
     def close(self) -> None:
         if self._remote is not None:

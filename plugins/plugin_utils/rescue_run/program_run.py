@@ -103,6 +103,30 @@ class RescueRun:
             msg = self._masker.text(f"{flow.name}: {exc}")
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
+        with flow.turns.turn(self._would_start, self._waits) as waited:
+            if waited:
+                try:  # it may be another system by now
+                    system = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
+                except gate.GateClosed as exc:
+                    msg = self._masker.text(f"{flow.name}: {exc}")
+                    return flow.result(failed=True, permanent=exc.final, msg=msg, **{**about, **exc.seen})
+                about.update(boot_id=system.boot_id, hostname=system.hostname)
+            return self._have_run(system, about)
+
+    def _would_start(self) -> bool:
+        """Whether it begins to write; it does not wait for its turn when it goes on with what runs or has ended."""
+        try:
+            return would_start(self._remote, self._job)
+        except Unreachable:
+            return True
+
+    def _waits(self) -> None:
+        self._flow.timeline.to(boot_states.WAITING_IN_RESCUE)
+        self._progress(f"waits in its rescue for its turn (kubenode_throttle: {self._flow.turns.limit})")
+
+    def _have_run(self, system: System, about: dict[str, Any]) -> dict[str, Any]:
+        """Start the program or attach to it, watch it, and collect what it left."""
+        flow, given = self._flow, self._given
         started = time.monotonic()
         try:
             self._logs.begin()

@@ -189,6 +189,7 @@ OF_LATER_STEPS = {
     "kubenode_wait_cloud_init": ("sometimes", "kubenode_wait_cloud_init 'sometimes': give true or false"),
     "kubenode_proof": ("hope", "kubenode_proof 'hope': use one of nonce, disk, ssh, port, none"),
     "kubenode_drift": ("later", "kubenode_drift 'later': use one of report, fail"),
+    "kubenode_throttle": ("few", "kubenode_throttle 'few': give a whole number"),
     "kubenode_progress": ("bar", "kubenode_progress 'bar': use one of fleet, lines, none"),
     "kubenode_address": ("192.0.2.1", "kubenode_address '192.0.2.1': another machine has it, too"),
 }

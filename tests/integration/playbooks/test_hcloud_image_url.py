@@ -181,6 +181,42 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
 
 
 @pytest.mark.long
+def test_one_machine_at_a_time_writes(nspawn):
+    testbed, names = nspawn.testbed, ["turn-1", "turn-2", "turn-3"]
+    commands = testbed.folder / "turns"
+    waiting_command(commands)
+    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
+    testbed.write_inventory(names, kubenode_throttle=1, **variables)
+    first, waits = nspawn.start("-v"), "waits in its rescue for its turn (kubenode_throttle: 1)"
+    first.until("start 1")
+    first.until(lambda: first.output.count(waits) == 2, "two that wait")
+    assert first.interrupt().failed
+    (began,) = [name for name in names if testbed.ssh(name, "cat /root/starts || true", "rescue")]
+
+    # what runs already has no turn to wait for, also where no machine may end before it does
+    second = nspawn.start("-v")
+    second.until(f"{began}: ")
+    second.until(lambda: second.output.count("start 1") == 2, "the one that runs, and one of the others")
+    for name in names:
+        testbed.ssh(name, "touch /root/go", "rescue")
+    second.wait().ok()
+    machines = {one["name"]: one for one in nspawn.report["machines"]}
+    at = {
+        name: {(step["from"], step["to"]): step["at"] for step in one["transitions"]} for name, one in machines.items()
+    }
+    one, other = sorted(
+        (steps for name, steps in at.items() if name != began),
+        key=lambda steps: ("WaitingInRescue", "RunningImageCommand") in steps,
+    )
+    assert ("BootingToRescue", "RunningImageCommand") in one
+    done = one["RunningImageCommand", "BootingToRealOS"]
+    assert done <= other["WaitingInRescue", "RunningImageCommand"]
+    for name in names:
+        assert nspawn.boots(name) == ["rescue", "disk"]
+        assert nspawn.proof(name) == [name, "made by the bootstrap data"]
+
+
+@pytest.mark.long
 def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
     testbed = nspawn.testbed
     commands = testbed.folder / "large"

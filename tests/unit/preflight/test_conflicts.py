@@ -174,6 +174,18 @@ def test_an_address_that_two_machines_have_is_found_before_a_look_arms_anything(
     assert conflicts.shared(hosts, "node") == conflicts.shared(hosts, "hcloud_image_name") == []
 
 
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [(-1, True), ("-2", True), (0, False), ("3", False), (None, False), ("x", False), (True, False)],
+)
+def test_fewer_machines_than_none_is_refused_before_anything_is_made(value, refused):
+    hosts = [{"inventory_hostname": "n1", "kubenode_throttle": value}]
+    wrong = [f"kubenode_throttle {value}: use a number of machines, or 0 for all of them"] if refused else []
+    assert conflicts.unthrottled(hosts, "robot_installimage") == wrong
+    assert set(wrong) <= set(conflicts.variable_findings(hosts, "hcloud_image_url"))
+    assert conflicts.unthrottled(hosts, "node") == conflicts.unthrottled([], "hcloud_image_url") == []
+
+
 @pytest.mark.parametrize(("names", "warned"), [(["c", "m"], 0), (["c"], 1)])
 def test_a_word_of_the_command_line_is_for_those_of_a_mixed_fleet_that_take_it(monkeypatch, names, warned):
     said: list[str] = []

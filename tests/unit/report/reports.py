@@ -12,7 +12,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.report import r
 
 STARTED = text.from_rfc3339("2026-11-21T10:00:00.000Z")
 #: Shortest and longest seconds in each state, as measured on the platform; writing takes as long as the image.
-_SPANS = ((0.2, 1.5), (11, 21), (9, 23), (37, 42), (20, 90), (18, 40))
+_SPANS = ((0.2, 1.5), (11, 21), (9, 23), (37, 42), (0, 30), (20, 90), (18, 40))
 _REASONS = (
     "the image command failed: exit code 28 (no space left on device). Choose a larger server_type, or a smaller "
     "image. Log: kubenode/logs/x.log",
@@ -27,8 +27,8 @@ def run(count: int, seed: int = 1, roles: bool = False) -> tuple[results.Report,
     for number in range(1, count + 1):
         name, at, steps = f"node-{number}", STARTED + 2.0, []
         fails = number % 20 == 7
-        states = boot_states.ORDER[:7]
-        last = source.choice((4, 5)) if fails else 6
+        states = boot_states.ORDER[:-1]
+        last = source.choice((4, 6)) if fails else 7
         for place, (low, high) in enumerate(_SPANS[:last]):
             seconds = round(source.uniform(low, high), 3)
             at += seconds

@@ -72,6 +72,14 @@ def test_a_page_is_one_file_that_loads_nothing(count, roles):
     assert len(re.findall(r'<th scope="row"', text)) == count
 
 
+def test_each_state_has_a_colour_of_its_own():
+    text = report_files.page(reports.data(1))
+    defined = re.findall(r"--s(\d+): (#[0-9a-f]{6});", text)
+    assert [int(number) for number, _colour in defined] == list(range(len(report_files.STATES)))
+    assert len({colour for _number, colour in defined}) == len(defined)
+    assert re.findall(r"^\.c(\d+) \{ fill: var\(--s(\d+)\); \}", text, re.M) == [(one, one) for one, _c in defined]
+
+
 def test_failures_come_first_with_reason_last_lines_and_log():
     text = report_files.page(reports.data(50), "/srv")
     order = [text.index(part) for part in ("What failed", "Where the time went", "Machines over time")]

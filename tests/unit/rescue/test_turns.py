@@ -1,0 +1,129 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""As many machines write at once as may; the others wait in their rescue, which is looked at again after that."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import program_run, watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow, Turns
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import SILENT, Unreachable
+from tests.waiting import until
+
+
+class Writer(threading.Thread):
+    """A machine that writes until it is let go."""
+
+    def __init__(self, turns: Turns, needed: bool = True) -> None:
+        super().__init__(daemon=True)
+        self.turns, self.needed = turns, needed
+        self.waits, self.writes, self.may_end = (threading.Event() for _event in range(3))
+        self.waited: bool | None = None
+        self.start()
+
+    def run(self) -> None:
+        with self.turns.turn(lambda: self.needed, self.waits.set) as self.waited:
+            self.writes.set()
+            self.may_end.wait()
+
+    def end(self) -> None:
+        self.may_end.set()
+        self.join()
+
+
+def test_as_many_write_as_may_and_the_first_one_there_is_the_next():
+    turns = Turns(2)
+    machines = []
+    for number in range(5):
+        machines.append(Writer(turns))
+        until((machines[-1].writes if number < 2 else machines[-1].waits).is_set, "its turn or its wait")
+    assert [one.writes.is_set() for one in machines] == [True, True, False, False, False]
+    for number, ends in enumerate((1, 0, 2)):
+        machines[ends].end()
+        until(machines[number + 2].writes.is_set, "the turn of the next one")
+        assert [one.writes.is_set() for one in machines[number + 3 :]] == [False] * (2 - number)
+    for one in machines:
+        one.end()
+    assert [one.waited for one in machines] == [False, False, True, True, True]
+
+
+def test_without_a_limit_all_write_and_no_machine_is_asked():
+    def asked() -> bool:
+        raise AssertionError("a machine was asked")
+
+    with Turns().turn(asked, asked) as waited:
+        assert waited is False
+
+
+def test_what_runs_already_has_no_turn():
+    turns = Turns(1)
+    first, attached = Writer(turns), Writer(turns, needed=False)
+    until(lambda: first.writes.is_set() and attached.writes.is_set(), "both")
+    first.end()
+    attached.end()
+
+
+def test_a_machine_that_fails_gives_its_turn_back():
+    turns = Turns(1)
+    with pytest.raises(ValueError, match="its end"), turns.turn(lambda: True, lambda: None):
+        raise ValueError("its end")
+    with turns.turn(lambda: True, lambda: None) as waited:
+        assert waited is False
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    """The run of a machine that has to wait for its turn; ``gates`` are what its rescue answers, look by look."""
+    turns = Turns(1)
+    other = Writer(turns)
+    until(other.writes.is_set, "the other machine")
+
+    def run(gates, would_start=lambda *_arguments: True):
+        options = {"boot_state": "BootingToRescue", "known_hosts_dir": str(tmp_path), "host_keys": []}
+        flow, masker = Flow(options, "n1", turns), Masker([], [])
+        flow.timeline.heard = lambda state: state == boot_states.WAITING_IN_RESCUE and other.may_end.set()
+        one = program_run.RescueRun(None, options, flow, None, watch.Logs(str(tmp_path), "n1", masker), masker)
+        answers = iter(gates)
+
+        def look(*_arguments):
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return SimpleNamespace(boot_id=answer, hostname="rescue", is_rescue=True)
+
+        monkeypatch.setattr(program_run.gate, "pass_rescue", look)
+        monkeypatch.setattr(program_run, "would_start", would_start)
+        monkeypatch.setattr(one, "_have_run", lambda system, about: flow.result(ran=system.boot_id, **about))
+        result = one.result({"log_file": "x"})
+        assert list(answers) == [], "a look that is missing"
+        return result
+
+    yield run
+    other.end()
+
+
+def test_the_gate_is_passed_again_after_the_wait(waiting):
+    result = waiting(["a", "b"])
+    assert (result["ran"], result["boot_id"], result["boot_state"]) == ("b", "b", "WaitingInRescue")
+    assert [step["to"] for step in result["transitions"]] == ["WaitingInRescue"]
+
+
+def test_a_rescue_that_is_gone_after_the_wait_is_written_by_nothing(waiting):
+    gone = program_run.gate.GateClosed("another system answers", SimpleNamespace(boot_id="c", hostname="n1"), True)
+    result = waiting(["a", gone])
+    assert "ran" not in result
+    assert result["failed"]
+    assert (result["permanent"], result["boot_id"], result["msg"]) == (True, "c", "n1: another system answers")
+
+
+def test_a_machine_that_cannot_be_asked_takes_a_turn(waiting):
+    def lost(*_arguments):
+        raise Unreachable(SILENT, "Connection timed out")
+
+    assert waiting(["a", "b"], lost)["ran"] == "b"
