@@ -254,7 +254,6 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
     rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/armed.$id" "$dir/expired.$id"
     save "$1" "$2" "$ended" "$marker" "$left"
     exec 9>&- # a process that waits for the end goes on now
-    cgroup_close
 }
 
 run() { # JOB LIMIT BEFORE
@@ -274,6 +273,7 @@ run() { # JOB LIMIT BEFORE
     began=$now
     id=$$.$began. # the last dot: no id is the beginning of another one
     read -r boot </proc/sys/kernel/random/boot_id
+    trap cgroup_close EXIT # also where the command is not started
     cgroup_open
     cd "$dir" || exit 1
     rm -f stdout* stderr* interleaved state.new state.spare recording armed.* expired.* "$base/output.json"

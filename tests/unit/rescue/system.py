@@ -59,6 +59,12 @@ class Rescue:
             with contextlib.suppress(OSError):
                 if bytes(self.base / protocol.RUNNER) in path.read_bytes():
                     os.kill(int(path.parent.name), signal.SIGTERM)
+        # A runner that was killed has left its cgroup, which would stay on this host.
+        state = self.dir / "state"
+        lines = state.read_text().splitlines() if state.exists() else []
+        fields = dict(line.split("=", 1) for line in lines if "=" in line)
+        if fields.get("cgroup"):
+            until(lambda: _is_removed(Path(fields["cgroup"]).parent), "a cgroup without processes")
 
     def argv(self, *arguments: str) -> list[str]:
         return [*self.prefix, "sh", str(self.base / protocol.RUNNER), *arguments]
@@ -96,6 +102,13 @@ class Rescue:
 
     def fetch(self, name: str) -> bytes:
         return gzip.decompress(protocol.parse_fetch(self.runner("fetch", name).stdout))
+
+
+def _is_removed(cgroup: Path) -> bool:
+    for folder in (*cgroup.glob("*/**/"), cgroup) if cgroup.exists() else ():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return not cgroup.exists()
 
 
 def alive(pid: str | int) -> bool:

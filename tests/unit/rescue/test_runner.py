@@ -51,6 +51,10 @@ def either(request, tmp_path):
     rescue.end()
 
 
+def cgroups() -> set[Path]:
+    return {path for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") for path in Path(root).glob("kubenode-*")}
+
+
 def runner_pid(rescue: Rescue) -> int:
     lines = dict(line.split("=", 1) for line in (rescue.dir / "state").read_text().split())
     return int(lines["runner"])
@@ -423,6 +427,7 @@ def test_what_records_leaves_no_trace_in_the_surroundings_of_the_command(rescue)
 @pytest.mark.parametrize("broken", ["", "import nothing_of_this_name\n", "raise SystemExit\n"])
 def test_a_command_that_nothing_records_is_not_started(rescue, broken):
     """It would wait until its limit for a reader of its pipes."""
+    before = cgroups()
     (rescue.dir / "recorder.py").write_text(broken)
     rescue.install("touch ran")
     answer = rescue.runner("start", JOB, "1000")
@@ -430,6 +435,8 @@ def test_a_command_that_nothing_records_is_not_started(rescue, broken):
     assert "the command did not start: " in answer.stderr
     assert "nothing records the command" in answer.stderr
     assert not (rescue.base / "ran").exists()
+    made = cgroups() - before  # also those of tests that run beside this one, which go, too
+    until(lambda: not made & cgroups(), "no cgroup that stays")
 
 
 def test_large_writes_and_lines_without_an_end_come_whole(rescue):
