@@ -111,6 +111,11 @@ def _is_removed(cgroup: Path) -> bool:
     return not cgroup.exists()
 
 
+def cgroups() -> set[Path]:
+    """Those of runners and labs on this host."""
+    return {path for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") for path in Path(root).glob("kubenode-*")}
+
+
 def alive(pid: str | int) -> bool:
     """Whether a process is there and not just its exit code."""
     try:

@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from tests.folders import put, put_programs
-from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive
+from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive, cgroups
 from tests.waiting import until
 
 #: Hides the cgroup tree, so that the runner has to find processes by their session and their mark.
@@ -49,10 +49,6 @@ def either(request, tmp_path):
     rescue = Rescue(tmp_path, WITHOUT_CGROUPS if request.param == "session" else [])
     yield rescue
     rescue.end()
-
-
-def cgroups() -> set[Path]:
-    return {path for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") for path in Path(root).glob("kubenode-*")}
 
 
 def runner_pid(rescue: Rescue) -> int:
