@@ -127,6 +127,15 @@ class Run:
         return entry["result"]["msg"]
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that have not ended."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found += map(int, path.read_text().split())
+    return found
+
+
 class Running:
     """A command in the background: its output is in a file, and its processes are a group that can be signalled."""
 
@@ -152,6 +161,11 @@ class Running:
 
         # a check may ask an API that counts its requests: one in a second comes back
         until(check, what, seconds=LIMIT, pause=0.05 if isinstance(happened, str) else 0.3, show=lambda: self.output)
+
+    def until_task(self, name: str) -> None:
+        """Wait until a task is at work, which has started another program: a signal in the moment of a fork is lost."""
+        self.until(f"TASK [{name}")
+        self.until(lambda: any(children(worker) for worker in children(self.process.pid)), f"the work of {name}")
 
     def interrupt(self, number: int = signal.SIGINT) -> Run:
         """Signal the whole group, as a terminal does, and wait for the end.

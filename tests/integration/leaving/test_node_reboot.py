@@ -105,7 +105,7 @@ def test_an_interrupted_run_names_the_node_that_stays_cordoned(scene, tmp_path):
     report = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report"}
     report["KUBENODE_REPORT_FILE"] = str(tmp_path / "report.json")
     running = scene.start(hosts=["reboot-2"], env=report)
-    running.until("TASK [Reboot, unless that has happened")
+    running.until_task("Reboot, unless that has happened")
     said = "The run was interrupted. Run the same command again: it goes on where this one was."
     running.interrupt().says(said, "The Node reboot-2 stays cordoned until then. To give that up: kubectl uncordon ")
     assert scene.api.nodes["reboot-2"]["spec"]["unschedulable"] is True

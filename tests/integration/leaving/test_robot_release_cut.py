@@ -81,7 +81,7 @@ def test_the_same_command_goes_on_and_a_person_s_rescue_is_refused(dedicated):
     assert (boots(lab), row(lab)["powered"]) == (seen, True)
 
     second = lab.start("-e", exact, "-e", "kubenode_ignore_unreachable=true")
-    second.until("TASK [Wait until the machine is off]")
+    second.until_task("Wait until the machine is off")
     second.interrupt()
     until(lambda: not row(lab)["powered"], "the power to be off")
     done = lab.run("-e", json.dumps({**BARE, "ansible_timeout": 5})).ok()

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.action.machine_lock import Locks, this_run
 from tests.integration.controller import Controller
+from tests.integration.runs import children
 from tests.integration.testbeds import NOWHERE
 from tests.waiting import until
 
@@ -24,10 +25,6 @@ def dry(operator):
 
 def writes(lab):
     return [request for request in lab.asked() if request["method"] != "GET"]
-
-
-def children(pid):
-    return [int(task) for path in Path(f"/proc/{pid}/task").glob("*/children") for task in path.read_text().split()]
 
 
 def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
