@@ -371,11 +371,11 @@ def forged(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
 
 
 def unthrottled(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
-    """A sentence for a number of machines that there cannot be; what is no number is found with the other inputs."""
+    """A sentence for a number of machines that there cannot be; a text that is no number is found with other inputs."""
     name = "kubenode_throttle"
     value = hosts[0].get(name) if hosts and playbook in specification.variables()[name].playbooks else None
     text = str(value).strip()
-    if not text.startswith("-") or not whole_number(text[1:]):
+    if not isinstance(value, bool) and not (text.startswith("-") and whole_number(text[1:])):
         return []
     return [f"{name} {one_line(text, 60)}: use a number of machines, or 0 for all of them"]
 

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible import constants as C  # noqa: N812
@@ -89,6 +88,19 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
     return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 
+class Turn:
+    """The place of one machine among those that write; ``waited``: whether it had to wait for it."""
+
+    def __init__(self, free: threading.Semaphore | None = None, waited: bool = False) -> None:
+        self._free, self.waited = free, waited
+
+    def leave(self) -> None:
+        """Another machine may write."""
+        free, self._free = self._free, None
+        if free is not None:
+            free.release()
+
+
 class Turns:
     """So many machines of a task write at once; the others wait in their rescue, the first one there is the next."""
 
@@ -97,23 +109,20 @@ class Turns:
         self.limit = limit
         self._free = threading.Semaphore(limit) if limit else None
 
-    @contextlib.contextmanager
-    def turn(self, needed: Callable[[], bool], waits: Callable[[], None]) -> Iterator[bool]:
-        """The turn of one machine, for as long as it writes; whether it had to wait for it.
+    def take(self, needed: Callable[[], bool], waits: Callable[[], None]) -> Turn:
+        """Wait for a place; what was begun takes one, and waits for none.
 
-        ``needed`` says whether it will write and not go on with what was begun. ``waits``: called before it waits.
+        ``needed``: whether the machine would begin to write. ``waits``: called before it waits.
         """
-        if self._free is None or not needed():
-            yield False
-            return
-        waited = not self._free.acquire(blocking=False)
-        if waited:
-            waits()
-            self._free.acquire()
-        try:
-            yield waited
-        finally:
-            self._free.release()
+        if self._free is None:
+            return Turn()
+        if self._free.acquire(blocking=False):
+            return Turn(self._free)
+        if not needed():
+            return Turn()
+        waits()
+        self._free.acquire()
+        return Turn(self._free, waited=True)
 
 
 class Flow:

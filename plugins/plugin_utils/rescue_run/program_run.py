@@ -27,7 +27,7 @@ from ..ssh import gate
 from ..ssh.remote import Patience, Remote, Unreachable
 from ..ssh.system_probe import System
 from . import rescue_programs, upload, watch
-from .flow import Flow, Host, parse_host_keys
+from .flow import Flow, Host, Turn, parse_host_keys
 
 #: How a refusal begins that comes before the program.
 NOT_STARTED = "nothing was started"
@@ -65,6 +65,7 @@ class RescueRun:
         self._known_hosts = flow.known_hosts("rescue")
         self._host_keys = parse_host_keys(given["host_keys"])
         self._installation = ""
+        self._turn = Turn()
 
     # --- what a subclass adds
 
@@ -103,15 +104,36 @@ class RescueRun:
             msg = self._masker.text(f"{flow.name}: {exc}")
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
-        with flow.turns.turn(self._would_start, self._waits) as waited:
-            if waited:
-                try:  # it may be another system by now
-                    system = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
-                except gate.GateClosed as exc:
-                    msg = self._masker.text(f"{flow.name}: {exc}")
-                    return flow.result(failed=True, permanent=exc.final, msg=msg, **{**about, **exc.seen})
-                about.update(boot_id=system.boot_id, hostname=system.hostname)
-            return self._have_run(system, about)
+        while True:
+            self._turn = flow.turns.take(self._would_start, self._waits)
+            try:
+                if not self._turn.waited or self._is_still(system):
+                    return self._have_run(system, about)
+            finally:
+                self._turn.leave()
+            try:  # others write meanwhile
+                system = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
+            except gate.GateClosed as exc:
+                flow.timeline.to(boot_states.PROVISIONING_FAILED)
+                msg = f"{flow.name}: it was lost while it waited in its rescue, and nothing was written: "
+                msg += f"{str(exc).rstrip('.')}. Run again: that looks what it runs now"
+                about.update(exc.seen, permanent=exc.final, msg=self._masker.text(msg))
+                return flow.result(failed=True, **about)
+            about.update(boot_id=system.boot_id, hostname=system.hostname)
+
+    def _is_still(self, system: System) -> bool:
+        """Whether the system that has waited is the one that answers."""
+        try:
+            is_still = self._remote.run("cat /proc/sys/kernel/random/boot_id")[1].strip() == system.boot_id
+        except Unreachable:
+            return False
+        if is_still:
+            self._progress("its turn has come")
+        return is_still
+
+    def _is_silent(self, seconds: float) -> None:
+        self._turn.leave()
+        self._progress(f"has not answered for {seconds:.0f} s; it is waited for as long as its {self.noun} may take")
 
     def _would_start(self) -> bool:
         """Whether it begins to write; it does not wait for its turn when it goes on with what runs or has ended."""
@@ -134,7 +156,7 @@ class RescueRun:
             flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
             watcher = watch.Watcher(
                 self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown,
-                measured=lambda done, total: display.measured(flow.name, done, total),
+                measured=lambda done, total: display.measured(flow.name, done, total), silent=self._is_silent,
             )  # fmt: skip
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, watch.WatchFailed) as exc:

@@ -25,6 +25,8 @@ from ..ssh.remote import OTHER_KEY, Remote, Unreachable
 RUNNER = f"{protocol.BASE}/{protocol.RUNNER}"
 #: What the runner may take beyond the limit to kill and tidy up, and we to reconnect.
 GRACE = 60.0
+#: Seconds without an answer after which that is said.
+SILENT = 60.0
 
 
 class WatchFailed(Exception):
@@ -48,10 +50,12 @@ class Watcher:
         noun: str = "image command",
         harm: str = "The disk may be half written",
         measured: Callable[[int | None, int | None], None] | None = None,
+        silent: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         """``shown``: what people get to see of a message. ``harm``: what a command that was cut off may have left.
 
-        ``measured`` gets the bytes that are done and those in all whenever they have changed; None: no more.
+        ``measured`` gets the bytes that are done and those in all whenever they have changed; None: no more. ``silent``
+        is called once for a machine that does not answer for some time, with the seconds.
         """
         self._shown, self._runner, self._noun, self._harm = shown, runner, noun, harm
         self._remote, self._job, self._boot_id = remote, job, boot_id
@@ -59,7 +63,7 @@ class Watcher:
         self._clock, self._sleep = clock, sleep
         self._offset = 0
         self._message = ""
-        self._measured = measured
+        self._measured, self._silent = measured, silent
         self._bytes: tuple[int, int | None] | None = None
 
     def until_end(self, limit: float, longest: float) -> Status:
@@ -67,9 +71,12 @@ class Watcher:
         deadline = self._clock() + limit + GRACE
         wait = min(max(1.0, longest / 2), longest)
         behind = False
+        lost: float | None = None
+        said = False
         while True:
             try:
                 status = self._poll(0.0 if behind else wait)
+                lost = None
             except Unreachable as exc:
                 if exc.kind == OTHER_KEY:
                     raise WatchFailed(
@@ -81,6 +88,11 @@ class Watcher:
                         f"SSH did not come back within the limit of {limit:.0f} s ({exc.detail}); the runner in the "
                         "rescue ends the command by itself. Run again to see how it ended"
                     ) from exc
+                now = self._clock()
+                lost = now if lost is None else lost
+                if not said and now - lost >= SILENT:
+                    said = True
+                    self._silent(now - lost)
                 self._remote.close()
                 self._sleep(min(2.0, max(0.2, wait)))
                 continue

@@ -171,6 +171,13 @@ def test_a_command_that_is_not_executable(dry):
     assert servers(dry.testbed) == []
 
 
+def test_variables_without_a_value_are_not_set(dry):
+    """Those that tasks hand over; Ansible would refuse None in its own words when the servers are made."""
+    inventory(dry, kubenode_throttle=None, kubenode_progress=None)
+    dry.run("--check").ok()
+    assert servers(dry.testbed) == []
+
+
 def test_machines_of_one_run_share_their_keys(dry):
     inventory(dry, names=["wrong-1", "wrong-2"])
     dry.run("-e", "{kubenode_ssh_keys: \"{{ ['key-of-' ~ inventory_hostname] }}\"}").fails().says(

@@ -176,7 +176,7 @@ def test_an_address_that_two_machines_have_is_found_before_a_look_arms_anything(
 
 @pytest.mark.parametrize(
     ("value", "refused"),
-    [(-1, True), ("-2", True), (0, False), ("3", False), (None, False), ("x", False), (True, False)],
+    [(-1, True), ("-2", True), (0, False), ("3", False), (None, False), ("x", False), (True, True)],
 )
 def test_fewer_machines_than_none_is_refused_before_anything_is_made(value, refused):
     hosts = [{"inventory_hostname": "n1", "kubenode_throttle": value}]

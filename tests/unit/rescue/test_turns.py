@@ -28,9 +28,11 @@ class Writer(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        with self.turns.turn(lambda: self.needed, self.waits.set) as self.waited:
-            self.writes.set()
-            self.may_end.wait()
+        turn = self.turns.take(lambda: self.needed, self.waits.set)
+        self.waited = turn.waited
+        self.writes.set()
+        self.may_end.wait()
+        turn.leave()
 
     def end(self) -> None:
         self.may_end.set()
@@ -57,24 +59,49 @@ def test_without_a_limit_all_write_and_no_machine_is_asked():
     def asked() -> bool:
         raise AssertionError("a machine was asked")
 
-    with Turns().turn(asked, asked) as waited:
-        assert waited is False
+    assert Turns().take(asked, asked).waited is False
+    assert Turns(1).take(asked, asked).waited is False
 
 
-def test_what_runs_already_has_no_turn():
+@pytest.mark.parametrize("first", [True, False])
+def test_what_runs_already_waits_for_no_turn_and_has_one_where_there_is_room(first):
     turns = Turns(1)
-    first, attached = Writer(turns), Writer(turns, needed=False)
-    until(lambda: first.writes.is_set() and attached.writes.is_set(), "both")
-    first.end()
-    attached.end()
+    attached = [Writer(turns, needed=False)] if first else []
+    machine = Writer(turns)
+    until((machine.waits if first else machine.writes).is_set, "its wait or its turn")
+    attached += [Writer(turns, needed=False)]
+    until(lambda: all(one.writes.is_set() for one in attached), "what runs already")
+    for one in (*attached, machine):
+        one.end()
+    assert (machine.waited, machine.writes.is_set()) == (first, True)
 
 
-def test_a_machine_that_fails_gives_its_turn_back():
+def test_a_turn_is_given_back_once():
     turns = Turns(1)
-    with pytest.raises(ValueError, match="its end"), turns.turn(lambda: True, lambda: None):
-        raise ValueError("its end")
-    with turns.turn(lambda: True, lambda: None) as waited:
-        assert waited is False
+    turn = turns.take(lambda: True, lambda: None)
+    turn.leave()
+    turn.leave()
+    second = Writer(turns)
+    until(second.writes.is_set, "the second one")
+    third = Writer(turns)
+    until(third.waits.is_set, "the third one")
+    second.end()
+    third.end()
+    assert third.waited
+
+
+class Machine:
+    """A rescue; ``boots`` are the boot ids that it tells when its turn has come, one after the other, None: silence."""
+
+    def __init__(self, *boots: str | None) -> None:
+        self.boots = list(boots)
+
+    def run(self, script: str, *_arguments: str) -> tuple[int, str]:
+        assert script == "cat /proc/sys/kernel/random/boot_id"
+        boot = self.boots.pop(0)
+        if boot is None:
+            raise Unreachable(SILENT, "Connection timed out")
+        return 0, f"{boot}\n"
 
 
 @pytest.fixture
@@ -84,14 +111,15 @@ def waiting(tmp_path, monkeypatch):
     other = Writer(turns)
     until(other.writes.is_set, "the other machine")
 
-    def run(gates, would_start=lambda *_arguments: True):
+    def run(machine, gates, would_start=lambda *_arguments: True):
         options = {"boot_state": "BootingToRescue", "known_hosts_dir": str(tmp_path), "host_keys": []}
         flow, masker = Flow(options, "n1", turns), Masker([], [])
         flow.timeline.heard = lambda state: state == boot_states.WAITING_IN_RESCUE and other.may_end.set()
-        one = program_run.RescueRun(None, options, flow, None, watch.Logs(str(tmp_path), "n1", masker), masker)
+        one = program_run.RescueRun(machine, options, flow, None, watch.Logs(str(tmp_path), "n1", masker), masker)
         answers = iter(gates)
 
         def look(*_arguments):
+            assert one._turn._free is None, "it keeps its place while it is looked for"
             answer = next(answers)
             if isinstance(answer, Exception):
                 raise answer
@@ -101,29 +129,41 @@ def waiting(tmp_path, monkeypatch):
         monkeypatch.setattr(program_run, "would_start", would_start)
         monkeypatch.setattr(one, "_have_run", lambda system, about: flow.result(ran=system.boot_id, **about))
         result = one.result({"log_file": "x"})
-        assert list(answers) == [], "a look that is missing"
+        assert list(answers) == machine.boots == [], "a look that is missing"
+        other.end()
+        assert not turns.take(lambda: True, lambda: None).waited, "it keeps its place"
         return result
 
     yield run
     other.end()
 
 
-def test_the_gate_is_passed_again_after_the_wait(waiting):
-    result = waiting(["a", "b"])
-    assert (result["ran"], result["boot_id"], result["boot_state"]) == ("b", "b", "WaitingInRescue")
+def test_a_rescue_that_is_still_there_is_written(waiting):
+    result = waiting(Machine("a"), ["a"])
+    assert (result["ran"], result["boot_id"], result["boot_state"]) == ("a", "a", "WaitingInRescue")
     assert [step["to"] for step in result["transitions"]] == ["WaitingInRescue"]
+
+
+@pytest.mark.parametrize("instead", [None, "b"])
+def test_one_that_is_not_passes_the_gate_once_more(waiting, instead):
+    result = waiting(Machine(instead), ["a", "b"])
+    assert (result["ran"], result["boot_id"]) == ("b", "b")
 
 
 def test_a_rescue_that_is_gone_after_the_wait_is_written_by_nothing(waiting):
     gone = program_run.gate.GateClosed("another system answers", SimpleNamespace(boot_id="c", hostname="n1"), True)
-    result = waiting(["a", gone])
+    result = waiting(Machine("c"), ["a", gone])
     assert "ran" not in result
-    assert result["failed"]
-    assert (result["permanent"], result["boot_id"], result["msg"]) == (True, "c", "n1: another system answers")
+    assert (result["failed"], result["in_rescue"], result["permanent"], result["boot_id"]) == (True, True, True, "c")
+    assert result["msg"] == (
+        "n1: it was lost while it waited in its rescue, and nothing was written: another system answers. "
+        "Run again: that looks what it runs now"
+    )
+    assert result["boot_state"] == "ProvisioningFailed"
 
 
 def test_a_machine_that_cannot_be_asked_takes_a_turn(waiting):
     def lost(*_arguments):
         raise Unreachable(SILENT, "Connection timed out")
 
-    assert waiting(["a", "b"], lost)["ran"] == "b"
+    assert waiting(Machine("a"), ["a"], lost)["ran"] == "a"

@@ -24,6 +24,7 @@ class Rescue:
         self.boot, self.job, self.silent, self.polls, self.resets = BOOT, JOB, (0.0, 0.0), 0, 0
         self.silence = Unreachable(SILENT, "Connection timed out")
         self.messages = {0.0: ""}
+        self.silences: list[float] = []
 
     def run(self, script: str, *arguments: str) -> tuple[int, str]:
         words = script.split()
@@ -55,7 +56,10 @@ class Rescue:
 
     def watch(self, limit: float = 420, longest: float = 2.0) -> tuple[protocol.Status, bytes, list[str]]:
         logs, messages = [], []
-        watcher = watch.Watcher(self, JOB, BOOT, logs.append, messages.append, clock=lambda: self.now, sleep=self.sleep)
+        watcher = watch.Watcher(
+            self, JOB, BOOT, logs.append, messages.append,
+            clock=lambda: self.now, sleep=self.sleep, silent=self.silences.append,
+        )  # fmt: skip
         status = watcher.until_end(limit, longest)
         return status, b"".join(logs), messages
 
@@ -74,6 +78,15 @@ def test_a_log_that_grows_faster_than_it_is_read_is_caught_up_without_waiting():
     _status, log, _messages = rescue.watch()
     assert log == rescue.log
     assert rescue.now < 12
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(50, 0), (100, 1), (300, 1)])
+def test_a_machine_that_does_not_answer_is_named_once(seconds, said):
+    rescue = Rescue(ends=20)
+    rescue.silent = (10.0, 10.0 + seconds)
+    status, _log, _messages = rescue.watch()
+    assert status.succeeded(protocol.MARKER_AND_EXIT_CODE)
+    assert [60 <= one < 80 for one in rescue.silences] == [True] * said
 
 
 def test_progress_is_reported_once_per_change():
