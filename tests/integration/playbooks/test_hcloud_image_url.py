@@ -4,6 +4,7 @@
 
 import json
 import random
+import re
 import shlex
 import sys
 from collections import Counter
@@ -214,6 +215,34 @@ def test_one_machine_at_a_time_writes(nspawn):
     for name in names:
         assert nspawn.boots(name) == ["rescue", "disk"]
         assert nspawn.proof(name) == [name, "made by the bootstrap data"]
+
+
+@pytest.mark.long
+def test_a_lost_machine_keeps_no_other_one_from_its_turn(nspawn):
+    """One is lost while it writes, one while it waits; the last one is written and proven."""
+    testbed, names = nspawn.testbed, ["lost-1", "lost-2", "lost-3"]
+    commands = testbed.folder / "lost"
+    waiting_command(commands)
+    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
+    testbed.write_inventory(
+        names, kubenode_throttle=1, kubenode_command_timeout=100, kubenode_rescue_timeout=120, **variables
+    )
+    run, waits = nspawn.start("-v"), "waits in its rescue for its turn (kubenode_throttle: 1)"
+    run.until("start 1")
+    run.until(lambda: run.output.count(waits) == 2, "two that wait")
+    first, last = re.findall(rf"^(lost-\d): {re.escape(waits)}", run.output, re.MULTILINE)
+    (writer,) = {*names} - {first, last}
+    for name in (first, writer):
+        testbed.ssh(name, "systemctl --no-block poweroff", "rescue")
+    run.until(f"{last}: its turn has come")
+    assert re.search(rf"^{writer}: has not answered for [67]\d s", run.output, re.MULTILINE)
+    testbed.ssh(last, "touch /root/go", "rescue")
+    run.wait().fails()
+    machines = {one["name"]: one for one in nspawn.report["machines"]}
+    assert {name: one["verified"] for name, one in machines.items() if one["verified"]} == {last: True}
+    assert "it was lost while it waited in its rescue, and nothing was written" in machines[first]["reason"]
+    assert "SSH did not come back within the limit of 100 s" in machines[writer]["reason"]
+    assert [nspawn.boots(name) for name in (first, writer, last)] == [["rescue"], ["rescue"], ["rescue", "disk"]]
 
 
 @pytest.mark.long
