@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -91,14 +92,14 @@ def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: 
 class Turn:
     """The place of one machine among those that write; ``waited``: whether it had to wait for it."""
 
-    def __init__(self, free: threading.Semaphore | None = None, waited: bool = False) -> None:
-        self._free, self.waited = free, waited
+    def __init__(self, leave: Callable[[], None] | None = None, waited: bool = False) -> None:
+        self._leave, self.waited = leave, waited
 
     def leave(self) -> None:
         """Another machine may write."""
-        free, self._free = self._free, None
-        if free is not None:
-            free.release()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
 
 
 class Turns:
@@ -107,22 +108,43 @@ class Turns:
     def __init__(self, limit: int = 0) -> None:
         """``limit``: 0 for all of them."""
         self.limit = limit
-        self._free = threading.Semaphore(limit) if limit else None
+        self._lock, self._free = threading.Lock(), limit
+        self._waiting: deque[threading.Event] = deque()
 
     def take(self, needed: Callable[[], bool], waits: Callable[[], None]) -> Turn:
         """Wait for a place; what was begun takes one, and waits for none.
 
         ``needed``: whether the machine would begin to write. ``waits``: called before it waits.
         """
-        if self._free is None:
+        if not self.limit:
             return Turn()
-        if self._free.acquire(blocking=False):
-            return Turn(self._free)
+        if self._takes_free_one():
+            return Turn(self._leave)
         if not needed():
             return Turn()
+        mine = threading.Event()
+        if self._takes_free_one(mine):
+            return Turn(self._leave)
         waits()
-        self._free.acquire()
-        return Turn(self._free, waited=True)
+        mine.wait()
+        return Turn(self._leave, waited=True)
+
+    def _takes_free_one(self, otherwise: threading.Event | None = None) -> bool:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            if otherwise is not None:
+                self._waiting.append(otherwise)
+            return False
+
+    def _leave(self) -> None:
+        """Hand the place to the machine that waits longest, so that none that has just come takes it."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._free += 1
 
 
 class Flow:

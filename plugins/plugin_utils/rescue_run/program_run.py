@@ -112,14 +112,15 @@ class RescueRun:
             finally:
                 self._turn.leave()
             try:  # others write meanwhile
-                system = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
+                found = gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, given)
+                if found.boot_id != system.boot_id:  # what was looked at, and permitted, is of the boot before
+                    raise gate.GateClosed("another rescue answers, which this run has not started", found)
             except gate.GateClosed as exc:
                 flow.timeline.to(boot_states.PROVISIONING_FAILED)
                 msg = f"{flow.name}: it was lost while it waited in its rescue, and nothing was written: "
-                msg += f"{str(exc).rstrip('.')}. Run again: that looks what it runs now"
+                msg += f"{str(exc).rstrip('.')}. The next run looks at what it runs then"
                 about.update(exc.seen, permanent=exc.final, msg=self._masker.text(msg))
                 return flow.result(failed=True, **about)
-            about.update(boot_id=system.boot_id, hostname=system.hostname)
 
     def _is_still(self, system: System) -> bool:
         """Whether the system that has waited is the one that answers."""

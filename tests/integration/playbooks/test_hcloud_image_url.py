@@ -42,6 +42,8 @@ SIX_STEPS = [
 ]
 
 
+#: What a machine says that has no turn yet.
+WAITS = "waits in its rescue for its turn (kubenode_throttle: 1)"
 #: What ssh says when no server was there, and when a busy machine was too slow for it.
 VAIN, SLOW = "refused|No route|timed out$", "banner exchange|kex_exchange|^Connection (closed|reset) by"
 
@@ -181,16 +183,21 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     assert not log.exists()
 
 
+def one_writes_and_two_wait(nspawn, names, **variables):
+    """A run over three machines, of which one writes until it finds /root/go."""
+    path = waiting_command(nspawn.testbed.folder / "turns")
+    command = {"kubenode_command_dir": str(path.parent), "kubenode_image_url_command": path.name}
+    nspawn.testbed.write_inventory(names, kubenode_throttle=1, **command, **variables)
+    run = nspawn.start("-v")
+    run.until("start 1")
+    run.until(lambda: run.output.count(WAITS) == 2, "two that wait")
+    return run
+
+
 @pytest.mark.long
 def test_one_machine_at_a_time_writes(nspawn):
     testbed, names = nspawn.testbed, ["turn-1", "turn-2", "turn-3"]
-    commands = testbed.folder / "turns"
-    waiting_command(commands)
-    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
-    testbed.write_inventory(names, kubenode_throttle=1, **variables)
-    first, waits = nspawn.start("-v"), "waits in its rescue for its turn (kubenode_throttle: 1)"
-    first.until("start 1")
-    first.until(lambda: first.output.count(waits) == 2, "two that wait")
+    first = one_writes_and_two_wait(nspawn, names)
     assert first.interrupt().failed
     (began,) = [name for name in names if testbed.ssh(name, "cat /root/starts || true", "rescue")]
 
@@ -221,16 +228,8 @@ def test_one_machine_at_a_time_writes(nspawn):
 def test_a_lost_machine_keeps_no_other_one_from_its_turn(nspawn):
     """One is lost while it writes, one while it waits; the last one is written and proven."""
     testbed, names = nspawn.testbed, ["lost-1", "lost-2", "lost-3"]
-    commands = testbed.folder / "lost"
-    waiting_command(commands)
-    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
-    testbed.write_inventory(
-        names, kubenode_throttle=1, kubenode_command_timeout=100, kubenode_rescue_timeout=120, **variables
-    )
-    run, waits = nspawn.start("-v"), "waits in its rescue for its turn (kubenode_throttle: 1)"
-    run.until("start 1")
-    run.until(lambda: run.output.count(waits) == 2, "two that wait")
-    first, last = re.findall(rf"^(lost-\d): {re.escape(waits)}", run.output, re.MULTILINE)
+    run = one_writes_and_two_wait(nspawn, names, kubenode_command_timeout=100, kubenode_rescue_timeout=120)
+    first, last = re.findall(rf"^(lost-\d): {re.escape(WAITS)}", run.output, re.MULTILINE)
     (writer,) = {*names} - {first, last}
     for name in (first, writer):
         testbed.ssh(name, "systemctl --no-block poweroff", "rescue")

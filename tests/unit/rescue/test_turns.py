@@ -119,7 +119,7 @@ def waiting(tmp_path, monkeypatch):
         answers = iter(gates)
 
         def look(*_arguments):
-            assert one._turn._free is None, "it keeps its place while it is looked for"
+            assert one._turn._leave is None, "it keeps its place while it is looked for"
             answer = next(answers)
             if isinstance(answer, Exception):
                 raise answer
@@ -144,10 +144,18 @@ def test_a_rescue_that_is_still_there_is_written(waiting):
     assert [step["to"] for step in result["transitions"]] == ["WaitingInRescue"]
 
 
+def test_one_that_was_out_of_reach_passes_the_gate_once_more(waiting):
+    result = waiting(Machine(None), ["a", "a"])
+    assert (result["ran"], result["boot_id"]) == ("a", "a")
+
+
 @pytest.mark.parametrize("instead", [None, "b"])
-def test_one_that_is_not_passes_the_gate_once_more(waiting, instead):
+def test_another_boot_of_the_rescue_is_written_by_nothing(waiting, instead):
+    """Whose rescue it is, and what its disks hold, was asked in the boot before."""
     result = waiting(Machine(instead), ["a", "b"])
-    assert (result["ran"], result["boot_id"]) == ("b", "b")
+    assert "ran" not in result
+    assert (result["failed"], result["boot_id"], result["boot_state"]) == (True, "b", "ProvisioningFailed")
+    assert "nothing was written: another rescue answers, which this run has not started. The next run" in result["msg"]
 
 
 def test_a_rescue_that_is_gone_after_the_wait_is_written_by_nothing(waiting):
@@ -157,7 +165,7 @@ def test_a_rescue_that_is_gone_after_the_wait_is_written_by_nothing(waiting):
     assert (result["failed"], result["in_rescue"], result["permanent"], result["boot_id"]) == (True, True, True, "c")
     assert result["msg"] == (
         "n1: it was lost while it waited in its rescue, and nothing was written: another system answers. "
-        "Run again: that looks what it runs now"
+        "The next run looks at what it runs then"
     )
     assert result["boot_state"] == "ProvisioningFailed"
 
